@@ -24,6 +24,7 @@
 //! | [`layers`] | operators with their parameters and how these start |
 //! | [`data`] | files of text, vocabularies, batches |
 //! | [`checkpoint`] | a training, or a model to predict with, in one file |
+//! | [`formats`] | weights in files of other frameworks |
 //! | [`metrics`] | accuracy and the like, over ragged batches |
 //! | [`predict`] | the predictor, and drawing from what it says |
 //! | [`store`] | the key-value store: several trainers of one model |
@@ -38,6 +39,7 @@ pub mod checkpoint;
 pub mod data;
 pub mod error;
 pub mod executor;
+pub mod formats;
 pub mod kernels;
 pub mod layers;
 pub mod lod;

@@ -3,24 +3,14 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::{Asked, Ended, Outcome, Which, bad, json, run, terminal, train};
+use super::outcome::{Asked, Ended, Outcome, bad};
+use super::which::Which;
+use super::{json, run, terminal, train};
 use unpadded::predict::Sampling;
 use unpadded::recipes::{Answer, Config, Model, Task};
 
 /// How many lines are answered together, where they come quickly.
 const TOGETHER: usize = 256;
-
-impl Which {
-    /// The model in a run folder or a checkpoint.
-    pub(crate) fn load(&self) -> Outcome<Model> {
-        Model::load(run::checkpoint(&self.path)?).asked()
-    }
-
-    /// The checkpoint.
-    pub(crate) fn checkpoint(&self) -> Outcome<unpadded::checkpoint::Checkpoint> {
-        unpadded::checkpoint::Checkpoint::load(run::checkpoint(&self.path)?).asked()
-    }
-}
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Asked, Ended, Outcome, init, json, terminal};
+use super::outcome::{Asked, Ended, Outcome};
+use super::{init, json, terminal};
 use unpadded::recipes::{Config, Prepared, Task, Truth, prepare};
 
 #[derive(Args)]

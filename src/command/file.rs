@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Outcome, bad, terminal};
+use super::outcome::{Outcome, bad, plain};
+use super::terminal;
 use toml::de::{DeInteger, DeTable, DeValue};
 use unpadded::recipes::{Config, Task, Value, nearest};
 
@@ -44,7 +45,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
     let sections: Vec<&str> = Config::keys(task).map(|key| key.section).filter(|s| !s.is_empty()).collect();
     let mut set = |path: String, at: usize, value: &DeValue<'_>| {
         let outcome = match plain(value) {
-            Some(value) => config.set(&path, &value).map_err(|e| terminal::plain(&e)),
+            Some(value) => config.set(&path, &value).map_err(|e| plain(&e)),
             None => {
                 Err(format!("{path}: expected a number, a text, true or false, got another kind of value"))
             }
@@ -75,7 +76,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
     }
     wrong.extend(unknown);
     if wrong.is_empty() {
-        wrong.extend(config.check().err().map(|e| format!("{name}: {}", terminal::plain(&e))));
+        wrong.extend(config.check().err().map(|e| format!("{name}: {}", plain(&e))));
     }
     if wrong.is_empty() { Ok(config) } else { bad(wrong.join("\n       ")) }
 }
@@ -109,7 +110,7 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     };
     match config.set(name.trim(), &value) {
         Ok(()) => Ok(()),
-        Err(e) => bad(format!("--set {flag}: {}", terminal::plain(&e))),
+        Err(e) => bad(format!("--set {flag}: {}", plain(&e))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a report shows, found out of a trained model and the texts that were held out.
 
-use super::Outcome;
+use super::outcome::Outcome;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;

@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use super::{Ended, Outcome, terminal};
+use super::outcome::{Ended, Outcome};
+use super::terminal;
 use unpadded::recipes::{Config, Task};
 
 #[derive(Args)]

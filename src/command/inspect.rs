@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use super::{Ended, Outcome, Which, bad, json, terminal};
+use super::outcome::{Ended, Outcome, bad};
+use super::which::Which;
+use super::{json, terminal};
 use unpadded::checkpoint::{Checkpoint, Purpose};
 
 #[derive(Args)]

@@ -8,19 +8,18 @@ mod findings;
 mod init;
 mod inspect;
 mod json;
+mod outcome;
 mod report;
 mod run;
 mod terminal;
 mod train;
+mod which;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use outcome::{BadInput, Ended};
 use terminal::say;
-
-/// What goes wrong: an error of the library, or a sentence.
-pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Trains, measures and asks models of text, without padding and without a line of Rust.
 ///
@@ -69,49 +68,6 @@ enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-}
-
-/// Which model is asked.
-#[derive(Args)]
-pub(crate) struct Which {
-    /// A run folder, of which the best epoch is taken, or a checkpoint
-    #[arg(value_name = "RUN")]
-    path: PathBuf,
-}
-
-/// How it ended, where nothing went wrong.
-pub(crate) enum Ended {
-    Done,
-    Interrupted,
-}
-
-/// What was asked for makes no sense: nothing was begun.
-#[derive(Debug)]
-pub(crate) struct BadInput(pub(crate) String);
-
-impl std::fmt::Display for BadInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadInput {}
-
-/// An error of what was asked for.
-pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
-    Err(Box::new(BadInput(message.into())))
-}
-
-/// Says that an error of the library is one of what was asked for.
-pub(crate) trait Asked<T> {
-    fn asked(self) -> Outcome<T>;
-}
-
-impl<T> Asked<T> for unpadded::Result<T> {
-    fn asked(self) -> Outcome<T> {
-        // The line of this program that it was called from tells its user nothing.
-        self.map_err(|error| BadInput(terminal::plain(&error)).into())
-    }
 }
 
 pub(crate) fn main() -> ExitCode {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::events::Events;
-use super::{Outcome, bad, json};
+use super::json;
+use super::outcome::{Outcome, bad};
 use unpadded::checkpoint::EpochScores;
 use unpadded::recipes::Config;
 
@@ -60,7 +61,7 @@ impl Folder {
     /// Makes the folder, if it is not there, and takes it.
     pub(crate) fn take(path: PathBuf) -> Outcome<Self> {
         let name = path.display().to_string();
-        let io = |e: std::io::Error| super::BadInput(format!("run folder `{name}`: {e}"));
+        let io = |e: std::io::Error| super::outcome::BadInput(format!("run folder `{name}`: {e}"));
         if path.exists() && !path.is_dir() {
             return bad(format!("run folder `{name}`: expected a folder, or nothing yet, got a file"));
         }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
 
-use super::Outcome;
+use super::outcome::{Outcome, bad};
 use unpadded::data::TextFile;
 
 /// Writes a line to standard output.
@@ -26,22 +26,6 @@ pub(crate) fn say(text: impl Display) {
     drop(writeln!(io::stderr(), "{text}"));
 }
 
-/// An error of the library for people who have no source: without the line of this program that it came through.
-pub(crate) fn plain(error: &unpadded::Error) -> String {
-    let said = format!("{error:#}");
-    let mut kept = String::new();
-    let mut rest = said.as_str();
-    // ` (at src/command/train.rs:10:5)`, anywhere in it.
-    while let Some((before, after)) = rest.split_once(" (at src/") {
-        kept += before;
-        match after.split_once(')') {
-            Some((_, behind)) => rest = behind,
-            None => return kept,
-        }
-    }
-    kept + rest
-}
-
 /// Gives the lines of standard input in parts: all that has come, at most so many.
 pub(crate) fn lines(most: usize, mut each: impl FnMut(&[String]) -> Outcome<()>) -> Outcome<()> {
     let mut input = BufReader::new(io::stdin().lock());
@@ -58,10 +42,10 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[String]) -> Outcome<()>)
         if !ended {
             if bytes.len() > TextFile::MAX_LINE {
                 let expected = format!("expected at most {} bytes, got more", TextFile::MAX_LINE);
-                return super::bad(wrong(&expected));
+                return bad(wrong(&expected));
             }
             let Ok(text) = std::str::from_utf8(&bytes) else {
-                return super::bad(wrong(&"expected UTF-8, got other bytes"));
+                return bad(wrong(&"expected UTF-8, got other bytes"));
             };
             let text = if number == 1 { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text };
             let text = text.strip_suffix('\n').unwrap_or(text);

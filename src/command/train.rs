@@ -8,8 +8,9 @@ use std::rc::Rc;
 use clap::Args;
 
 use super::findings::Findings;
+use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder, Log};
-use super::{Asked, Ended, Outcome, bad, file, init, json, report, terminal};
+use super::{file, init, json, report, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Case, Config, Model, Prepared, Task, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};

@@ -71,6 +71,8 @@ pub use recurrent::RecurrentWeights;
 pub use rnn::{Rnn, RnnWeights};
 pub use sru::{Sru, SruWeights};
 pub use stacked::Stacked;
+#[cfg(feature = "safetensors")]
+pub(crate) use torch::{added, turned};
 pub use torch::{from_torch, load_torch};
 pub use transformer::{TransformerBlock, TransformerWeights};
 

@@ -67,7 +67,7 @@ pub fn load_torch(
         let value = match part.as_str() {
             "weight_ih" | "weight_hh" | "weight_hr" => turned(&tensor(&part)?),
             "bias_ih" | "bias_hh" => tensor(&part),
-            "bias" => sum(&tensor("bias_ih")?, &tensor("bias_hh")?),
+            "bias" => added(&tensor("bias_ih")?, &tensor("bias_hh")?),
             _ => {
                 Err(Error::new("parameter of a layer", "one that PyTorch's layers have", format!("`{part}`")))
             }
@@ -87,7 +87,8 @@ pub fn load_torch(
     values.into_iter().try_for_each(|(value, name)| scope.set(&name, value)).at_caller()
 }
 
-fn turned(weight: &Dense) -> Result<Dense> {
+/// The transpose of a matrix, in f64.
+pub(crate) fn turned(weight: &Dense) -> Result<Dense> {
     let weight = weight.cast(DType::F64).into_array::<f64>()?;
     let shape = format!("{:?}", weight.shape());
     let matrix = weight.into_dimensionality::<Ix2>();
@@ -95,7 +96,8 @@ fn turned(weight: &Dense) -> Result<Dense> {
     Ok(Dense::from(from_torch(matrix.view()).into_dyn()))
 }
 
-fn sum(a: &Dense, b: &Dense) -> Result<Dense> {
+/// The sum of two biases, in f64.
+pub(crate) fn added(a: &Dense, b: &Dense) -> Result<Dense> {
     let (mut a, b) = (a.cast(DType::F64), b.cast(DType::F64));
     if a.shape() != b.shape() {
         return Err(Error::new(

@@ -1,14 +1,17 @@
 //! A label for each text: words, their vectors, recurrent layers, and what of their states says the label.
 
+use super::config::Config;
+use super::embedded;
 use super::net::{self, TABLE};
-use super::{CUT, Case, Config, Prepared, Truth, batches, embedded, one_in, tokenizer};
+use super::prepared::{CUT, Case, Prepared, Truth, batches, one_in, tokenizer};
 use crate::data::{Data, LabelledTexts, Loader, TextFile, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
 use crate::predict::Predictor;
+use crate::program::Builder;
+use crate::tensor::DType;
 use crate::train::Trainer;
-use crate::{Builder, DType};
 
 pub(super) const FEEDS: [&str; 2] = ["words", "label"];
 

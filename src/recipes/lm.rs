@@ -1,15 +1,18 @@
 //! A language model: recurrent layers read a text token by token and say which comes next. Their states are carried from window to
 //! window of the text; gradients stay within one (truncated back-propagation through time).
 
+use super::config::{Cell, Config, ModelConfig, Tokens};
+use super::embedded;
 use super::net;
-use super::{CUT, Case, Cell, Config, ModelConfig, Prepared, Tokens, Truth, embedded, tokenizer};
+use super::prepared::{CUT, Case, Prepared, Truth, tokenizer};
 use crate::data::{Continuous, Data, TextFile, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::Loss;
 use crate::predict::Predictor;
+use crate::program::{Builder, Var};
+use crate::tensor::DType;
 use crate::train::Trainer;
-use crate::{Builder, DType, Var};
 
 const FEEDS: [&str; 2] = ["x", "y"];
 /// Tokens of a window.

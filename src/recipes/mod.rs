@@ -26,6 +26,7 @@ mod embedded;
 mod lm;
 mod model;
 mod net;
+mod prepared;
 mod settings;
 mod tag;
 mod translate;
@@ -36,56 +37,14 @@ pub use config::{
     nearest,
 };
 pub use model::{Answer, Model};
+pub use prepared::{Case, Prepared, Truth};
 pub use settings::{Key, Setting, Value};
 pub use weigh::Weigher;
 
-use crate::data::{Data, Loader, Tokenizer};
+use prepared::{CONFIG, TASK, tokenizer};
+
+use crate::data::Data;
 use crate::error::{AtCaller, Result};
-use crate::train::Trainer;
-
-/// A training that may begin.
-pub struct Prepared {
-    /// The model, told by what it is measured and what its file will hold.
-    pub trainer: Trainer,
-    /// What it is trained on.
-    pub train: Box<dyn Data>,
-    /// What it is measured on after each epoch.
-    pub dev: Box<dyn Data>,
-    /// What it is measured on at the end, if that is asked for.
-    pub test: Option<Box<dyn Data>>,
-    /// What the texts are called.
-    pub name: String,
-    /// The metric that decides which epoch is the best.
-    pub metric: &'static str,
-    /// The lengths of the training texts, in tokens.
-    pub lengths: Vec<usize>,
-    /// The texts of `dev`, each with what would be right.
-    pub held_out: Vec<Case>,
-    /// Lines that say what was read, for people.
-    pub said: Vec<String>,
-}
-
-/// A text with what would be right.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Case {
-    /// The text; of tagged ones the words between spaces.
-    pub text: String,
-    /// What would be right.
-    pub truth: Truth,
-}
-
-/// What would be right.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Truth {
-    /// The label.
-    Label(String),
-    /// The tag of each word, and the label of the text if it has one.
-    Tags(Vec<String>, Option<String>),
-    /// What it may become.
-    Texts(Vec<String>),
-    /// A text goes on in many ways.
-    Open,
-}
 
 /// Reads the texts and builds the model that a config describes.
 ///
@@ -126,29 +85,4 @@ pub fn test_data(config: &Config, model: &Model) -> Result<Box<dyn Data>> {
         Task::Translate => translate::data(config, predictor, &cut, path),
     }
     .at_caller()
-}
-
-/// The notes of a recipe's file.
-const TASK: &str = "task";
-const CONFIG: &str = "config";
-const CUT: &str = "tokens";
-
-/// One text in so many is held out.
-fn one_in(config: &Config) -> u64 {
-    (1.0 / config.data.hold_out).round() as u64
-}
-
-fn tokenizer(config: &Config) -> Tokenizer {
-    let cut = match config.text.tokens {
-        Tokens::Whitespace => Tokenizer::whitespace(),
-        Tokens::Words => Tokenizer::words(),
-        Tokens::Characters => Tokenizer::characters(),
-        Tokens::Pieces => Tokenizer::pieces(),
-    };
-    if config.text.lowercase { cut.lowercase() } else { cut }
-}
-
-/// How a loader of texts makes batches of a training.
-fn batches(loader: Loader, config: &Config) -> Loader {
-    loader.batching(crate::data::Batching::Sequences(config.training.batch))
 }

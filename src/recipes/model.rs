@@ -3,14 +3,16 @@
 use std::fmt;
 use std::path::Path;
 
+use super::config::Task;
+use super::prepared::{CONFIG, CUT, TASK};
 use super::translate::Translator;
-use super::{CONFIG, CUT, TASK, Task, classify, tag};
-use crate::Variable;
+use super::{classify, tag};
 use crate::checkpoint::Checkpoint;
 use crate::data::Tokenizer;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops;
 use crate::predict::{Predictor, Sampling, Session};
+use crate::tensor::Variable;
 
 /// A model that a recipe has trained, with all that it needs to answer: program, parameters, vocabularies, labels, and how text is cut.
 ///

@@ -2,14 +2,14 @@
 
 use ndarray::Array2;
 
-use super::{Cell, Config, ModelConfig, Pooling};
+use super::config::{Cell, Config, ModelConfig, Pooling};
 use crate::data::{Limits, Vocabulary, WordVectors};
 use crate::error::{Error, Result};
 use crate::layers::{Gru, Lstm, RecurrentLayer, Rnn, Stacked};
 use crate::ops::Pool;
 use crate::optimizer::{Adam, Optimizer, Schedule};
+use crate::program::{Builder, Var};
 use crate::train::Trainer;
-use crate::{Builder, Var};
 
 /// The states of the recurrent layers after each token.
 pub(super) fn states(x: Var, model: &ModelConfig) -> Var {

@@ -1,16 +1,19 @@
 //! A tag for each word: recurrent layers over words and their characters, and a conditional random field over the tags. (Lample et al.,
 //! "Neural architectures for named entity recognition", 2016.)
 
+use super::config::Config;
+use super::embedded;
 use super::net::{self, TABLE};
-use super::{Case, Config, Prepared, Truth, batches, embedded, one_in};
+use super::prepared::{Case, Prepared, Truth, batches, one_in};
 use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
 use crate::ops::Pool;
 use crate::predict::Predictor;
+use crate::program::Builder;
+use crate::tensor::DType;
 use crate::train::Trainer;
-use crate::{Builder, DType};
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
 

@@ -1,16 +1,18 @@
 //! Another text for each text: GRUs read the source in both directions, and another one writes, looking at each step at the states of
 //! the source that it needs. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate", 2015.)
 
+use super::config::Config;
 use super::net;
-use super::{CUT, Case, Config, Prepared, Truth, batches, tokenizer};
+use super::prepared::{CUT, Case, Prepared, Truth, batches, tokenizer};
 use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
 use crate::ops::{CrossEntropy, Pool, Update};
 use crate::predict::{Beam, Generation, Generator, Predictor};
+use crate::program::Builder;
+use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
-use crate::{Builder, DType, Variable};
 
 const FEEDS: [&str; 3] = ["source", "given", "next"];
 const ENDS: [&str; 2] = ["<s>", "</s>"];

@@ -1,8 +1,8 @@
 //! Which words weigh in what a classifier says: gradient × input.
 
 use super::classify::FEEDS;
-use super::{CUT, TASK, Task};
-use crate::Variable;
+use super::config::Task;
+use super::prepared::{CUT, TASK};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -10,6 +10,7 @@ use crate::executor::{Executor, Run, Scope, Stage};
 use crate::ops;
 use crate::program::backward::differentiate;
 use crate::program::{Append, BlockId, Mode, Program, Role, VarId};
+use crate::tensor::Variable;
 
 /// How much each word of a text speaks for a label, to first order: with x the word's vector and p the label's probability, x · ∂ log p / ∂x
 /// (Shrikumar et al., "Not just a black box: learning important features through propagating activation differences", 2016, call it

@@ -3,10 +3,16 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+#[cfg(feature = "safetensors")]
+use std::path::Path;
 
 use super::trainer::Trainer;
 use crate::checkpoint::Checkpoint;
+#[cfg(feature = "safetensors")]
+use crate::checkpoint::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+#[cfg(feature = "safetensors")]
+use crate::formats::safetensors::{Imported, Names, read};
 use crate::program::VarRole;
 use crate::tensor::{Storage, StorageKind};
 
@@ -117,17 +123,48 @@ impl Trainer {
         Ok(found)
     }
 
+    /// Starts from the weights of a safetensors file, under the names and in the layout that PyTorch gives them. Every parameter of
+    /// the model has to be there, of the same shape, and none else, but for what `names` leaves out; floats become those
+    /// of the parameter's dtype.
+    ///
+    /// ```no_run
+    /// # use unpadded::{Result, formats::safetensors::Names, train::Trainer};
+    /// # fn of(trainer: &mut Trainer) -> Result<()> {
+    /// let names = Names::new().rename("lstm_0", "encoder.rnn").without("linear_0").ignore("head");
+    /// trainer.load_safetensors("encoder.safetensors", &names)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If this training has made a step, or as [`import`](crate::formats::safetensors::import). Nothing was changed then.
+    #[cfg(feature = "safetensors")]
+    #[track_caller]
+    pub fn load_safetensors(&mut self, path: impl AsRef<Path>, names: &Names) -> Result<Imported> {
+        self.load_safetensors_file(path.as_ref(), names).at_caller()
+    }
+
+    #[cfg(feature = "safetensors")]
+    fn load_safetensors_file(&mut self, path: &Path, names: &Names) -> Result<Imported> {
+        self.not_begun()?;
+        let (values, imported) = read(path, names, &self.state.program, Purpose::Training)?;
+        values.into_iter().try_for_each(|(name, value)| self.scope.set(&name, value))?;
+        Ok(imported)
+    }
+
+    /// Checks that no step was made: parameters belong to the state of their optimizer.
+    fn not_begun(&self) -> Result<()> {
+        if self.state.position.step == 0 {
+            return Ok(());
+        }
+        let got = format!("one that stands at {}", self.state.position);
+        let expected = "one before its first step";
+        Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
+    }
+
     /// The parameters of a checkpoint, and how they fit.
     fn compare<'a>(&mut self, from: &'a Checkpoint) -> Result<(Parameters<'a>, LoadedParameters)> {
-        if self.state.position.step > 0 {
-            let got = format!("one that stands at {}", self.state.position);
-            return Err(Error::of(
-                ErrorKind::Program,
-                "trainer to load parameters",
-                "one before its first step",
-                got,
-            ));
-        }
+        self.not_begun()?;
         let program = &from.program;
         let state = |name: &str| program.find(name).is_some_and(|id| program.var(id).role == VarRole::State);
         let given = if from.best.is_empty() { &from.tensors } else { &from.best };

@@ -176,6 +176,18 @@ impl Target {
 
     /// What [`write_atomically`] does.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>) -> Result<()> {
+        self.write_raw(|out| {
+            let mut writer = Writer::named(&self.shown, out)?;
+            write(&mut writer)?;
+            writer.finish()
+        })
+    }
+
+    /// The same of a file of another format: `write` has the whole of it, and gives back what it wrote to.
+    pub(crate) fn write_raw(
+        &self,
+        write: impl FnOnce(BufWriter<File>) -> Result<BufWriter<File>>,
+    ) -> Result<()> {
         let failed = |e: io::Error| unwritable(&self.shown, &e);
         self.clear(); // first: it may take the room that this needs
         let replaced = fs::metadata(&self.path).ok();
@@ -184,9 +196,7 @@ impl Target {
             if let Some(replaced) = &replaced {
                 hand_on(replaced, &file);
             }
-            let mut writer = Writer::named(&self.shown, BufWriter::new(file))?;
-            write(&mut writer)?;
-            let file = writer.finish()?.into_inner().map_err(|e| failed(e.into_error()))?;
+            let file = write(BufWriter::new(file))?.into_inner().map_err(|e| failed(e.into_error()))?;
             file.sync_all().map_err(failed)?;
             fs::rename(&temporary, &self.path).map_err(failed)
         })();

@@ -71,4 +71,6 @@ mod trained;
 mod trainer;
 mod update_rules;
 mod user_operator;
+#[cfg(feature = "safetensors")]
+mod weights;
 mod windows;

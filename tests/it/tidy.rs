@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "error",
     "lod",
     "kernels",
@@ -23,6 +23,7 @@ const LAYERS: [&str; 20] = [
     "layers",
     "data",
     "checkpoint",
+    "formats",
     "metrics",
     "predict",
     "store",

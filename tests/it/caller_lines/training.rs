@@ -61,6 +61,15 @@ pub(super) fn calls(calls: &mut Calls) {
     infinite.set_parameter("linear_0.bias", array![f32::INFINITY, 0.0]).unwrap();
     calls.at("Trainer::for_inference", || infinite.for_inference());
     calls.at("Trainer::load_parameters", || trainer().load_parameters(&checkpoint));
+    #[cfg(feature = "safetensors")]
+    {
+        use unpadded::formats::safetensors::{self, Names};
+        let names = Names::new().rename("nothing", "something");
+        calls.at("Names::table", || names.table(&checkpoint.program));
+        calls.at("write::export", || safetensors::export(&checkpoint, &names, &file));
+        calls.at("read::import", || safetensors::import(&file, &names, &mut Checkpoint::default()));
+        calls.at("Trainer::load_safetensors", || trainer().load_safetensors("\0", &Names::new()));
+    }
     let none = Checkpoint::default();
     calls.at("Trainer::load_fitting_parameters", || trainer().load_fitting_parameters(&none));
     calls.at("Checkpoint::for_inference", || none.for_inference());

@@ -1,0 +1,55 @@
+//! How the command ends.
+
+/// What goes wrong: an error of the library, or a sentence.
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// How it ended, where nothing went wrong.
+pub(crate) enum Ended {
+    Done,
+    Interrupted,
+}
+
+/// What was asked for makes no sense: nothing was begun.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl std::fmt::Display for BadInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+/// An error of what was asked for.
+pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
+    Err(Box::new(BadInput(message.into())))
+}
+
+/// Says that an error of the library is one of what was asked for.
+pub(crate) trait Asked<T> {
+    fn asked(self) -> Outcome<T>;
+}
+
+impl<T> Asked<T> for unpadded::Result<T> {
+    fn asked(self) -> Outcome<T> {
+        // The line of this program that it was called from tells its user nothing.
+        self.map_err(|error| BadInput(plain(&error)).into())
+    }
+}
+
+/// An error of the library for people who have no source: without the line of this program that it came through.
+pub(crate) fn plain(error: &unpadded::Error) -> String {
+    let said = format!("{error:#}");
+    let mut kept = String::new();
+    let mut rest = said.as_str();
+    // ` (at src/command/train.rs:10:5)`, anywhere in it.
+    while let Some((before, after)) = rest.split_once(" (at src/") {
+        kept += before;
+        match after.split_once(')') {
+            Some((_, behind)) => rest = behind,
+            None => return kept,
+        }
+    }
+    kept + rest
+}

@@ -1,0 +1,178 @@
+//! A safetensors file as it is read: the head is believed only as far as the file bears it out.
+//!
+//! ```text
+//! file = length of head u64 | head, JSON: name -> dtype, shape, [first byte, last byte + 1] of the numbers | numbers
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use ::safetensors::tensor::{Metadata, TensorInfo};
+use ::safetensors::{Dtype, SafeTensorError};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::{DType, Dense};
+
+/// Bytes of the longest head, as the format has it.
+const LONGEST: u64 = 100_000_000;
+/// Bytes that say how long the head is.
+const LENGTH: u64 = 8;
+/// Where the head has what is about the file.
+pub(super) const METADATA: &str = "__metadata__";
+
+/// An open file and what its head says.
+pub(super) struct File {
+    /// What errors call it.
+    shown: String,
+    input: BufReader<fs::File>,
+    /// Where the numbers begin.
+    begin: u64,
+    pub(super) tensors: BTreeMap<String, TensorInfo>,
+}
+
+impl File {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let shown = format!("file `{}`", path.display());
+        let failed = |e: std::io::Error| Error::io(&shown, "read", &e);
+        // Asked before it is opened: to open a pipe would wait for whoever writes it.
+        if !fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(Error::of(ErrorKind::Io, shown, "a file", "a folder or a device"));
+        }
+        let file = fs::File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let mut input = BufReader::new(file);
+        let wrong = |what: &str, expected: String, got: String| {
+            let error = Error::of(ErrorKind::Format, format!("{shown}, {what}"), expected, got);
+            Err(error.noted("is it a safetensors file, and whole?"))
+        };
+
+        let mut length = [0; LENGTH as usize];
+        if size < LENGTH {
+            return wrong("length of the head", format!("{LENGTH} bytes"), format!("{size}, the whole file"));
+        }
+        input.read_exact(&mut length).map_err(failed)?;
+        let length = u64::from_le_bytes(length);
+        let most = LONGEST.min(size - LENGTH);
+        if length > most {
+            return wrong("length of the head", format!("at most {most} bytes"), length.to_string());
+        }
+        let mut head = Vec::new();
+        input.by_ref().take(length).read_to_end(&mut head).map_err(failed)?;
+        let listed: Listed = match serde_json::from_slice(&head) {
+            Ok(listed) => listed,
+            Err(e) => return wrong("head", "a list of tensors, as JSON".into(), e.to_string()),
+        };
+        if let Some(name) = listed.twice {
+            return wrong("head", "each tensor once".into(), format!("`{name}` twice"));
+        }
+        // In the order of their numbers, as the library wants them.
+        let mut tensors = listed.tensors;
+        tensors.sort_by(|(a, left), (b, right)| (left.data_offsets, a).cmp(&(right.data_offsets, b)));
+        let metadata = match Metadata::new(None, tensors.clone()) {
+            Ok(metadata) => metadata,
+            Err(e) => return wrong("head", "tensors whose numbers follow each other".into(), told(&e)),
+        };
+        let (begin, numbers) = (LENGTH + length, metadata.data_len() as u64);
+        if begin.checked_add(numbers) != Some(size) {
+            return wrong(
+                "numbers",
+                format!("{numbers} bytes, as its head says"),
+                (size - begin).to_string(),
+            );
+        }
+        Ok(Self { shown, input, begin, tensors: tensors.into_iter().collect() })
+    }
+
+    /// What errors call it.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The numbers of a tensor that the file has, as they are there.
+    pub(super) fn read(&mut self, name: &str) -> Result<Dense> {
+        let missing = || Error::new(&self.shown, "a tensor", format!("none called `{name}`"));
+        let info = self.tensors.get(name).ok_or_else(missing)?;
+        let wrong = || Error::new(&self.shown, "a tensor of a known dtype", format!("{:?}", info.dtype));
+        let dtype = dtype(info.dtype).ok_or_else(wrong)?;
+        let failed = |e: std::io::Error| Error::io(&self.shown, "read", &e);
+        self.input.seek(SeekFrom::Start(self.begin + info.data_offsets.0 as u64)).map_err(failed)?;
+        let value =
+            Dense::read_numbers(dtype, &info.shape, |piece| self.input.read_exact(piece).map_err(failed));
+        let value = value.map_err(|e| e.variable(name).noted(format!("in {}", self.shown)))?;
+        value.check_finite("tensor").map_err(|e| e.variable(name).noted(format!("in {}", self.shown)))?;
+        Ok(value)
+    }
+}
+
+/// What the library finds wrong with a head.
+fn told(error: &SafeTensorError) -> String {
+    match error {
+        SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),
+        SafeTensorError::TensorInvalidInfo => "one whose shape has another number of bytes".into(),
+        SafeTensorError::ValidationOverflow => "a shape of more numbers than can be counted".into(),
+        other => other.to_string(),
+    }
+}
+
+/// The dtype of a tensor here, if there is one.
+pub(super) fn dtype(dtype: Dtype) -> Option<DType> {
+    DTYPES.iter().find(|(theirs, _)| *theirs == dtype).map(|(_, ours)| *ours)
+}
+
+/// The dtype of a tensor there.
+pub(super) fn stored(dtype: DType) -> Option<Dtype> {
+    DTYPES.iter().find(|(_, ours)| *ours == dtype).map(|(theirs, _)| *theirs)
+}
+
+const DTYPES: [(Dtype, DType); 9] = [
+    (Dtype::F32, DType::F32),
+    (Dtype::F64, DType::F64),
+    (Dtype::F16, DType::F16),
+    (Dtype::BF16, DType::BF16),
+    (Dtype::I8, DType::I8),
+    (Dtype::I16, DType::I16),
+    (Dtype::I32, DType::I32),
+    (Dtype::I64, DType::I64),
+    (Dtype::BOOL, DType::Bool),
+];
+
+/// The tensors of a head, in its order. The library keeps the last one of a name and says nothing.
+struct Listed {
+    tensors: Vec<(String, TensorInfo)>,
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Listed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Head)
+    }
+}
+
+struct Head;
+
+impl<'de> Visitor<'de> for Head {
+    type Value = Listed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("names with dtype, shape and data_offsets")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Listed, A::Error> {
+        let (mut names, mut tensors, mut twice) = (BTreeSet::new(), Vec::new(), None);
+        while let Some(name) = entries.next_key::<String>()? {
+            if name == METADATA {
+                entries.next_value::<IgnoredAny>()?;
+            } else {
+                tensors.push((name.clone(), entries.next_value()?));
+            }
+            if !names.insert(name.clone()) {
+                twice = twice.or(Some(name));
+            }
+        }
+        Ok(Listed { tensors, twice })
+    }
+}

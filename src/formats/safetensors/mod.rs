@@ -1,0 +1,67 @@
+//! Weights in safetensors files, under the names and in the layout that PyTorch gives them.
+//!
+//! | of a program | in the file |
+//! |---|---|
+//! | `linear_0.weight` `[in, out]`, `linear_0.bias` | as of `nn.Linear`: `linear_0.weight` `[out, in]`, `linear_0.bias` |
+//! | `embedding_0.weight` | as of `nn.Embedding`: the same |
+//! | `lstm_0.weight_ih` `[in, 4H]`, `.weight_hh`, `.weight_hr` | as of `nn.LSTM`: `lstm_0.weight_ih_l0` `[4H, in]`, … |
+//! | `lstm_0.bias` | `lstm_0.bias_ih_l0`, and `lstm_0.bias_hh_l0`, which is zero; read back, the sum of the two |
+//! | `gru_0.bias_ih`, `gru_0.bias_hh` | as of `nn.GRU`: `gru_0.bias_ih_l0`, `gru_0.bias_hh_l0`, each for itself |
+//! | `rnn_0.…`, with tanh or ReLU | as of `nn.RNN`: likewise |
+//! | `norm_0.gain`, `norm_0.bias` | as of `nn.LayerNorm`: `norm_0.weight`, `norm_0.bias` |
+//! | anything else | as it is |
+//!
+//! Recurrent layers over one another, in one direction or both, are one module, as in PyTorch: those of
+//! `Stacked::new(Lstm::new(16), 2).bidirectional()` are `lstm_0.weight_ih_l0`, `lstm_0.weight_ih_l0_reverse`,
+//! `lstm_0.weight_ih_l1` and so on. What is a module is read off the program: two layers of one kind and size over the same input,
+//! the second one backwards, are its two directions; a layer of the same kind and size that reads what they give, but for dropout
+//! between, is the next one. A layer that PyTorch does not have (peepholes, a clipped cell state, zoneout aside; a GRU that
+//! resets before its product; other functions) keeps its own names and layout, so that no module takes its weights for others.
+//!
+//! In PyTorch the names are those of a user's own attributes: [`Names`] says which layer is which.
+//!
+//! ```
+//! use unpadded::checkpoint::Checkpoint;
+//! use unpadded::executor::Scope;
+//! use unpadded::formats::safetensors::{self, Names};
+//! use unpadded::layers::{Embedding, Lstm, Stacked};
+//! use unpadded::{Builder, DType};
+//! let net = Builder::new();
+//! let words = net.feed("words", DType::I64, &[], 1);
+//! let states = words.embedding(Embedding::new(50, 8)).stacked(Stacked::new(Lstm::new(4), 2).bidirectional());
+//! let logits = states.linear(3);
+//! let outputs = [("logits".to_owned(), net.name_of(logits))].into();
+//! let mut model = Checkpoint { outputs, program: net.finish()?, ..Checkpoint::default() };
+//! let mut scope = Scope::of(&model.program)?;
+//! for name in scope.names().map(str::to_owned).collect::<Vec<_>>() {
+//!     model.tensors.insert(name.clone(), scope.value(&name)?);
+//! }
+//!
+//! // class Tagger(nn.Module): self.words = nn.Embedding(50, 8); self.encoder = nn.LSTM(8, 4, 2, bidirectional=True); …
+//! let names = Names::new().rename("embedding_0", "words").rename("lstm_0", "encoder").rename("linear_0", "out");
+//! let path = std::env::temp_dir().join(format!("unpadded-doc-{}.safetensors", std::process::id()));
+//! let written = safetensors::export(&model, &names, &path)?;
+//! assert!(written.tensors.contains(&"encoder.weight_hh_l1_reverse".to_owned()));
+//!
+//! let mut other = Checkpoint { tensors: Default::default(), ..model.clone() };
+//! safetensors::import(&path, &names, &mut other)?;
+//! assert_eq!(other, model);
+//! # std::fs::remove_file(path)?;
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+//!
+//! A training starts from such a file by `Trainer::load_safetensors`. In Python, `safetensors.torch.load_file` and
+//! `module.load_state_dict` take what [`export`] wrote, and [`import`] takes what `safetensors.torch.save_file(module.state_dict(), …)`
+//! wrote. A table that is [tied](crate::layers::Linear::tied) to a linear layer is there once, under the embedding's name, as
+//! `safetensors.torch.save_model` has it.
+
+mod file;
+mod modules;
+mod names;
+mod read;
+mod write;
+
+pub use names::Names;
+pub(crate) use read::read;
+pub use read::{Imported, import};
+pub use write::{Exported, export};

@@ -1,0 +1,169 @@
+//! Weights out of a file: all of them, or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::file::{File, dtype};
+use super::modules::Form;
+use super::names::{Entry, Names, parameters};
+use crate::checkpoint::{Checkpoint, Purpose};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::layers::{added, turned};
+use crate::program::{Program, VarDesc};
+use crate::tensor::{DType, Dense, Storage};
+
+/// What was read from a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Imported {
+    /// The parameters that now have the file's values, sorted.
+    pub parameters: Vec<String>,
+    /// The parameters that were left out, sorted ([`Names::without`]).
+    pub left_out: Vec<String>,
+    /// The file's tensors that were not looked at, sorted ([`Names::ignore`]).
+    pub ignored: Vec<String>,
+    /// The parameters whose values had another dtype in the file, sorted: floats of 64, 32 and 16 bits become the parameter's,
+    /// rounded to the nearest.
+    pub converted: Vec<String>,
+}
+
+/// Gives the parameters of a checkpoint the values of a file. Floats become those of the parameter's dtype.
+///
+/// The checkpoint is one [for inference](Checkpoint::for_inference), or of a training before its first step: the optimizer's state
+/// and the best epoch of a training that has gone on belong to other values. Those parameters that it holds no value of yet get
+/// one.
+///
+/// # Errors
+/// If the file cannot be read, is damaged, or holds a number that is not finite; if its tensors are not those of the program: the
+/// message then lists all that are missing, are there in addition, or have another shape or dtype. Nothing was changed then.
+#[track_caller]
+pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<Imported> {
+    import_file(path.as_ref(), names, checkpoint).at_caller()
+}
+
+fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Result<Imported> {
+    let begun = checkpoint.position.step > 0 || !checkpoint.best.is_empty();
+    if begun && checkpoint.purpose == Purpose::Training {
+        let expected = "one for inference, or before its first step";
+        let got = format!("a training that stands at {}", checkpoint.position);
+        let error = Error::of(ErrorKind::Program, "checkpoint to read weights into", expected, got);
+        return Err(error.noted("`Checkpoint::for_inference` makes one"));
+    }
+    let (values, imported) = read(path, names, &checkpoint.program, checkpoint.purpose)?;
+    checkpoint.tensors.extend(values);
+    Ok(imported)
+}
+
+/// The values of a program's parameters, of the shapes and dtypes that it says. For inference, of those that it reads.
+pub(crate) fn read(
+    path: &Path,
+    names: &Names,
+    program: &Program,
+    purpose: Purpose,
+) -> Result<(BTreeMap<String, Storage>, Imported)> {
+    let mut all = parameters(program);
+    if purpose == Purpose::Inference {
+        let read: BTreeSet<&str> =
+            program.reads().into_iter().map(|id| program.var(id).name.as_str()).collect();
+        all.retain(|desc| read.contains(desc.name.as_str()));
+    }
+    let entries = names.entries(program, &all)?;
+    let mut file = File::open(path)?;
+    let mut imported = compared(&file, names, &entries)?;
+    imported.left_out = left_out(&all, &entries);
+    let mut values = BTreeMap::new();
+    for entry in &entries {
+        let value = read_one(&mut file, entry, &mut imported)?;
+        imported.parameters.push(entry.parameter.name.clone());
+        values.insert(entry.parameter.name.clone(), value);
+    }
+    imported.parameters.sort_unstable();
+    imported.converted.sort_unstable();
+    Ok((values, imported))
+}
+
+/// Those of `all` without an entry.
+fn left_out(all: &[&VarDesc], entries: &[Entry<'_>]) -> Vec<String> {
+    let kept: BTreeSet<&str> = entries.iter().map(|entry| entry.parameter.name.as_str()).collect();
+    let mut left: Vec<String> =
+        all.iter().map(|desc| desc.name.clone()).filter(|name| !kept.contains(name.as_str())).collect();
+    left.sort_unstable();
+    left
+}
+
+fn read_one(file: &mut File, entry: &Entry<'_>, imported: &mut Imported) -> Result<Storage> {
+    let mut read: Option<Dense> = None;
+    for tensor in &entry.tensors {
+        let next = file.read(tensor)?;
+        read = Some(match read {
+            Some(first) => added(&first, &next)?,
+            None => next,
+        });
+    }
+    let name = &entry.parameter.name;
+    let value = read.ok_or_else(|| Error::new(file.shown(), "a tensor", "none").variable(name))?;
+    let stored = entry.tensors.first().and_then(|tensor| dtype(file.tensors.get(tensor)?.dtype));
+    if stored != Some(entry.dtype) {
+        imported.converted.push(name.clone());
+    }
+    let value = if entry.form == Form::Turned { turned(&value)? } else { value };
+    let value = value.cast(entry.dtype);
+    // What is finite in 64 bits may not be in 16.
+    let what = format!("value of {}, as {}", file.shown(), entry.dtype);
+    value.check_finite(&what).map_err(|e| e.variable(name))?;
+    Ok(value.into())
+}
+
+/// Holds all tensors of a file against those of a program, before any is read.
+fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<Imported> {
+    let (mut missing, mut shapes, mut dtypes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut wanted: BTreeSet<&str> = BTreeSet::new();
+    for entry in entries {
+        for tensor in &entry.tensors {
+            wanted.insert(tensor);
+            let Some(info) = file.tensors.get(tensor) else {
+                missing.push(format!("{tensor} ({}{:?})", entry.dtype, entry.shape));
+                continue;
+            };
+            if info.shape != entry.shape {
+                shapes
+                    .push(format!("{tensor} ({:?} in the model, {:?} in the file)", entry.shape, info.shape));
+            }
+            let stored = dtype(info.dtype);
+            if !stored.is_some_and(|stored| becomes(stored, entry.dtype)) {
+                let stored = stored.map_or_else(|| format!("{:?}", info.dtype), |stored| stored.to_string());
+                dtypes.push(format!("{tensor} ({} in the model, {stored} in the file)", entry.dtype));
+            }
+        }
+    }
+    let (ignored, unexpected): (Vec<&String>, Vec<&String>) = file
+        .tensors
+        .keys()
+        .filter(|name| !wanted.contains(name.as_str()))
+        .partition(|name| names.ignores(name));
+    let unexpected = unexpected.into_iter().map(|name| {
+        let shape = file.tensors.get(name).map(|info| format!(" ({:?})", info.shape)).unwrap_or_default();
+        format!("{name}{shape}")
+    });
+    let kinds = [
+        ("missing", missing),
+        ("unexpected", unexpected.collect()),
+        ("of another shape", shapes),
+        ("of another dtype", dtypes),
+    ];
+    let some = kinds.iter().filter(|(_, found)| !found.is_empty());
+    let differences: Vec<String> =
+        some.map(|(kind, found)| format!("{kind}: {}", found.join(", "))).collect();
+    if differences.is_empty() {
+        let ignored = ignored.into_iter().cloned().collect();
+        return Ok(Imported { ignored, ..Imported::default() });
+    }
+    let what = format!("tensors of {}", file.shown());
+    let expected = "those of the model, by PyTorch's names";
+    let error = Error::of(ErrorKind::Mismatch, what, expected, differences.join("; "));
+    Err(error.noted("nothing was changed; `Names` says what layers are called there, and what to leave out"))
+}
+
+/// Whether numbers of one dtype are taken for another: floats for floats.
+fn becomes(stored: DType, ours: DType) -> bool {
+    stored == ours || (stored.is_float() && ours.is_float())
+}

@@ -1,0 +1,136 @@
+//! Weights into a file, whole or not at all.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use ::safetensors::tensor::TensorInfo;
+use serde::Serialize;
+
+use super::file::stored;
+use super::modules::Form;
+use super::names::{Entry, Names, parameters};
+use crate::checkpoint::{Checkpoint, Purpose};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::layers::turned;
+use crate::tensor::{Dense, Storage};
+use crate::wire::Target;
+
+/// What was written to a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exported {
+    /// The names of the file's tensors, sorted.
+    pub tensors: Vec<String>,
+    /// The parameters that are there as they are, sorted, as no layer of PyTorch is known to have them.
+    pub as_they_are: Vec<String>,
+}
+
+/// Writes the parameters of a checkpoint, in their own dtypes: those to predict with, which are those of the best epoch if there are
+/// some. The file is whole or not there; equal weights are equal bytes. Its metadata is `format: pt`, as other libraries
+/// ask for, and the version of this crate.
+///
+/// # Errors
+/// If a parameter has no value in the checkpoint or is row-sparse, a name does not fit ([`Names::table`]), or the operating system
+/// refuses.
+#[track_caller]
+pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<Exported> {
+    export_file(checkpoint, names, path.as_ref()).at_caller()
+}
+
+/// The head of a file.
+#[derive(Serialize)]
+struct Head<'a> {
+    #[serde(rename = "__metadata__")]
+    metadata: BTreeMap<&'static str, &'static str>,
+    #[serde(flatten)]
+    tensors: BTreeMap<&'a str, TensorInfo>,
+}
+
+fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Exported> {
+    let checkpoint = match checkpoint.predicts_as_it_is() {
+        true => Cow::Borrowed(checkpoint),
+        false => Cow::Owned(checkpoint.clone().predicting()?),
+    };
+    let value = |name: &str| checkpoint.best.get(name).or_else(|| checkpoint.tensors.get(name));
+    let mut all = parameters(&checkpoint.program);
+    if checkpoint.purpose == Purpose::Inference {
+        // It has those alone that its outputs need.
+        all.retain(|desc| value(&desc.name).is_some());
+    }
+    let entries = names.entries(&checkpoint.program, &all)?;
+    let mut tensors: Vec<(&str, usize, &Entry<'_>)> = Vec::new();
+    for entry in &entries {
+        tensors.extend(entry.tensors.iter().enumerate().map(|(k, tensor)| (tensor.as_str(), k, entry)));
+    }
+    // Wide numbers first, so that all of them are aligned.
+    tensors.sort_by_key(|(name, _, entry)| (Reverse(entry.dtype.size_of()), *name));
+    let mut at = 0;
+    let mut infos = BTreeMap::new();
+    for &(name, _, entry) in &tensors {
+        let unknown = || Error::new("dtype of a tensor", "one that safetensors has", entry.dtype.to_string());
+        let dtype = stored(entry.dtype).ok_or_else(unknown)?;
+        let bytes = entry.shape.iter().try_fold(entry.dtype.size_of(), |bytes, &n| bytes.checked_mul(n));
+        let end = bytes.and_then(|bytes| bytes.checked_add(at));
+        let many = || Error::new("parameters", "a size that can be counted", "more").variable(name);
+        let end = end.ok_or_else(many)?;
+        infos.insert(name, TensorInfo { dtype, shape: entry.shape.clone(), data_offsets: (at, end) });
+        at = end;
+    }
+    let metadata = [("format", "pt"), ("unpadded", env!("CARGO_PKG_VERSION"))].into();
+    let mut head = serde_json::to_vec(&Head { metadata, tensors: infos })
+        .map_err(|e| Error::of(ErrorKind::Format, "head of a safetensors file", "JSON", e.to_string()))?;
+    // So that the numbers behind it are aligned.
+    head.resize(head.len().next_multiple_of(8), b' ');
+
+    let missing =
+        |name: &str| Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none").variable(name);
+    for entry in &entries {
+        let name = &entry.parameter.name;
+        fits(entry, value(name).ok_or_else(|| missing(name))?)?;
+    }
+    let shown = format!("file `{}`", path.display());
+    let put = |out: &mut BufWriter<_>, bytes: &[u8]| {
+        out.write_all(bytes).map_err(|e| Error::io(&shown, "write", &e))
+    };
+    Target::find(path)?.write_raw(|mut out| {
+        put(&mut out, &(head.len() as u64).to_le_bytes())?;
+        put(&mut out, &head)?;
+        for &(_, k, entry) in &tensors {
+            let name = &entry.parameter.name;
+            let value = value(name).ok_or_else(|| missing(name))?.as_dense()?;
+            let value = match entry.form {
+                // All of the bias is in the first one.
+                Form::Sum if k > 0 => Cow::Owned(Dense::zeros(entry.dtype, &entry.shape)?),
+                Form::Turned => Cow::Owned(turned(value)?.cast(entry.dtype)),
+                Form::Same | Form::Sum => Cow::Borrowed(value),
+            };
+            value.write_numbers(|piece| put(&mut out, piece))?;
+        }
+        Ok(out)
+    })?;
+    let mut exported = Exported {
+        tensors: tensors.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+        as_they_are: entries.iter().filter(|e| !e.known).map(|e| e.parameter.name.clone()).collect(),
+    };
+    exported.tensors.sort_unstable();
+    exported.as_they_are.sort_unstable();
+    Ok(exported)
+}
+
+/// Checks that a value is what the program says: a checkpoint's parts are anyone's to change.
+fn fits(entry: &Entry<'_>, value: &Storage) -> Result<()> {
+    let mut shape = value.shape().to_vec();
+    if entry.form == Form::Turned {
+        shape.reverse();
+    }
+    let dense = matches!(value, Storage::Dense(_));
+    if dense && (value.dtype(), &shape) == (entry.dtype, &entry.shape) {
+        return Ok(());
+    }
+    let expected = entry.parameter.spec().map_or_else(String::new, ToString::to_string);
+    let got = format!("{}{:?}", value.dtype(), value.shape());
+    let error = Error::of(ErrorKind::Program, "value of the checkpoint", expected, got);
+    Err(error.variable(&entry.parameter.name))
+}
