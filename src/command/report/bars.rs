@@ -179,7 +179,7 @@ mod tests {
         far.push(1_000_000);
         let (bars, wide) = histogram(&far);
         assert_eq!((wide, bars.len(), bars.iter().sum::<u64>()), (50, 20, 1_001));
-        let (bars, _) = histogram(&vec![usize::MAX; 3]);
+        let (bars, _) = histogram(&[usize::MAX; 3]);
         assert!(bars.len() < 40 && bars.iter().sum::<u64>() == 3);
     }
 
