@@ -2,10 +2,12 @@
 
 use super::chart::{WIDTH, nice};
 use super::page::{Lengths, OperatorTime};
-use super::text::{count, counted, label, number, percent, put, seconds};
+use super::text::{brief, count, counted, number, percent, put, seconds};
 
 /// So many operators have a bar of their own.
 const OPERATORS: usize = 12;
+/// The longest name of one that is shown whole.
+const NAME: usize = 36;
 
 /// The histogram of lengths, with the padding that was not computed.
 pub(super) fn lengths(told: &Lengths) -> String {
@@ -149,7 +151,7 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
     };
     let shown = if sorted.len() == OPERATORS + 1 { OPERATORS + 1 } else { OPERATORS };
     for operator in sorted.iter().take(shown) {
-        row(label(&operator.name), operator.calls, operator.seconds, true);
+        row(brief(&operator.name, NAME), operator.calls, operator.seconds, true);
     }
     let rest = sorted.get(shown..).unwrap_or_default();
     if !rest.is_empty() {
@@ -177,7 +179,7 @@ mod tests {
         far.push(1_000_000);
         let (bars, wide) = histogram(&far);
         assert_eq!((wide, bars.len(), bars.iter().sum::<u64>()), (50, 20, 1_001));
-        let (bars, _) = histogram(&vec![usize::MAX; 3]);
+        let (bars, _) = histogram(&[usize::MAX; 3]);
         assert!(bars.len() < 40 && bars.iter().sum::<u64>() == 3);
     }
 

@@ -1,7 +1,7 @@
 //! Which classes are taken for which, and how far probabilities can be believed.
 
 use super::page::{Bin, Confusion};
-use super::text::{brief, count, counted, label, number, percent, put};
+use super::text::{LABEL, brief, count, counted, label, number, percent, put};
 
 /// With more classes than this, a list of the most confused stands in the place of the matrix.
 const CLASSES: usize = 30;
@@ -53,7 +53,14 @@ fn matrix(out: &mut String, confusion: &Confusion) {
     out.push_str("<th scope=\"col\" class=\"sum\"><span>recall</span></th></tr></thead>\n<tbody>\n");
     for (truth, name) in confusion.labels.iter().enumerate() {
         let sum = confusion.row_sum(truth);
-        put(out, format_args!("<tr><th scope=\"row\"><bdi>{}</bdi></th>", short(name)));
+        put(
+            out,
+            format_args!(
+                "<tr><th scope=\"row\" title=\"{}\"><bdi>{}</bdi></th>",
+                brief(name, LABEL),
+                short(name)
+            ),
+        );
         for predicted in 0..classes {
             let times = confusion.count(truth, predicted);
             if times == 0 {

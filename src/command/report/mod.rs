@@ -17,10 +17,13 @@ mod text;
 
 pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
 
-use text::{LABEL, TEXT, cut, escape, number, put};
+use text::{LABEL, cut, escape, number, put};
 
 /// The most characters of a configuration that are shown.
 const CONFIG: usize = 100_000;
+
+/// The same of a fact.
+const FACT: usize = 240;
 
 /// The report as an HTML document.
 pub(crate) fn html(page: &Page) -> String {
@@ -107,7 +110,7 @@ fn head(out: &mut String, page: &Page) {
                     format_args!(
                         "<div><dt>{}</dt><dd dir=\"auto\">{}</dd></div>\n",
                         cut(name, LABEL),
-                        cut(value, TEXT)
+                        cut(value, FACT)
                     ),
                 );
             }

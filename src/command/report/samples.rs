@@ -144,7 +144,7 @@ fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]
         put(out, format_args!("<span class=\"t\"><span>{}</span><small class=\"{class}\">", cut(word, WORD)));
         match class {
             "bad" => put(out, format_args!("✗ {} → {}", shown(&found), shown(&right))),
-            "outside" => out.push_str("\u{a0}"),
+            "outside" => out.push('\u{a0}'),
             _ => out.push_str(&shown(&found)),
         }
         out.push_str("</small></span> ");
