@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::which::Which;
-use super::{json, run, terminal, train};
+use super::{json, terminal, train};
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Config, Model, Task};
+use unpadded::recipes::{Answer, Config, Task};
 
 /// How many lines are answered together, where they come quickly.
 const TOGETHER: usize = 256;

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::outcome::{Outcome, bad, plain};
-use super::terminal;
 use toml::de::{DeInteger, DeTable, DeValue};
 use unpadded::recipes::{Config, Task, Value, nearest};
 
@@ -44,7 +43,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
     let mut config = Config::new(task);
     let sections: Vec<&str> = Config::keys(task).map(|key| key.section).filter(|s| !s.is_empty()).collect();
     let mut set = |path: String, at: usize, value: &DeValue<'_>| {
-        let outcome = match plain(value) {
+        let outcome = match scalar(value) {
             Some(value) => config.set(&path, &value).map_err(|e| plain(&e)),
             None => {
                 Err(format!("{path}: expected a number, a text, true or false, got another kind of value"))
@@ -81,7 +80,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
     if wrong.is_empty() { Ok(config) } else { bad(wrong.join("\n       ")) }
 }
 
-fn plain(value: &DeValue<'_>) -> Option<Value> {
+fn scalar(value: &DeValue<'_>) -> Option<Value> {
     match value {
         DeValue::String(text) => Some(Value::Text(text.to_string())),
         DeValue::Boolean(flag) => Some(Value::Flag(*flag)),

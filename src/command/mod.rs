@@ -13,6 +13,8 @@ mod report;
 mod run;
 mod terminal;
 mod train;
+#[cfg(feature = "safetensors")]
+mod weights;
 mod which;
 
 use std::process::ExitCode;
@@ -61,6 +63,12 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Draw the program of a checkpoint
     Graph(inspect::Graph),
+    /// Write a model's weights as safetensors, under the names that PyTorch has for them
+    #[cfg(feature = "safetensors")]
+    Export(weights::Export),
+    /// Put weights of a safetensors file into a model, which is written to another file
+    #[cfg(feature = "safetensors")]
+    Import(weights::Import),
     /// Look at texts before training on them
     Data(data::Data),
     /// Write the completions of a shell, to standard output
@@ -80,6 +88,10 @@ pub(crate) fn main() -> ExitCode {
         Command::Generate(generate) => generate.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Graph(graph) => graph.run(),
+        #[cfg(feature = "safetensors")]
+        Command::Export(export) => export.run(),
+        #[cfg(feature = "safetensors")]
+        Command::Import(import) => import.run(),
         Command::Data(data) => data.run(),
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -93,7 +105,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();
             match error.downcast::<unpadded::Error>() {
-                Ok(error) => say(format!("error: {}", terminal::plain(&error))),
+                Ok(error) => say(format!("error: {}", outcome::plain(&error))),
                 Err(error) => say(format!("error: {error}")),
             }
             ExitCode::from(if asked { 2 } else { 1 })

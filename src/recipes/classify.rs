@@ -1,10 +1,12 @@
 //! A label for each text: words, their vectors, recurrent layers, and what of their states says the label.
 
+use std::path::PathBuf;
+
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{CUT, Case, Prepared, Truth, batches, one_in, tokenizer};
-use crate::data::{Data, LabelledTexts, Loader, TextFile, Tokenizer, Vocabulary};
+use super::prepared::{CUT, Case, Paths, Prepared, Truth, batches, one_in, options, tokenizer};
+use crate::data::{Data, LabelledTexts, Loader, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
@@ -15,10 +17,6 @@ use crate::train::Trainer;
 
 pub(super) const FEEDS: [&str; 2] = ["words", "label"];
 
-fn read(path: &String) -> Result<LabelledTexts> {
-    LabelledTexts::of_lines(&TextFile::open(path)?)
-}
-
 pub(super) fn data(
     config: &Config,
     predictor: &Predictor,
@@ -26,18 +24,28 @@ pub(super) fn data(
     path: &str,
 ) -> Result<Box<dyn Data>> {
     let known = (predictor.vocabulary("words")?, predictor.vocabulary("labels")?);
-    Ok(Box::new(batches(read(&path.to_owned())?.loader(FEEDS, cut, known)?, config)))
+    Ok(Box::new(batches(
+        LabelledTexts::open_with([path], &options(config)?)?.loader(FEEDS, cut, known)?,
+        config,
+    )))
 }
 
 pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let data = &config.data;
-    let train = data.train.as_ref().map_or_else(|| embedded::reviews(true), read)?;
-    let (train, dev) = match (&data.dev, &data.train) {
-        (Some(dev), _) => (train, read(dev)?),
-        (None, None) => (train, embedded::reviews(false)?),
-        (None, Some(_)) => train.hold_out(one_in(config)),
+    let Paths { train, dev, test } = Paths::of(config)?;
+    let own = train.is_some();
+    let train = match train {
+        Some(path) => LabelledTexts::open_with([path], &options(config)?)?,
+        None => embedded::reviews(true)?,
     };
-    let test = data.test.as_ref().map(read).transpose()?;
+    // What was found out of the training texts holds for the others.
+    let like = train.read_as().clone();
+    let read = |path: &PathBuf| LabelledTexts::open_with([path], &like);
+    let (train, dev) = match &dev {
+        Some(dev) => (train, read(dev)?),
+        None if own => train.hold_out(one_in(config), config.run.seed),
+        None => (train, embedded::reviews(false)?),
+    };
+    let test = test.as_ref().map(read).transpose()?;
     let cut = tokenizer(config);
     let words = train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let labels = train.labels()?;

@@ -70,10 +70,14 @@ section! {
         test: Option<String> = None;
         /// Which share of the training texts is held out where there is no `dev`.
         hold_out: f64 = 0.1;
-        /// The column of the text in CSV, or its field in JSON Lines.
-        text: String = "text".into();
+        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `dictionary` or `plain`.
+        format: Option<String> = None;
+        /// The column of the text, by name or number, or its field in JSON Lines; of tagged texts that of the words, of pairs that of the source.
+        text: Option<String> = None;
         /// The column or field of the label, of the tags, or of the translation.
-        label: String = "label".into();
+        label: Option<String> = None;
+        /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
+        binary: bool = false;
     }
 }
 
@@ -209,10 +213,9 @@ impl Config {
                 Task::Tag => {
                     !matches!(&*name, "text.tokens" | "text.lowercase" | "model.pool" | "model.bidirectional")
                 }
-                Task::Lm => !matches!(
-                    &*name,
-                    "model.pool" | "model.bidirectional" | "text.vectors" | "data.text" | "data.label"
-                ),
+                Task::Lm => {
+                    !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "data.label")
+                }
                 Task::Translate => {
                     !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell")
                 }

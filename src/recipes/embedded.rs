@@ -1,6 +1,6 @@
 //! The texts that come with the library, so that a first training needs no file.
 
-use crate::data::{LabelledTexts, TaggedTexts, TextFile};
+use crate::data::{LabelledTexts, PlainText, TaggedTexts, TextFile};
 use crate::error::Result;
 
 /// The reviews to train on, or those held out.
@@ -39,12 +39,12 @@ pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
 }
 
 /// This project's own prose.
-pub(super) fn prose() -> TextFile {
+pub(super) fn prose() -> Result<PlainText> {
     const PROSE: &str = concat!(
         include_str!("../../README.md"),
         include_str!("../../ARCHITECTURE.md"),
         include_str!("../../CHANGELOG.md"),
         include_str!("../../datasets/README.md")
     );
-    TextFile::embedded("this project's prose", PROSE)
+    Ok(PlainText::new("this project's prose", PROSE))
 }

@@ -1,11 +1,13 @@
 //! A language model: recurrent layers read a text token by token and say which comes next. Their states are carried from window to
 //! window of the text; gradients stay within one (truncated back-propagation through time).
 
+use std::path::PathBuf;
+
 use super::config::{Cell, Config, ModelConfig, Tokens};
 use super::embedded;
 use super::net;
-use super::prepared::{CUT, Case, Prepared, Truth, tokenizer};
-use crate::data::{Continuous, Data, TextFile, Tokenizer, Vocabulary};
+use super::prepared::{CUT, Case, Paths, Prepared, Truth, one_in, options, tokenizer};
+use crate::data::{Continuous, Data, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::Loss;
@@ -19,18 +21,19 @@ const FEEDS: [&str; 2] = ["x", "y"];
 const STEPS: usize = 64;
 
 pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let data = &config.data;
-    let file = data.train.as_ref().map_or_else(|| Ok(embedded::prose()), TextFile::open)?;
-    let read = |path: &Option<String>| path.as_ref().map(|path| TextFile::open(path)?.text()).transpose();
-    let (whole, dev, test) = (file.text()?, read(&data.dev)?, read(&data.test)?);
+    let Paths { train, dev, test } = Paths::of(config)?;
+    let read = |path: PathBuf| PlainText::open_with([path], &options(config)?);
+    let whole = train.map_or_else(embedded::prose, read)?;
+    let (dev, test) = (dev.map(read).transpose()?, test.map(read).transpose()?);
     let cut = tokenizer(config);
     let count = |text: &str| cut.tokens(text).count();
+    let name = whole.name().to_owned();
     // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
-    let (train, rest) = match dev {
-        Some(_) => (&*whole, ""),
-        None => split(&whole, 1.0 - data.hold_out),
+    let (train, dev) = match dev {
+        Some(dev) => (whole, dev),
+        None => whole.cut_off(one_in(config)),
     };
-    let dev = dev.as_deref().unwrap_or(rest);
+    let (train, dev) = (train.text(), dev.text());
     for (of, text) in [("data.train", train), ("data.dev", dev)] {
         let got = count(text);
         if got < 2 {
@@ -41,14 +44,14 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let tokens = Vocabulary::of(cut.tokens(train), &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let stream = |text: &str| stream(config, &cut, &tokens, text);
     let (of_train, of_dev) = (stream(train)?, stream(dev)?);
-    let test = test.as_deref().map(stream).transpose()?;
+    let test = test.as_ref().map(|test| stream(test.text())).transpose()?;
     let length = count(train);
     let steps =
         (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));
     let (trainer, metric) = network(config, tokens.len(), steps)?;
     let said = format!(
         "{}: {length} tokens to train on, {} different ones; {} held out",
-        file.name(),
+        name,
         tokens.len(),
         count(dev)
     );
@@ -58,7 +61,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         train: Box::new(of_train),
         dev: Box::new(of_dev),
         test: test.map(|test| Box::new(test) as _),
-        name: file.name(),
+        name,
         metric,
         lengths: Vec::new(),
         held_out: openings.map(|line| Case { text: opening(&cut, line), truth: Truth::Open }).collect(),
@@ -79,25 +82,14 @@ pub(super) fn data(
     cut: &Tokenizer,
     path: &str,
 ) -> Result<Box<dyn Data>> {
-    let text = TextFile::open(path)?.text()?;
-    Ok(Box::new(stream(config, cut, predictor.vocabulary("tokens")?, &text)?))
+    let text = PlainText::open_with([path], &options(config)?)?;
+    Ok(Box::new(stream(config, cut, predictor.vocabulary("tokens")?, text.text())?))
 }
 
 /// How a line begins.
 fn opening(cut: &Tokenizer, line: &str) -> String {
     let half = cut.tokens(line).count() / 2;
     cut.join(cut.tokens(line).take(half.clamp(1, 40)))
-}
-
-/// The first lines of a text, about such a share of it, and the rest.
-fn split(text: &str, share: f64) -> (&str, &str) {
-    let mut at = (text.len() as f64 * share) as usize;
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    let end = text[at..].find('\n').map_or(at, |end| at + end + 1);
-    // A text of one line is cut in its midst.
-    text.split_at(if end < text.len() { end } else { at })
 }
 
 fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'static str)> {

@@ -1,7 +1,10 @@
 //! What every recipe makes of its config and its texts.
 
-use super::config::{Config, Tokens};
-use crate::data::{Batching, Data, Loader, Tokenizer};
+use std::path::PathBuf;
+
+use super::config::{Config, Task, Tokens};
+use crate::data::{Batching, Data, Loader, Parts, ReadOptions, Tokenizer};
+use crate::error::Result;
 use crate::train::Trainer;
 
 /// A training that may begin.
@@ -52,6 +55,43 @@ pub enum Truth {
 pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CUT: &str = "tokens";
+
+/// Where the parts of the texts are.
+pub(super) struct Paths {
+    pub(super) train: Option<PathBuf>,
+    pub(super) dev: Option<PathBuf>,
+    pub(super) test: Option<PathBuf>,
+}
+
+impl Paths {
+    /// As the config says; a folder that has the parts in it is cut into them.
+    pub(super) fn of(config: &Config) -> Result<Self> {
+        let data = &config.data;
+        let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
+        let (dev, test) = (path(&data.dev), path(&data.test));
+        let Some(train) = &data.train else { return Ok(Self { train: None, dev, test }) };
+        let parts = Parts::find(train)?;
+        Ok(Self { train: Some(parts.train), dev: dev.or(parts.dev), test: test.or(parts.test) })
+    }
+}
+
+/// How the config says that files are read.
+pub(super) fn options(config: &Config) -> Result<ReadOptions> {
+    let data = &config.data;
+    let mut options = ReadOptions::new();
+    if let Some(format) = &data.format {
+        options = options.format(format.parse()?);
+    }
+    if let Some(text) = &data.text {
+        options = options.text(text).source(text).tokens(text);
+    }
+    if let Some(label) = &data.label {
+        // Of tagged texts it is the tags that are learnt.
+        let tagged = config.run.task == Task::Tag;
+        options = if tagged { options.tags(label) } else { options.label(label).target(label) };
+    }
+    Ok(if data.binary { options.binary() } else { options })
+}
 
 /// One text in so many is held out.
 pub(super) fn one_in(config: &Config) -> u64 {

@@ -1,10 +1,12 @@
 //! A tag for each word: recurrent layers over words and their characters, and a conditional random field over the tags. (Lample et al.,
 //! "Neural architectures for named entity recognition", 2016.)
 
+use std::path::PathBuf;
+
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{Case, Prepared, Truth, batches, one_in};
+use super::prepared::{Case, Paths, Prepared, Truth, batches, one_in, options};
 use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Crf, Embedding, Lstm};
@@ -28,7 +30,7 @@ pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result
     let (words, characters, tags) = (known("words")?, known("characters")?, known("tags")?);
     let labels = labelled.then(|| known("labels")).transpose()?;
     let found = Found { words, characters, tags, labels };
-    Ok(Box::new(found.loader(&TaggedTexts::open(path)?, config)?))
+    Ok(Box::new(found.loader(&TaggedTexts::open_with([path], &options(config)?)?, config)?))
 }
 
 /// What there is to learn.
@@ -49,14 +51,21 @@ impl Found {
 }
 
 pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let data = &config.data;
-    let train = data.train.as_ref().map_or_else(|| embedded::requests(true), TaggedTexts::open)?;
-    let (train, dev) = match (&data.dev, &data.train) {
-        (Some(dev), _) => (train, TaggedTexts::open(dev)?),
-        (None, None) => (train, embedded::requests(false)?),
-        (None, Some(_)) => train.hold_out(one_in(config), config.run.seed),
+    let Paths { train, dev, test } = Paths::of(config)?;
+    let own = train.is_some();
+    let train = match train {
+        Some(path) => TaggedTexts::open_with([path], &options(config)?)?,
+        None => embedded::requests(true)?,
     };
-    let test = data.test.as_ref().map(TaggedTexts::open).transpose()?;
+    // What was found out of the training texts holds for the others.
+    let like = train.read_as().clone();
+    let read = |path: &PathBuf| TaggedTexts::open_with([path], &like);
+    let (train, dev) = match &dev {
+        Some(dev) => (train, read(dev)?),
+        None if own => train.hold_out(one_in(config), config.run.seed),
+        None => (train, embedded::requests(false)?),
+    };
+    let test = test.as_ref().map(read).transpose()?;
     let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
     let some = |texts: &&&TaggedTexts| !texts.texts().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());

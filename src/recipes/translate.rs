@@ -1,9 +1,11 @@
 //! Another text for each text: GRUs read the source in both directions, and another one writes, looking at each step at the states of
 //! the source that it needs. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate", 2015.)
 
+use std::path::PathBuf;
+
 use super::config::Config;
 use super::net;
-use super::prepared::{CUT, Case, Prepared, Truth, batches, tokenizer};
+use super::prepared::{CUT, Case, Paths, Prepared, Truth, batches, one_in, options, tokenizer};
 use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
@@ -30,24 +32,30 @@ pub(super) fn data(
     path: &str,
 ) -> Result<Box<dyn Data>> {
     let known = [predictor.vocabulary("sources")?, predictor.vocabulary("targets")?];
-    Ok(Box::new(batches(Pairs::open(path)?.loader(FEEDS, [cut; 2], known, ENDS)?, config)))
+    Ok(Box::new(batches(
+        Pairs::open_with([path], &options(config)?)?.loader(FEEDS, [cut; 2], known, ENDS)?,
+        config,
+    )))
 }
 
 pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let data = &config.data;
-    let Some(path) = &data.train else {
+    let Paths { train: Some(path), dev, test } = Paths::of(config)? else {
         let expected = "a file with lines of source<TAB>target";
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };
-    let train = Pairs::open(path)?;
-    let (train, dev) = match &data.dev {
-        Some(dev) => (train, Pairs::open(dev)?),
+    let train = Pairs::open_with([path], &options(config)?)?;
+    // What was found out of the training texts holds for the others.
+    let like = train.read_as().clone();
+    let read = |path: &PathBuf| Pairs::open_with([path], &like);
+    let (train, dev) = match &dev {
+        Some(dev) => (train, read(dev)?),
+        // More would take long to go through after each epoch.
         None => {
-            let held = (train.pairs().len() as f64 * data.hold_out).ceil() as usize;
-            train.hold_out(held.min(2_000), config.run.seed)
+            let one_in = one_in(config).max(train.pairs().len() as u64 / 2_000);
+            train.hold_out(one_in, config.run.seed)
         }
     };
-    let test = data.test.as_ref().map(Pairs::open).transpose()?;
+    let test = test.as_ref().map(read).transpose()?;
     let cut = tokenizer(config);
     let sources = train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let targets = train.targets(&cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;

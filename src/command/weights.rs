@@ -1,0 +1,89 @@
+//! `unpadded export` and `import`: weights as safetensors, under the names that PyTorch has for them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::outcome::{Asked, Ended, Outcome, bad};
+use super::terminal;
+use super::which::Which;
+use unpadded::formats::safetensors::{self, Names};
+
+#[derive(Args)]
+struct Renamed {
+    /// What ours is called there, as lstm_0=encoder.rnn; may be given several times
+    #[arg(long, value_name = "OURS=THEIRS")]
+    rename: Vec<String>,
+}
+
+impl Renamed {
+    fn names(&self) -> Outcome<Names> {
+        let mut names = Names::new();
+        for flag in &self.rename {
+            let Some((ours, theirs)) = flag.split_once('=') else {
+                return bad(format!(
+                    "--rename {flag}: expected OURS=THEIRS, as lstm_0=encoder.rnn, got no `=`"
+                ));
+            };
+            names = names.rename(ours, theirs);
+        }
+        Ok(names)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  unpadded export runs/classify-1 weights.safetensors --rename lstm_0=rnn")]
+pub(crate) struct Export {
+    #[command(flatten)]
+    which: Which,
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    renamed: Renamed,
+}
+
+impl Export {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let names = self.renamed.names()?;
+        let checkpoint = self.which.checkpoint()?;
+        safetensors::export(&checkpoint, &names, &self.file).asked()?;
+        for (ours, theirs) in names.table(&checkpoint.program).asked()? {
+            terminal::print(format!("{ours}: {}", theirs.join(", ")))?;
+        }
+        terminal::print(format!("written: {}", self.file.display()))?;
+        Ok(Ended::Done)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  unpadded import runs/classify-1 weights.safetensors --output with.ckpt")]
+pub(crate) struct Import {
+    #[command(flatten)]
+    which: Which,
+    /// The file to read
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The checkpoint to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    renamed: Renamed,
+}
+
+impl Import {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let names = self.renamed.names()?;
+        if self.output.exists() {
+            return bad(format!(
+                "--output {}: expected a new file, got one that is there",
+                self.output.display()
+            ));
+        }
+        let mut checkpoint = self.which.checkpoint()?;
+        safetensors::import(&self.file, &names, &mut checkpoint).asked()?;
+        checkpoint.save(&self.output).asked()?;
+        terminal::print(format!("written: {}", self.output.display()))?;
+        Ok(Ended::Done)
+    }
+}
