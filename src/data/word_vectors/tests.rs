@@ -254,5 +254,9 @@ fn the_files_of_fasttext_are_told_apart() {
     let vec = "3 2\n</s> 0.5 -1.25 \nnew\u{a0}york 1 2 \nthe -0.0021 3e-05 \n";
     let expected = [("new\u{a0}york".to_owned(), vec![1.0, 2.0]), ("the".to_owned(), vec![-0.0021, 3e-5])];
     assert_eq!(found(vec.as_bytes(), &["the", "new\u{a0}york", "absent"]), expected);
-    refused(&[0xba, 0x16, 0x4f, 0x2f, 12, 0, 0, 0, 100, 0, 0, 0], "a whole model of fastText (`.bin`)");
+    refused(
+        &[0xba, 0x16, 0x4f, 0x2f, 12, 0, 0, 0, 100, 0, 0, 0],
+        "file `f`: expected vectors as text, or binary ones of word2vec, got a whole model of fastText (`.bin`); \
+         fastText writes the vectors of its words to a `.vec` beside it",
+    );
 }
