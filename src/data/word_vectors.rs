@@ -31,8 +31,9 @@ enum Found {
 /// | text, as of word2vec and fastText (`.vec`) | the same, below a line with how many vectors there are and their width |
 /// | binary, as of word2vec | the word, a space and little-endian `f32`, below the same line |
 ///
-/// Any of them may be in gzip or zip. Words may hold spaces, in text: the last numbers of a line are the vector, as many as the first
-/// line says or, where that is a vector, has behind its first word. So a first line of two whole numbers is never a vector.
+/// A whole model of fastText (`.bin`) is refused, as its vectors are in the `.vec` beside it. Any of these forms may be in gzip or
+/// zip. Words may hold spaces, in text: the last numbers of a line are the vector, as many as the first line says or, where that is a
+/// vector, has behind its first word. So a first line of two whole numbers is never a vector.
 ///
 /// A token has the vector of the word that it is, or else that of its form in lower case; of several for one word, the first. The file
 /// is streamed: in memory are the vectors of the vocabulary's tokens, whatever its size. Of the words that are no tokens the numbers are

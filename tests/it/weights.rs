@@ -149,6 +149,34 @@ fn models_of_pytorch_say_the_same_here_and_go_back() {
     round("projected", "lstm", Lstm::new(4).projection(2));
 }
 
+/// Models that never were PyTorch's, for `fixtures/make_torch_models.py` to hold PyTorch to.
+#[test]
+fn back_to_pytorch() {
+    let folder = std::env::var("UNPADDED_TORCH").map(PathBuf::from);
+    let place = folder.clone().unwrap_or_else(|_| path("back"));
+    fs::create_dir_all(&place).unwrap();
+    let write = |kind: &str, layer: &str, mut model: Checkpoint| {
+        let mut random = Random(3);
+        for value in model.tensors.values_mut() {
+            let numbers = value.as_dense_mut().unwrap().as_mut_slice::<f32>().unwrap();
+            numbers.iter_mut().for_each(|x| *x = random.below(2001) as f32 / 1000.0 - 1.0);
+        }
+        let file = place.join(format!("{kind}.safetensors"));
+        export(&model, &names(layer), &file).unwrap();
+        let said: Vec<f32> = logits(&model).into_iter().map(|x| x as f32).collect();
+        let data = said.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let said = [("logits".to_owned(), (Dtype::F32, vec![said.len()], data))].into();
+        fs::write(place.join(format!("{kind}.logits.safetensors")), bytes(&said)).unwrap();
+    };
+    write("lstm", "lstm", started(tagger(Lstm::new(4), DType::F32)));
+    write("gru", "gru", started(tagger(Gru::new(4), DType::F32)));
+    write("rnn", "rnn", started(tagger(Rnn::new(4), DType::F32)));
+    write("projected", "lstm", started(tagger(Lstm::new(4).projection(2), DType::F32)));
+    if folder.is_err() {
+        fs::remove_dir_all(place).unwrap();
+    }
+}
+
 #[test]
 fn all_that_differs_is_said_at_once_and_nothing_is_changed() {
     let (file, mut other) = (path("unlike"), tensors(&fixture("lstm")));
@@ -309,14 +337,16 @@ fn layers_are_modules() {
     let plain = |program: &Program, parameter: &str| first(Names::new(), program, parameter);
 
     // Those of one size over one another are one module; another size begins another one.
-    let three = program(|_, x| drop(x.lstm(4).dropout(0.5).lstm(4).lstm(5)));
+    let three = program(|_, x| {
+        let _ = x.lstm(4).dropout(0.5).lstm(4).lstm(5);
+    });
     assert_eq!(plain(&three, "lstm_1.weight_ih"), "lstm_0.weight_ih_l1");
     assert_eq!(plain(&three, "lstm_2.weight_ih"), "lstm_2.weight_ih_l0");
     let names = Names::new().rename("lstm_1", "");
     assert_eq!(first(names, &three, "lstm_1.weight_ih"), "weight_ih_l0");
     // Another cell, other parameters, and what stands between, too.
     let mixed = program(|_, x| {
-        drop(x.gru(4).rnn(4).rnn(Rnn::new(4).without_bias()).tanh().rnn(Rnn::new(4).without_bias()))
+        let _ = x.gru(4).rnn(4).rnn(Rnn::new(4).without_bias()).tanh().rnn(Rnn::new(4).without_bias());
     });
     for layer in ["gru_0", "rnn_0", "rnn_1", "rnn_2"] {
         assert_eq!(plain(&mixed, &format!("{layer}.weight_hh")), format!("{layer}.weight_hh_l0"));
@@ -330,13 +360,19 @@ fn layers_are_modules() {
     assert_eq!(plain(&forked, "lstm_1.bias"), "lstm_0.bias_ih_l1");
     assert_eq!(plain(&forked, "lstm_2.bias"), "lstm_2.bias_ih_l0");
     // Both directions, though only the last states are read of them; a residual connection ends the module.
-    let last = program(|net, x| drop(net.bidirectional_states(x, Gru::new(4))));
+    let last = program(|net, x| {
+        let _ = net.bidirectional_states(x, Gru::new(4));
+    });
     assert_eq!(plain(&last, "gru_1.bias_hh"), "gru_0.bias_hh_l0_reverse");
-    let residual = program(|_, x| drop(x.stacked(Stacked::new(Lstm::new(4), 3).residual())));
+    let residual = program(|_, x| {
+        let _ = x.stacked(Stacked::new(Lstm::new(4), 3).residual());
+    });
     assert_eq!(plain(&residual, "lstm_1.bias"), "lstm_0.bias_ih_l1");
     assert_eq!(plain(&residual, "lstm_2.bias"), "lstm_2.bias_ih_l0");
     // A scope goes along, and is renamed with all in it.
-    let scoped = program(|net, x| net.scope("encoder", |_| drop(x.lstm(4).linear(2))));
+    let scoped = program(|net, x| {
+        let _ = net.scope("encoder", |_| x.lstm(4).linear(2));
+    });
     assert_eq!(plain(&scoped, "encoder.linear_0.weight"), "encoder.linear_0.weight");
     let names = Names::new().rename("encoder", "model.text").rename("encoder.lstm_0", "rnn");
     assert_eq!(first(names.clone(), &scoped, "encoder.linear_0.weight"), "model.text.linear_0.weight");
@@ -347,9 +383,10 @@ fn layers_are_modules() {
     );
 
     // What PyTorch does not have stays as it is.
-    let own = [Lstm::new(4).peepholes(), Lstm::new(4).cell_clip(1.0)];
-    for lstm in own {
-        let program = program(|_, x| drop(x.lstm(lstm.clone())));
+    for lstm in [Lstm::new(4).peepholes(), Lstm::new(4).cell_clip(1.0)] {
+        let program = program(|_, x| {
+            let _ = x.lstm(lstm.clone());
+        });
         assert_eq!(plain(&program, "lstm_0.weight_ih"), "lstm_0.weight_ih");
     }
     let own = program(|_, x| {

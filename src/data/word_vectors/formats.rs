@@ -17,6 +17,9 @@ const MAX_WORD: u64 = 1 << 16;
 /// What stands between columns. Other white space, as the no-break space, is part of words.
 const BLANK: [char; 2] = [' ', '\t'];
 
+/// How a model of fastText's begins: its magic number, little-endian.
+const FASTTEXT: [u8; 4] = 793_712_314_i32.to_le_bytes();
+
 /// The first line of word2vec's files.
 #[derive(Debug, Clone, Copy)]
 struct Header {
@@ -66,6 +69,12 @@ impl Wanted<'_> {
         let mut sample = Vec::new();
         let read = bytes.by_ref().take(SAMPLE).read_to_end(&mut sample);
         read.map_err(|e| broken(format!("file `{name}`"), &e))?;
+        if sample.starts_with(&FASTTEXT) {
+            let expected = "vectors as text, or binary ones of word2vec";
+            let got = "a whole model of fastText (`.bin`)";
+            let error = Error::of(ErrorKind::Format, format!("file `{name}`"), expected, got);
+            return Err(error.noted("fastText writes the vectors of its words to a `.vec` beside it"));
+        }
         let header = Header::of(&sample);
         let mut binary = false;
         if let Some(header) = header {

@@ -247,3 +247,16 @@ fn thousands_are_set_apart() {
     let of = |numbers: &[usize]| numbers.iter().map(|&n| thousands(n)).collect::<Vec<_>>();
     assert_eq!(of(&[0, 999, 1000, 12_345, 1_234_567]), ["0", "999", "1,000", "12,345", "1,234,567"]);
 }
+
+#[test]
+fn the_files_of_fasttext_are_told_apart() {
+    // As it writes them: a space at the end of each line, and a word that a no-break space is in.
+    let vec = "3 2\n</s> 0.5 -1.25 \nnew\u{a0}york 1 2 \nthe -0.0021 3e-05 \n";
+    let expected = [("new\u{a0}york".to_owned(), vec![1.0, 2.0]), ("the".to_owned(), vec![-0.0021, 3e-5])];
+    assert_eq!(found(vec.as_bytes(), &["the", "new\u{a0}york", "absent"]), expected);
+    refused(
+        &[0xba, 0x16, 0x4f, 0x2f, 12, 0, 0, 0, 100, 0, 0, 0],
+        "file `f`: expected vectors as text, or binary ones of word2vec, got a whole model of fastText (`.bin`); \
+         fastText writes the vectors of its words to a `.vec` beside it",
+    );
+}

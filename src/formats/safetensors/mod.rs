@@ -15,8 +15,9 @@
 //! `Stacked::new(Lstm::new(16), 2).bidirectional()` are `lstm_0.weight_ih_l0`, `lstm_0.weight_ih_l0_reverse`,
 //! `lstm_0.weight_ih_l1` and so on. What is a module is read off the program: two layers of one kind and size over the same input,
 //! the second one backwards, are its two directions; a layer of the same kind and size that reads what they give, but for dropout
-//! between, is the next one. A layer that PyTorch does not have (peepholes, a clipped cell state, zoneout aside; a GRU that
-//! resets before its product; other functions) keeps its own names and layout, so that no module takes its weights for others.
+//! between, is the next one. A layer that PyTorch does not have (an LSTM with peepholes or a clipped cell state, a GRU
+//! that resets before its product, one with other functions) keeps its own names and layout, so that no module takes its weights
+//! for others.
 //!
 //! In PyTorch the names are those of a user's own attributes: [`Names`] says which layer is which.
 //!
