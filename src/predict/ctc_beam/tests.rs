@@ -257,7 +257,7 @@ fn large_logits_and_models_that_forbid() {
     assert!(found.iter().all(|one| (one.score - 0.5f64.ln()).abs() < 1e-12));
     assert_eq!((&found[0].labels[..], &found[1].labels[..]), (&[][..], &[2][..]));
     let none = CtcBeam::new(3).language_model(0.0, |_, _| NEVER);
-    assert_eq!(decode_one(&none, &logits)[0].labels, []);
+    assert_eq!(decode_one(&none, &logits)[0].labels, [0i64; 0]);
     assert!(decode_one(&none, &array![[NEVER, 0.0], [0.0, 0.0]]).is_empty());
 }
 
