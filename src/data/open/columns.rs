@@ -154,8 +154,10 @@ impl Columns<'_> {
 
     /// Whether the left one of two columns is the label: it has fewer different values, and no longer ones.
     fn labels_come_first(&self, left: usize, right: usize) -> bool {
-        let different = |column| self.column(column).collect::<HashSet<_>>().len();
-        let long = |column| self.column(column).map(str::len).sum::<usize>();
+        let cells =
+            |column: usize| self.rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
+        let different = |column| cells(column).collect::<HashSet<_>>().len();
+        let long = |column| cells(column).map(str::len).sum::<usize>();
         different(left) < different(right) && long(left) <= long(right)
     }
 
