@@ -99,7 +99,7 @@ impl Columns<'_> {
         let known = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
         let named = |one: &Wanted<'_>| match one.given {
             Some(given) => position(given).is_some() || numbered(given).is_none(),
-            None => one.known.iter().any(|name| known(&name).is_some()),
+            None => one.known.iter().any(|name| known(name).is_some()),
         };
         let header = self.header.or(wanted.iter().any(named).then_some(true));
         let mut columns = vec![None; wanted.len()];
@@ -111,7 +111,7 @@ impl Columns<'_> {
         if header == Some(true) {
             for (place, one) in wanted.iter().enumerate().filter(|(_, one)| one.given.is_none()) {
                 let free = |column: &usize| !columns.contains(&Some(*column));
-                let found = one.known.iter().filter_map(|name| known(&name)).find(free);
+                let found = one.known.iter().filter_map(known).find(free);
                 columns[place] = found;
             }
         }
