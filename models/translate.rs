@@ -4,15 +4,13 @@
 //! `cargo run --release --example translate` learns to read dates as people write them; see `--help`.
 mod flags;
 mod made_up_dates;
-mod pronunciations;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use made_up_dates::{Part, dates};
-use pronunciations::pronunciations;
-use unpadded::data::{Batching, Limits, Loader, Pairs, Tokenizer, Vocabulary};
+use unpadded::data::{Batching, FileFormat, Limits, Loader, Pairs, ReadOptions, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
 use unpadded::metrics::{Bleu, Loss, Metric};
 use unpadded::ops::{CrossEntropy, Pool, Update};
@@ -281,7 +279,8 @@ impl Translator {
 /// What to train on, to choose by and to test on.
 fn read(Cli { flags, cmudict, characters, .. }: &Cli) -> Outcome<(Settings, [Pairs; 3])> {
     if let Some(path) = cmudict {
-        return Ok((SPELLING, pronunciations(path)?));
+        let dictionary = ReadOptions::new().format(FileFormat::Dictionary);
+        return Ok((SPELLING, Pairs::open_with([path], &dictionary)?.divide_by_sha256(20)));
     }
     let Some(train) = &flags.train else {
         let of = |seed, count, part| Pairs::new("made-up dates", dates(seed, count, part));

@@ -1,5 +1,5 @@
 //! A long text on its way to training takes its own bytes and four for each of its characters, and nothing for lists of
-//! them; a file of word vectors takes those of the vocabulary's words.
+//! them; a file of word vectors takes those of the vocabulary's words; a stream of labelled texts those of its window.
 //!
 //! A binary of its own, because its allocator counts.
 
@@ -10,7 +10,10 @@ mod peak_memory;
 
 use std::sync::Mutex;
 
-use unpadded::data::{Continuous, Data, Limits, TextFile, Tokenizer, Vocabulary, WordVectors};
+use unpadded::data::{
+    Batching, Continuous, Data, LabelledTexts, Limits, Loader, ReadOptions, TextFile, Tokenizer, Vocabulary,
+    WordVectors,
+};
 
 /// Who counts, as the allocator counts for all threads.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -46,5 +49,36 @@ fn of_a_file_of_word_vectors_the_words_of_the_vocabulary_are_held() {
     assert_eq!((vectors.found(), vectors.width()), (2, 100));
     // What the form is recognised by, and a buffer of a file's lines; not one of the six million bytes of the file.
     assert!(text.len() > 6_000_000 && peak <= 400_000, "{peak} bytes");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_stream_takes_its_window_however_long_the_file_is() {
+    let _alone = ALONE.lock().unwrap();
+    let path = std::env::temp_dir().join(format!("unpadded-stream-memory-{}.tsv", std::process::id()));
+    let (words, labels) = (Vocabulary::labels(["a", "b"]).unwrap(), Vocabulary::labels(["x", "y"]).unwrap());
+    let epoch = |lines: usize| {
+        let line = |i: usize| format!("{}\t{}\n", "a b ".repeat(100), ["x", "y"][i % 2]);
+        std::fs::write(&path, (0..lines).map(line).collect::<String>()).unwrap();
+        peak_memory::of(|| {
+            let cut = Tokenizer::whitespace();
+            let stream =
+                LabelledTexts::stream([&path], &ReadOptions::new(), &cut, (&words, &labels)).unwrap();
+            let loader = Loader::new(stream, &["words", "label"]).unwrap();
+            let loader = loader.shuffle(3).buffer(256).batching(Batching::Sequences(16));
+            let mut seen = vec![0u8; lines];
+            for batch in loader.batches(Some(0), 0).unwrap() {
+                batch.unwrap().numbers.iter().for_each(|&number| seen[number as usize] += 1);
+            }
+            assert!(seen.iter().all(|&times| times == 1), "each once an epoch");
+        })
+        .0
+    };
+    // A window is 256 samples of 200 numbers of 8 bytes, and to tell columns apart 1000 lines of 400 bytes are looked at.
+    let (short, long) = (epoch(2_000), epoch(20_000));
+    assert!(
+        short < 1_500_000 && long <= short + 100_000,
+        "{short} bytes of a short file, {long} of a long one"
+    );
     std::fs::remove_file(path).unwrap();
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use unpadded::Result;
 use unpadded::data::{
-    Batching, ColumnSpec, Continuous, Data, Encoding, Field, FirstIndex, Folder, LabelledRows, Limits,
-    Loader, Samples, TagScheme, TaggedTexts, Target, TextFile, Tokenizer, Vocabulary,
+    Batching, ColumnSpec, Continuous, Data, Encoding, Field, FirstIndex, Folder, LabelledRows, LabelledTexts,
+    Limits, Loader, Pairs, Parts, PlainText, ReadOptions, Samples, TagScheme, TaggedTexts, Target, TextFile,
+    Tokenizer, Vocabulary,
 };
 use unpadded::tensor::Storage;
 
@@ -309,5 +310,133 @@ fn the_others_are_lines_of_their_own_formats() -> Result<()> {
     let Some(path) = shared("20news-bow/20ng.zip") else { return Ok(()) };
     let zip = TextFile::open(path)?;
     assert_eq!(rows(zip.member("20ng/vocab.new")?)?, 2000);
+    Ok(())
+}
+
+/// How many there are of each label.
+fn of_labels(texts: &LabelledTexts) -> Result<Vec<(String, usize)>> {
+    let count = |label: &str| texts.texts().iter().filter(|text| text.label == label).count();
+    Ok(texts.labels()?.tokens().map(|label| (label.to_owned(), count(label))).collect())
+}
+
+/// The path alone is enough.
+#[test]
+fn labelled_texts_are_opened_by_their_path() -> Result<()> {
+    let open = |name: &str| shared(name).map(LabelledTexts::open).transpose();
+    let counts = |texts: &LabelledTexts| -> Result<String> {
+        let found = of_labels(texts)?.into_iter().map(|(label, count)| format!("{label} {count}"));
+        Ok(found.collect::<Vec<_>>().join(", "))
+    };
+    for (name, expected) in [
+        ("sst2/train.tsv", "0 3310, 1 3610"),
+        ("sst2/dev.tsv", "0 428, 1 444"),
+        ("sst2/test.tsv", "0 912, 1 909"),
+        ("mr", "neg 5331, pos 5331"),
+        ("movie_reviews/movie_reviews.zip", "neg 1000, pos 1000"),
+        ("sst-trees/train.txt", "0 1092, 1 2218, 2 1624, 3 2322, 4 1288"),
+        ("sst-trees/dev.txt", "0 139, 1 289, 2 229, 3 279, 4 165"),
+        ("sst-trees/test.txt", "0 279, 1 633, 2 389, 3 510, 4 399"),
+    ] {
+        if let Some(texts) = open(name)? {
+            assert_eq!(counts(&texts)?, expected, "{name}");
+        }
+    }
+    if let Some(names) = open("names")? {
+        assert_eq!((names.texts().len(), names.labels()?.len()), (20_050, 18));
+        assert!(names.distinct().texts().len() < 20_050);
+    }
+    if let Some(mr) = open("mr")? {
+        let (all, accents) = (mr.texts(), |text: &str| text.chars().filter(|c| !c.is_ascii()).count());
+        assert_eq!(all.iter().map(|text| accents(&text.text)).sum::<usize>(), 316, "Windows-1252");
+    }
+    if let Some(path) = shared("movie_reviews/movie_reviews.zip") {
+        let (rest, held) = LabelledTexts::open(path)?.hold_out(10, 1);
+        assert!((150..250).contains(&held.texts().len()) && rest.texts().len() + held.texts().len() == 2000);
+        assert!(rest.texts().iter().all(|text| text.text.lines().count() > 0 && words(&text.text) > 10));
+    }
+    if let Some(path) = shared("sst2") {
+        let parts = Parts::find(&path)?;
+        assert!(parts.train.ends_with("train.tsv") && parts.dev.is_some() && parts.test.is_some());
+        let said = LabelledTexts::open(path).unwrap_err().to_string();
+        assert!(said.contains("expected the files of one part"), "{said}");
+    }
+    Ok(())
+}
+
+/// The trees without the neutral ones are the sentences of SST-2, in another order.
+#[test]
+fn trees_are_the_sentences() -> Result<()> {
+    let (Some(trees), Some(sentences)) = (shared("sst-trees"), shared("sst2")) else { return Ok(()) };
+    for (part, count) in [("train", 6920), ("dev", 872), ("test", 1821)] {
+        let path = trees.join(part).with_extension("txt");
+        let of_trees = LabelledTexts::open_with([path], &ReadOptions::new().binary())?;
+        let of_lines = LabelledTexts::open(sentences.join(part).with_extension("tsv"))?;
+        assert_eq!((of_trees.texts().len(), of_lines.texts().len()), (count, count), "{part}");
+        assert_eq!(of_labels(&of_trees)?, of_labels(&of_lines)?, "{part}");
+    }
+    Ok(())
+}
+
+#[test]
+fn pairs_are_opened_by_their_path() -> Result<()> {
+    if let Some(path) = shared("tatoeba-fra-eng/fra-eng.zip") {
+        let pairs = Pairs::open(&path)?;
+        assert_eq!((pairs.pairs().len(), pairs.by_source().len()), (142_787, 98_659));
+        assert_eq!(Pairs::open(format!("{}!fra.txt", path.display()))?.pairs(), pairs.pairs());
+        let (rest, held) = pairs.hold_out(20, 1);
+        let sources: HashSet<&str> = held.pairs().iter().map(|pair| pair.source.as_str()).collect();
+        assert!((6000..8500).contains(&held.pairs().len()));
+        assert!(rest.pairs().iter().all(|pair| !sources.contains(pair.source.as_str())));
+    }
+    if let Some(path) = shared("cmudict/cmudict.dict") {
+        let [train, dev, test] = Pairs::open(path)?.divide_by_sha256(20);
+        let counts = [&train, &dev, &test].map(|part| (part.by_source().len(), part.pairs().len()));
+        assert_eq!(counts.iter().map(|(words, _)| words).sum::<usize>(), 126_052);
+        let phonemes =
+            train.targets(&Tokenizer::whitespace(), &Limits { specials: vec![], ..Limits::default() })?;
+        assert_eq!((counts, phonemes.len()), ([(113477, 121434), (6166, 6552), (6409, 6874)], 39));
+    }
+    Ok(())
+}
+
+#[test]
+fn tagged_texts_are_opened_by_their_path() -> Result<()> {
+    if let Some(path) = shared("conll2000/train.txt") {
+        let chunks = TaggedTexts::open(&path)?;
+        assert_eq!((chunks.texts().len(), TaggedTexts::tags([&chunks])?.len()), (8936, 22));
+        let speech = TaggedTexts::open_with([path], &ReadOptions::new().tags("2"))?;
+        assert_eq!((speech.texts().len(), TaggedTexts::tags([&speech])?.len()), (8936, 44));
+    }
+    if let Some(path) = shared("snips") {
+        let parts = Parts::find(path)?;
+        for (part, count) in
+            [(Some(&parts.train), 13_084), (parts.dev.as_ref(), 700), (parts.test.as_ref(), 700)]
+        {
+            let texts = part.map(TaggedTexts::open).transpose()?;
+            assert_eq!(
+                texts.as_ref().map(|texts| (texts.texts().len(), texts.labelled())),
+                Some((count, true))
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn plain_text_is_opened_by_its_path() -> Result<()> {
+    for (name, size) in [
+        ("tinyshakespeare/input.txt", 202_651),
+        ("warandpeace/warandpeace.txt", 566_308),
+        ("wikitext-2-valid-test/wiki.valid.tokens", 213_886),
+        ("wikitext-2-valid-test/*.tokens", 213_886 + 241_211),
+    ] {
+        let Some(path) = shared(name.split(['*']).next().unwrap_or(name)) else { continue };
+        let path = if name.contains('*') { path.join("*.tokens") } else { path };
+        let text = PlainText::open(path)?;
+        assert_eq!(words(text.text()), size, "{name}");
+        let whole = text.text().len();
+        let (rest, last) = text.cut_off(10);
+        assert!(rest.text().ends_with('\n') && rest.text().len() + last.text().len() == whole);
+    }
     Ok(())
 }

@@ -99,7 +99,7 @@ impl Columns<'_> {
         let known = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
         let named = |one: &Wanted<'_>| match one.given {
             Some(given) => position(given).is_some() || numbered(given).is_none(),
-            None => one.known.iter().any(|name| known(&name).is_some()),
+            None => one.known.iter().any(|name| known(name).is_some()),
         };
         let header = self.header.or(wanted.iter().any(named).then_some(true));
         let mut columns = vec![None; wanted.len()];
@@ -111,7 +111,7 @@ impl Columns<'_> {
         if header == Some(true) {
             for (place, one) in wanted.iter().enumerate().filter(|(_, one)| one.given.is_none()) {
                 let free = |column: &usize| !columns.contains(&Some(*column));
-                let found = one.known.iter().filter_map(|name| known(&name)).find(free);
+                let found = one.known.iter().filter_map(known).find(free);
                 columns[place] = found;
             }
         }
@@ -154,8 +154,10 @@ impl Columns<'_> {
 
     /// Whether the left one of two columns is the label: it has fewer different values, and no longer ones.
     fn labels_come_first(&self, left: usize, right: usize) -> bool {
-        let different = |column| self.column(column).collect::<HashSet<_>>().len();
-        let long = |column| self.column(column).map(str::len).sum::<usize>();
+        let cells =
+            |column: usize| self.rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
+        let different = |column| cells(column).collect::<HashSet<_>>().len();
+        let long = |column| cells(column).map(str::len).sum::<usize>();
         different(left) < different(right) && long(left) <= long(right)
     }
 

@@ -18,12 +18,12 @@ pub(super) enum Task {
 impl Task {
     /// The formats that it can be read from, with what a line of each looks like.
     fn formats(self) -> &'static [FileFormat] {
-        use FileFormat::{Columns, Csv, Dictionary, JsonLines, Parquet, Plain, Trees, Tsv};
+        use FileFormat::{Columns, Csv, Dictionary, JsonLines, Plain, Trees, Tsv};
         match self {
-            Self::Labelled => &[Tsv, Csv, JsonLines, Trees, Parquet],
-            Self::Pairs => &[Tsv, Csv, JsonLines, Dictionary, Parquet],
+            Self::Labelled => &[Tsv, Csv, JsonLines, Trees],
+            Self::Pairs => &[Tsv, Csv, JsonLines, Dictionary],
             Self::Tagged => &[Columns, JsonLines],
-            Self::Plain => &[Plain, Tsv, Csv, JsonLines, Parquet],
+            Self::Plain => &[Plain, Tsv, Csv, JsonLines],
         }
     }
 
@@ -78,7 +78,6 @@ pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
         "jsonl" | "ndjson" | "json" => Some(FileFormat::JsonLines),
         "conll" | "bio" | "iob" => Some(FileFormat::Columns),
         "dict" => Some(FileFormat::Dictionary),
-        "parquet" => Some(FileFormat::Parquet),
         _ => None,
     });
     if let Some(format) = by_name.filter(|format| task.formats().contains(format)) {

@@ -69,7 +69,11 @@ pub(super) fn picked(file: &TextFile, wanted: &[Wanted<'_>]) -> Result<Vec<Strin
     let all = names(&first);
     let mut found: Vec<String> = Vec::new();
     for one in wanted {
-        let free = |name: &&&str| first.contains_key(**name) && !found.iter().any(|other| other == **name);
+        // Words and their tags are lists, and nothing else is.
+        let listed = ["tokens", "tags"].contains(&one.what);
+        let fits = |value: &Value| value.is_array() == listed && !value.is_object();
+        let free =
+            |name: &&&str| first.get(**name).is_some_and(fits) && !found.iter().any(|other| other == **name);
         let name = match one.given {
             Some(given) if at(&first, given).is_some() => given.to_owned(),
             Some(given) => {

@@ -83,7 +83,6 @@ fn records(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result
                 })
             })
         }
-        FileFormat::Parquet => Err(without_parquet(file)),
         _ => {
             let picked = table::picked(file, format, options, &wanted(options))?;
             table::records(file, format, options, &picked, |cell| {
@@ -91,12 +90,6 @@ fn records(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result
             })
         }
     }
-}
-
-/// The error of a format that is not built in.
-pub(super) fn without_parquet(file: &TextFile) -> Error {
-    let what = format!("file `{}`", file.name());
-    Error::of(ErrorKind::Format, what, "the feature `parquet` for Parquet", "a build without it")
 }
 
 /// The options with the format and the columns that were found in a file.
@@ -170,7 +163,7 @@ fn folder(
     let files = folder.files();
     let parent = |below: &str| below.rsplit_once('/').map_or(String::new(), |(parent, _)| parent.to_owned());
     let parents: std::collections::BTreeSet<String> = files.iter().map(|(below, _)| parent(below)).collect();
-    let tables = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
+    let tables = ["tsv", "csv", "jsonl", "ndjson", "json"];
     let of_records = files.iter().all(|(below, _)| extension(below).is_some_and(|e| tables.contains(&e)));
     let format = match options.format {
         Some(format) => format,

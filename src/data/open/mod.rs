@@ -17,3 +17,6 @@ mod trees;
 pub use options::{FileFormat, ReadOptions};
 pub use parts::Parts;
 pub use plain::PlainText;
+
+#[cfg(test)]
+mod tests;

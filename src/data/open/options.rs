@@ -30,13 +30,11 @@ pub enum FileFormat {
     Dictionary,
     /// Text as it is.
     Plain,
-    /// Apache Parquet; needs the feature `parquet`.
-    Parquet,
 }
 
 impl FileFormat {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Tsv,
         Self::Csv,
         Self::JsonLines,
@@ -47,7 +45,6 @@ impl FileFormat {
         Self::Trees,
         Self::Dictionary,
         Self::Plain,
-        Self::Parquet,
     ];
 
     /// Its name, such as `csv` or `folder-per-class`.
@@ -63,7 +60,6 @@ impl FileFormat {
             Self::Trees => "trees",
             Self::Dictionary => "dictionary",
             Self::Plain => "plain",
-            Self::Parquet => "parquet",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::columns::{SOURCE, TARGET, Wanted};
 use super::guess::{Guess, Task, guess};
-use super::labelled::{all, without_parquet};
+use super::labelled::all;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find};
 use super::{dictionary, json, table};
@@ -37,7 +37,6 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
                 Ok(Pair { source: json::text(object, &source)?, target: json::text(object, &target)? })
             })
         }
-        FileFormat::Parquet => Err(without_parquet(file)),
         format => {
             let given = options.source.is_some() || options.target.is_some() || options.separator.is_some();
             let picked = table::picked(file, format, options, &wanted(options));

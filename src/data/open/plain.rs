@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::columns::{TEXT, Wanted};
 use super::guess::{Task, guess};
-use super::labelled::without_parquet;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, is_note, prepared};
 use super::{json, table};
@@ -29,7 +28,6 @@ fn of_file(file: &TextFile, options: &ReadOptions) -> Result<String> {
     let wanted = [Wanted { what: "text", given: options.text.as_deref(), known: TEXT }];
     let read = || match guess.format {
         FileFormat::Plain => file.text(),
-        FileFormat::Parquet => Err(without_parquet(file)),
         FileFormat::JsonLines => {
             let name = json::picked(file, &wanted)?.concat();
             json::records(file, move |object| json::text(object, &name).map(|text| text + "\n"))?.collect()

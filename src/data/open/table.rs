@@ -179,7 +179,6 @@ pub(super) fn records<R: 'static>(
     let Picked { columns, names, width, header } = picked.clone();
     let cells = Cells::new(separator(format, options), format == FileFormat::Csv);
     let make = move |mut row: Vec<String>| {
-        let whole = if row.len() > 1 { row.join(" | ") } else { row.concat() };
         let mut cell = |place: usize| {
             let column = columns.get(place).copied().unwrap_or_default();
             match row.get_mut(column).map(std::mem::take) {
@@ -187,7 +186,7 @@ pub(super) fn records<R: 'static>(
                 _ => {
                     let name = names.get(place).map_or("", String::as_str);
                     let expected = format!("something in column {name}");
-                    Err(Reason { expected, got: format!("nothing in {}", shown(&whole)) })
+                    Err(Reason { expected, got: format!("nothing in {}", shown(&row.join(" | "))) })
                 }
             }
         };

@@ -4,8 +4,8 @@ use std::fs;
 
 use unpadded::data::{
     Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows,
-    LabelledTexts, Limits, Loader, Pairs, Sample, Samples, Source, Streamed, TagScheme, TaggedTexts, Target,
-    TextFile, Tokenizer, Vocabulary, WordVectors,
+    LabelledTexts, Limits, Loader, Pairs, Parts, PlainText, ReadOptions, Sample, Samples, Source, Streamed,
+    TagScheme, TaggedTexts, Target, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
 
@@ -56,6 +56,8 @@ pub(super) fn calls(calls: &mut Calls) {
     let pairs = Pairs::of_lines(&TextFile::embedded("pairs.txt", "a\tb\n")).unwrap();
     let (cut, none) = (Tokenizer::characters(), Limits { max_size: 0, ..Limits::default() });
     calls.at("Pairs::open", || Pairs::open(&nowhere));
+    let options = ReadOptions::new();
+    calls.at("Pairs::open_with", || Pairs::open_with([&nowhere], &options));
     calls.at("Pairs::of_lines", || Pairs::of_lines(&line));
     calls.at("Pairs::sources", || pairs.sources(&cut, &none));
     calls.at("Pairs::targets", || pairs.targets(&cut, &none));
@@ -66,6 +68,9 @@ pub(super) fn calls(calls: &mut Calls) {
     let other = TextFile::embedded("other.txt", "a B-A\n");
     calls.at("TaggedTexts::open", || TaggedTexts::open(&nowhere));
     calls.at("TaggedTexts::open", || TaggedTexts::open(&folder));
+    calls.at("TaggedTexts::open_with", || TaggedTexts::open_with([&nowhere], &options));
+    calls.at("PlainText::open", || PlainText::open(&nowhere));
+    calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
     calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &broken, None));
@@ -91,6 +96,15 @@ pub(super) fn calls(calls: &mut Calls) {
     fs::write(folder.join("a.txt"), "a\n").unwrap();
     let one = || Folder::open(&folder).unwrap();
     calls.at("Folder::extension", || one().extension("csv"));
+    calls.at("LabelledTexts::open", || LabelledTexts::open(&nowhere));
+    calls.at("LabelledTexts::open", || LabelledTexts::open(folder.join("a.txt")));
+    calls.at("LabelledTexts::open_with", || LabelledTexts::open_with([&nowhere], &options));
+    calls.at("LabelledTexts::records", || LabelledTexts::records([&nowhere], &options).map(drop));
+    let two = folder.join("parts");
+    fs::create_dir_all(&two).unwrap();
+    ["train.tsv", "train.csv"].iter().for_each(|name| fs::write(two.join(name), "a\n").unwrap());
+    calls.at("Parts::find", || Parts::find(&two));
+    fs::remove_dir_all(&two).unwrap();
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&line));
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&broken));
     let class = [("b".to_owned(), broken.clone())];
@@ -99,6 +113,9 @@ pub(super) fn calls(calls: &mut Calls) {
     let (words, labels) = (Vocabulary::labels(["a"]).unwrap(), Vocabulary::labels(["c"]).unwrap());
     let (cut, rare) = (Tokenizer::words(), Limits { min_count: 2, ..Limits::default() });
     calls.at("LabelledTexts::vocabulary", || texts.vocabulary(&cut, &rare));
+    calls.at("LabelledTexts::stream", || {
+        LabelledTexts::stream([&nowhere], &options, &cut, (&words, &labels)).map(drop)
+    });
     calls.at("LabelledTexts::labels", || texts.labels());
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));

@@ -1,0 +1,228 @@
+//! Small files of each format, opened by their path.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::data::{Data, LabelledTexts, Limits, Loader, Malformed, Pairs, TaggedTexts, Tokenizer};
+use crate::error::Result;
+
+/// Files in a folder that goes with it.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(name: &str, files: &[(&str, &[u8])]) -> Self {
+        let folder = std::env::temp_dir().join(format!("unpadded-open-{name}-{}", std::process::id()));
+        for (name, text) in files {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A message without the folder.
+    fn said<T>(&self, outcome: Result<T>) -> String {
+        format!("{:#}", outcome.err().unwrap()).replace(&format!("{}/", self.0.display()), "")
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn texts(found: &LabelledTexts) -> Vec<(&str, &str)> {
+    found.texts().iter().map(|one| (one.text.as_str(), one.label.as_str())).collect()
+}
+
+#[test]
+fn columns_are_found_by_name_number_and_content() {
+    let files = Files::new(
+        "columns",
+        &[
+            ("a.csv", b"id,Review,Label\n1,\"Fine, but dull\",no\n2,\"Two\nlines\",yes\n"),
+            ("first.tsv", b"pos\tgood film\nneg\tdull film\npos\ta fine one\n"),
+            ("second.txt", b"good film\tpos\ndull film\tneg\n"),
+            ("glue.tsv", b"sentence\tlabel\nhe said \"no\tpos\nwell\tneg\n"),
+            ("odd.csv", b"stars;opinion;who\n3;good;me\n1;bad;you\n"),
+            ("none.csv", b"3,good,me\n1,bad,you\n"),
+            ("semi.csv", b"good;3\nbad;1\n"),
+        ],
+    );
+    let open = |name: &str| LabelledTexts::open(files.at(name)).unwrap();
+    let found = open("a.csv");
+    assert_eq!(texts(&found), [("Fine, but dull", "no"), ("Two\nlines", "yes")]);
+    assert_eq!(
+        found.read_as(),
+        &ReadOptions::new().format(FileFormat::Csv).header(true).text("Review").label("Label")
+    );
+    assert_eq!(texts(&open("first.tsv"))[0], ("good film", "pos"));
+    assert_eq!(open("first.tsv").read_as().text.as_deref(), Some("2"));
+    assert_eq!(texts(&open("second.txt"))[1], ("dull film", "neg"));
+    assert_eq!(texts(&open("glue.tsv")), [("he said \"no", "pos"), ("well", "neg")]);
+
+    let options = ReadOptions::new().separator(';');
+    let with = |name: &str, options: &ReadOptions| LabelledTexts::open_with([files.at(name)], options);
+    let named = options.clone().text("opinion").label("stars");
+    assert_eq!(texts(&with("odd.csv", &named).unwrap()), [("good", "3"), ("bad", "1")]);
+    let numbered = ReadOptions::new().text("2").label("1");
+    assert_eq!(texts(&with("none.csv", &numbered).unwrap()), [("good", "3"), ("bad", "1")]);
+    assert_eq!(texts(&with("semi.csv", &options).unwrap())[1], ("bad", "1"));
+
+    let said = files.said(with("odd.csv", &options.clone().text("opinions").label("stars")));
+    let expected = "column `opinions` of file `odd.csv`, the text: expected one of `stars`, `opinion`, `who`, got `opinions`; \
+                    the nearest is `opinion`; read as `csv`, since its name ends with `.csv`; `format` says otherwise";
+    assert_eq!(said, expected);
+    let said = files.said(LabelledTexts::open(files.at("none.csv")));
+    assert!(
+        said.starts_with("column of the text in file `none.csv`: expected one called `text`, `sentence`"),
+        "{said}"
+    );
+    assert!(said.contains("got 3 columns without a name that is known"), "{said}");
+    let said = files.said(with("none.csv", &ReadOptions::new().format(FileFormat::Columns)));
+    assert!(said.contains("expected one of `tsv`, `csv`, `jsonl`, `trees`, got `columns`"), "{said}");
+}
+
+#[test]
+fn malformed_records_have_their_line_and_the_guess() {
+    let files = Files::new(
+        "malformed",
+        &[
+            ("a.tsv", b"good film\tpos\ndull film neg\nbad\tneg\n"),
+            ("b.csv", b"text,label\ngood,pos\n,neg\n"),
+            ("c.jsonl", b"{\"text\": \"a\", \"label\": 1}\n{\"text\": 3.5, \"label\": null}\n"),
+            ("d.jsonl", b"[1,\n2]\n"),
+        ],
+    );
+    let said = |name: &str| files.said(LabelledTexts::open(files.at(name)));
+    let expected = "a.tsv:2: expected 2 columns, as in the first line, got 1 in \"dull film neg\"; \
+                    read as `tsv`, since its name ends with `.tsv`; `format` says otherwise";
+    assert_eq!(said("a.tsv"), expected);
+    assert!(
+        said("b.csv").starts_with("b.csv:3: expected something in column text, got nothing in"),
+        "{}",
+        said("b.csv")
+    );
+    assert!(
+        said("c.jsonl").starts_with("c.jsonl:2: expected a string in the field `label`, got null"),
+        "{}",
+        said("c.jsonl")
+    );
+    assert!(
+        said("d.jsonl").starts_with("d.jsonl:1: expected a JSON object in one line, got "),
+        "{}",
+        said("d.jsonl")
+    );
+    let skip = ReadOptions::new().malformed(Malformed::Skip);
+    assert_eq!(LabelledTexts::open_with([files.at("a.tsv")], &skip).unwrap().texts().len(), 2);
+}
+
+#[test]
+fn json_has_names_and_paths() {
+    let files = Files::new(
+        "json",
+        &[
+            ("a.jsonl", b"{\"id\": 1, \"review\": {\"text\": \"good\", \"by\": \"me\"}, \"label\": 1}\n\n{\"review\": {\"text\": \"bad\"}, \"label\": false}\n"),
+            ("b.json", b"{\"tokens\": [\"Go\", \"home\"], \"ner_tags\": [\"O\", \"B-X\"], \"intent\": \"go\"}\n"),
+            ("c.json", b"{\"tokens\": [\"Go\"], \"tags\": [0]}\n"),
+            ("d.txt", b"{\"source\": \"go\", \"target\": \"va\"}\n"),
+        ],
+    );
+    let options = ReadOptions::new().text("review.text");
+    let found = LabelledTexts::open_with([files.at("a.jsonl")], &options).unwrap();
+    assert_eq!(texts(&found), [("good", "1"), ("bad", "false")]);
+    let said = files.said(LabelledTexts::open(files.at("a.jsonl")));
+    assert!(said.contains("got the fields `id`, `label`, `review.by`, `review.text`"), "{said}");
+    let said =
+        files.said(LabelledTexts::open_with([files.at("a.jsonl")], &ReadOptions::new().text("review.txt")));
+    assert!(said.contains("the nearest is `review.text`"), "{said}");
+
+    let tagged = TaggedTexts::open(files.at("b.json")).unwrap();
+    let one = &tagged.texts()[0];
+    assert_eq!((&*one.words[1], &*one.tags[1], one.label.as_deref()), ("home", "B-X", Some("go")));
+    let said = files.said(TaggedTexts::open(files.at("c.json")));
+    assert!(
+        said.starts_with("c.json:1: expected a list of strings in the field `tags`, got a number in it"),
+        "{said}"
+    );
+    let pairs = Pairs::open(files.at("d.txt")).unwrap();
+    assert_eq!((&*pairs.pairs()[0].source, &*pairs.pairs()[0].target), ("go", "va"));
+    assert_eq!(PlainText::open_with([files.at("a.jsonl")], &options).unwrap().text(), "good\nbad\n");
+}
+
+#[test]
+fn several_files_are_one_data_set() {
+    let files = Files::new(
+        "several",
+        &[
+            ("part-1.tsv", b"b\ty\n" as &[u8]),
+            ("part-0.tsv", b"a\tx\n"),
+            ("mr/rt.pos", b"caf\xe9\nna\xefve\n"),
+            ("mr/rt.neg", b"dull\n"),
+            ("mr/README", b"about\n"),
+            ("docs/pos/1.txt", b"one\ntwo\n"),
+            ("docs/neg/1.txt", b"three\n"),
+            ("parts/train.tsv", b"a\tx\nb\ty\n"),
+            ("parts/dev.tsv", b"a\tx\n"),
+            ("broken.txt", b"caf\xc3\xa9\tx\nna\xefve caf\xc3\xa9\ty\n"),
+        ],
+    );
+    let all = LabelledTexts::open(files.at("part-*.tsv")).unwrap();
+    assert_eq!(texts(&all), [("a", "x"), ("b", "y")]);
+    let listed = [files.at("part-1.tsv"), files.at("part-0.tsv")];
+    assert_eq!(
+        texts(&LabelledTexts::open_with(listed, &ReadOptions::new()).unwrap()),
+        [("b", "y"), ("a", "x")]
+    );
+    let mr = LabelledTexts::open(files.at("mr")).unwrap();
+    assert_eq!(texts(&mr), [("dull", "neg"), ("café", "pos"), ("naïve", "pos")]);
+    let docs = LabelledTexts::open(files.at("docs")).unwrap();
+    assert_eq!(texts(&docs), [("three\n", "neg"), ("one\ntwo\n", "pos")]);
+    assert!(files.said(LabelledTexts::open(files.at("parts"))).contains("expected the files of one part"));
+    let parts = Parts::find(files.at("parts")).unwrap();
+    assert_eq!((parts.train, parts.dev), (files.at("parts/train.tsv"), Some(files.at("parts/dev.tsv"))));
+    assert!(
+        files.said(LabelledTexts::open(files.at("no-*.tsv"))).contains("expected at least one, got none")
+    );
+    // A damaged UTF-8 file is no Windows-1252.
+    let said = files.said(LabelledTexts::open(files.at("broken.txt")));
+    assert!(said.starts_with("broken.txt:2: expected UTF-8"), "{said}");
+}
+
+#[test]
+fn a_stream_is_what_is_read_at_once() -> Result<()> {
+    let lines: String = (0..500).map(|i| format!("word{} and word{}\t{}\n", i % 50, i % 7, i % 3)).collect();
+    let files = Files::new("stream", &[("a.tsv", lines.as_bytes()), ("b.tsv", b"word1 and word2\t0\n")]);
+    let (paths, options, cut) = ([files.at("*.tsv")], ReadOptions::new(), Tokenizer::words());
+    let whole = LabelledTexts::open_with(&paths, &options)?;
+    let (words, labels) = (whole.vocabulary(&cut, &Limits::default())?, whole.labels()?);
+    let records = LabelledTexts::records(&paths, &options)?.collect::<Result<Vec<_>>>()?;
+    assert_eq!(records, whole.texts());
+
+    let streamed = || LabelledTexts::stream(&paths, &options, &cut, (&words, &labels));
+    let feeds = ["words", "label"];
+    let read = |data: &Loader, epoch, from| -> Result<Vec<_>> {
+        let batches = data.batches(epoch, from)?.map(|batch| batch.map(|batch| batch.numbers));
+        batches.collect()
+    };
+    let in_memory = whole.loader(feeds, &cut, (&words, &labels))?;
+    assert_eq!(read(&Loader::new(streamed()?, &feeds)?, None, 0)?, read(&in_memory, None, 0)?);
+    let shuffled = Loader::new(streamed()?, &feeds)?.shuffle(7).buffer(64);
+    let (first, second) = (read(&shuffled, Some(0), 0)?, read(&shuffled, Some(1), 0)?);
+    assert_ne!(first, second);
+    let mut numbers = first.concat();
+    assert!(!numbers.is_sorted());
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..501), "each once an epoch");
+    for from in [1, 5, 15] {
+        assert_eq!(read(&shuffled, Some(0), from)?, first[from as usize..]);
+    }
+    assert_eq!(shuffled.fingerprint(), Loader::new(streamed()?, &feeds)?.shuffle(7).buffer(64).fingerprint());
+    Ok(())
+}
