@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::settings::{Key, Value, choice, section};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 choice! {
     /// What is learnt.
@@ -264,7 +264,12 @@ impl Config {
     ///
     /// # Errors
     /// The first setting that makes no sense.
+    #[track_caller]
     pub fn check(&self) -> Result<()> {
+        self.checked().at_caller()
+    }
+
+    fn checked(&self) -> Result<()> {
         let share = |name: &str, got: f64| match (0.0..1.0).contains(&got) {
             true => Ok(()),
             false => Err(Error::new(name, "a share from 0 to below 1", got.to_string())),

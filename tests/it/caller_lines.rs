@@ -5,6 +5,7 @@ mod classes;
 mod data;
 mod lines;
 mod programs;
+mod recipes;
 mod sparse;
 mod store;
 mod training;
@@ -123,6 +124,7 @@ fn every_public_call_that_fails_names_its_line() {
     sparse::calls(&mut calls);
     data::calls(&mut calls);
     programs::calls(&mut calls);
+    recipes::calls(&mut calls);
     classes::calls(&mut calls);
     training::calls(&mut calls);
     store::calls(&mut calls);

@@ -1,0 +1,34 @@
+//! Recipes: configs, what is prepared of them, and what answers out of a file.
+
+use unpadded::checkpoint::Checkpoint;
+use unpadded::predict::Sampling;
+use unpadded::recipes::{self, Config, Model, Task, Value, Weigher};
+
+use super::Calls;
+
+pub(super) fn calls(calls: &mut Calls) {
+    let mut config = Config::new(Task::Classify);
+    calls.at("Config::set", || config.set("nothing", &Value::Int(1)));
+    config.data.train = Some("no such file".into());
+    calls.at("recipes::prepare", || recipes::prepare(&config).map(drop));
+    config.model.layers = 0;
+    calls.at("Config::check", || config.check());
+    calls.at("Model::load", || Model::load("no such file").map(drop));
+    calls.at("Model::new", || Model::new(Checkpoint::default()).map(drop));
+    calls.at("Weigher::new", || Weigher::new(Checkpoint::default(), 1).map(drop));
+
+    // Not trained: its parameters are as they start.
+    let config = Config::new(Task::Classify);
+    let mut trainer = recipes::prepare(&config).unwrap().trainer;
+    let checkpoint = trainer.for_inference().unwrap();
+    let mut other = config.clone();
+    other.data.test = Some("no such file".into());
+    let model = Model::new(checkpoint.clone()).unwrap();
+    calls.at("recipes::test_data", || recipes::test_data(&other, &model).map(drop));
+    calls.at("Model::write", || model.write("a", Sampling::default(), 1, 1).map(drop));
+    calls.at("Weigher::weigh", || Weigher::new(checkpoint.clone(), 1)?.weigh("a", "nothing").map(drop));
+    let mut without = checkpoint;
+    without.vocabularies.clear();
+    let model = Model::new(without).unwrap();
+    calls.at("Model::predict", || model.predict(&["a"]).map(drop));
+}
