@@ -138,7 +138,7 @@ fn json_has_names_and_paths() {
     let found = LabelledTexts::open_with([files.at("a.jsonl")], &options).unwrap();
     assert_eq!(texts(&found), [("good", "1"), ("bad", "false")]);
     let said = files.said(LabelledTexts::open(files.at("a.jsonl")));
-    assert!(said.contains("got the fields `id`, `label`, `review.by`, `review.text`"), "{said}");
+    assert!(said.contains("got the fields `id`, `review.text`, `review.by`, `label`"), "{said}");
     let said =
         files.said(LabelledTexts::open_with([files.at("a.jsonl")], &ReadOptions::new().text("review.txt")));
     assert!(said.contains("the nearest is `review.text`"), "{said}");
