@@ -1,11 +1,9 @@
-//! `unpadded inspect` and `graph`: what a checkpoint holds.
-
-use std::path::PathBuf;
+//! `unpadded inspect`: what a checkpoint holds.
 
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Ended, Outcome, bad};
+use super::outcome::{Ended, Outcome};
 use super::which::Which;
 use super::{json, terminal};
 use unpadded::checkpoint::{Checkpoint, Purpose};
@@ -110,32 +108,6 @@ impl Inspect {
         }
         if self.program {
             terminal::print(format!("\n{}", checkpoint.program))?;
-        }
-        Ok(Ended::Done)
-    }
-}
-
-#[derive(Args)]
-#[command(after_help = "Example:\n  unpadded graph runs/classify-1 | dot -Tsvg > program.svg")]
-pub(crate) struct Graph {
-    #[command(flatten)]
-    which: Which,
-    /// Where it goes [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-}
-
-impl Graph {
-    pub(crate) fn run(self) -> Outcome<Ended> {
-        let checkpoint = self.which.checkpoint()?;
-        let drawn = checkpoint.program.dot();
-        match &self.output {
-            None => terminal::print(drawn)?,
-            Some(path) => {
-                if let Err(e) = std::fs::write(path, drawn) {
-                    return bad(format!("--output {}: {e}", path.display()));
-                }
-            }
         }
         Ok(Ended::Done)
     }

@@ -5,6 +5,7 @@ mod data;
 mod events;
 mod file;
 mod findings;
+mod graph;
 mod init;
 mod inspect;
 mod json;
@@ -61,8 +62,8 @@ enum Command {
     Generate(ask::Generate),
     /// Say what a checkpoint holds
     Inspect(inspect::Inspect),
-    /// Draw the program of a checkpoint
-    Graph(inspect::Graph),
+    /// Draw the program of a checkpoint as SVG, each step block in the box of its operator
+    Graph(graph::Graph),
     /// Write a model's weights as safetensors, under the names that PyTorch has for them
     #[cfg(feature = "safetensors")]
     Export(weights::Export),

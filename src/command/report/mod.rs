@@ -17,7 +17,8 @@ mod text;
 
 pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
 
-use text::{LABEL, cut, escape, number, put};
+pub(super) use text::escape;
+use text::{LABEL, cut, number, put};
 
 /// The most characters of a configuration that are shown.
 const CONFIG: usize = 100_000;

@@ -12,7 +12,7 @@ pub(super) const TEXT: usize = 2_000;
 pub(super) const WORDS: usize = 250;
 
 /// As text and attribute values of HTML hold it. Control characters, which no page may hold, become `�`.
-pub(super) fn escape(text: &str) -> String {
+pub(in crate::command) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
         match c {

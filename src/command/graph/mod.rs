@@ -1,0 +1,57 @@
+//! `unpadded graph`: the program of a checkpoint as a picture.
+
+mod arrange;
+mod draw;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::outcome::{Ended, Outcome, bad};
+use super::terminal;
+use super::which::Which;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  unpadded graph runs/classify-1 > program.svg
+  unpadded graph runs/classify-1/last.ckpt --all -o training.svg
+  unpadded graph runs/classify-1 --format dot | dot -Tpdf > program.pdf")]
+pub(crate) struct Graph {
+    #[command(flatten)]
+    which: Which,
+    /// Where it goes [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Gradients and updates, too, where there are any, as in a last.ckpt
+    #[arg(long)]
+    all: bool,
+    /// A picture, or text for Graphviz, which has everything
+    #[arg(long, value_enum, default_value = "svg")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Svg,
+    Dot,
+}
+
+impl Graph {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let checkpoint = self.which.checkpoint()?;
+        let drawn = match self.format {
+            Format::Svg => draw::svg(&checkpoint.program, self.all),
+            Format::Dot => checkpoint.program.dot(),
+        };
+        match &self.output {
+            None => terminal::print(drawn)?,
+            Some(path) => {
+                if let Err(e) = std::fs::write(path, drawn) {
+                    return bad(format!("--output {}: {e}", path.display()));
+                }
+            }
+        }
+        Ok(Ended::Done)
+    }
+}
