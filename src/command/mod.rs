@@ -1,6 +1,7 @@
 //! The command: what each of its parts takes, and how it ends. A part is a file of its own here.
 
 mod ask;
+mod bench;
 mod data;
 mod events;
 mod file;
@@ -14,6 +15,7 @@ mod report;
 mod run;
 mod terminal;
 mod train;
+mod wanted;
 #[cfg(feature = "safetensors")]
 mod weights;
 mod which;
@@ -72,6 +74,8 @@ enum Command {
     Import(weights::Import),
     /// Look at texts before training on them
     Data(data::Data),
+    /// Say how fast a model is trained and answers on this machine
+    Bench(bench::Bench),
     /// Write the completions of a shell, to standard output
     Completions {
         /// Which shell
@@ -94,6 +98,7 @@ pub(crate) fn main() -> ExitCode {
         #[cfg(feature = "safetensors")]
         Command::Import(import) => import.run(),
         Command::Data(data) => data.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "unpadded", &mut text);

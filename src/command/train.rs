@@ -10,9 +10,10 @@ use clap::Args;
 use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder, Log};
-use super::{file, init, json, report, terminal};
+use super::wanted::Wanted;
+use super::{file, json, report, terminal};
 use unpadded::checkpoint::Checkpoint;
-use unpadded::recipes::{Case, Config, Model, Prepared, Task, Truth, prepare};
+use unpadded::recipes::{Case, Config, Model, Prepared, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -24,33 +25,20 @@ Examples:
   unpadded train --task tag --train train.conll --dev dev.conll
   unpadded train --resume runs/classify-1           goes on where it was interrupted")]
 pub(crate) struct Train {
-    /// A config file; without one, the settings that do well for the task
-    #[arg(value_name = "CONFIG", conflicts_with = "task")]
-    config: Option<PathBuf>,
-    /// What is to be learnt: classify, tag, lm or translate [default: classify]
-    #[arg(long, value_parser = init::task)]
-    task: Option<Task>,
-    /// What to train on: a file or a folder
-    #[arg(long, value_name = "PATH")]
-    train: Option<String>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// What to measure on after each epoch; without it, a part of the training texts is held out
     #[arg(long, value_name = "PATH")]
     dev: Option<String>,
     /// What to measure the best epoch on once, at the end
     #[arg(long, value_name = "PATH")]
     test: Option<String>,
-    /// Any other setting, as model.hidden=256; may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
     /// How often to go through the texts
     #[arg(long, value_name = "NUMBER")]
     epochs: Option<u64>,
     /// Where random numbers start
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Threads to run on, 0 for one a core
-    #[arg(long, value_name = "NUMBER")]
-    threads: Option<usize>,
     /// The run folder [default: the first runs/TASK-NUMBER that is not there]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     run: Option<PathBuf>,
@@ -71,28 +59,21 @@ pub(crate) struct Train {
 impl Train {
     /// The config: a file or the task's own, then flags.
     fn config(&self) -> Outcome<Config> {
-        let mut config = match (&self.resume, &self.config) {
-            (Some(folder), _) if !run::last(folder).is_file() => {
+        let mut config = match &self.resume {
+            Some(folder) if !run::last(folder).is_file() => {
                 let name = folder.display();
                 return bad(format!("--resume {name}: expected a run folder with a last.ckpt, got none"));
             }
-            (Some(folder), _) => file::read(&run::config(folder))?,
-            (None, Some(path)) => file::read(path)?,
-            (None, None) => Config::new(self.task.unwrap_or(Task::Classify)),
+            Some(folder) => self.wanted.over(file::read(&run::config(folder))?)?,
+            None => self.wanted.config()?,
         };
-        for (to, flag) in [
-            (&mut config.data.train, &self.train),
-            (&mut config.data.dev, &self.dev),
-            (&mut config.data.test, &self.test),
-        ] {
+        for (to, flag) in [(&mut config.data.dev, &self.dev), (&mut config.data.test, &self.test)] {
             if flag.is_some() {
                 to.clone_from(flag);
             }
         }
         config.training.epochs = self.epochs.unwrap_or(config.training.epochs);
         config.run.seed = self.seed.unwrap_or(config.run.seed);
-        config.run.threads = self.threads.unwrap_or(config.run.threads);
-        self.set.iter().try_for_each(|flag| file::set(&mut config, flag))?;
         config.check().asked()?;
         Ok(config)
     }

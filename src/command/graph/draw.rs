@@ -208,7 +208,9 @@ fn told(var: &VarDesc) -> String {
 
 #[cfg(test)]
 mod tests {
+    use unpadded::ops::Pool;
     use unpadded::optimizer::Sgd;
+    use unpadded::program::Recurrence;
     use unpadded::train::Trainer;
     use unpadded::{Builder, DType};
 
@@ -222,13 +224,14 @@ mod tests {
     fn operators_are_boxes_and_step_blocks_stand_in_theirs() {
         let net = Builder::new();
         let x = net.feed("<x> & \"y\"", DType::F32, &[3], 2);
-        let pooled = net.recurrent(x, |step, words| {
+        let sentences = Recurrence { level: Some(0), ..Recurrence::default() };
+        let pooled = net.recurrent_with(sentences, x, |step, words| {
             let before = step.memory(4);
-            let inner = words.lstm(4).sequence_pool(unpadded::ops::Pool::Last);
+            let inner = words.lstm(4).sequence_pool(Pool::Last);
             step.update(before, inner + before);
             inner + before
         });
-        let loss = pooled.sequence_pool(unpadded::ops::Pool::Mean).linear(1).mean();
+        let loss = pooled.sequence_pool(Pool::Mean).linear(1).mean();
         let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap();
         let program = trainer.program();
         let drawn = svg(program, false);

@@ -1,0 +1,169 @@
+//! `unpadded bench`: how fast a model is trained and answers on this machine, beside what the machine can do. It writes no file.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::outcome::{Asked, Ended, Outcome};
+use super::wanted::Wanted;
+use super::{json, terminal};
+use unpadded::executor::Rates;
+use unpadded::recipes::{Model, Prepared, Task, prepare};
+use unpadded::train::{Progress, Report, Trainer, Until};
+
+/// So often each thing is measured; the middle one is said.
+const ROUNDS: usize = 5;
+/// Steps before anything is measured.
+const WARM: u64 = 5;
+/// So many held-out texts are asked, at most, and so many of them one by one.
+const ASKED: usize = 1_000;
+const ALONE: usize = 200;
+/// So many operators are named.
+const NAMED: usize = 8;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  unpadded bench                                     the model of the embedded reviews
+  unpadded bench reviews.toml --seconds 30
+  unpadded bench --train reviews.tsv --set model.hidden=512 --threads 1 --json | jq .train")]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// How long to train for, about
+    #[arg(long, value_name = "NUMBER", default_value_t = 10.0, value_parser = seconds)]
+    seconds: f64,
+    /// One line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let got = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds < 1e6);
+    got.ok_or_else(|| "expected a number of seconds above 0".into())
+}
+
+/// Measured several times: the middle, the lowest and the highest.
+struct Measured([f64; 3]);
+
+impl Measured {
+    fn of(mut all: Vec<f64>) -> Self {
+        all.sort_by(f64::total_cmp);
+        let at = |i: usize| all.get(i).copied().unwrap_or(f64::NAN);
+        Self([at(all.len() / 2), at(0), at(all.len().max(1) - 1)])
+    }
+
+    fn json(&self) -> Value {
+        let [middle, lowest, highest] = self.0.map(json::number);
+        json::object([("median", middle), ("lowest", lowest), ("highest", highest)])
+    }
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [middle, lowest, highest] = self.0;
+        write!(f, "{middle:.0} ({lowest:.0} to {highest:.0})")
+    }
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let mut config = self.wanted.config()?;
+        // It is measured for so long, however well it learns.
+        config.training.patience = None;
+        config.check().asked()?;
+        let Prepared { trainer, train, dev, held_out, said, name, .. } = prepare(&config).asked()?;
+        said.iter().for_each(terminal::say);
+        let mut trainer = trainer.progress(Progress::Quiet);
+        let fit = |trainer: &mut Trainer, more: u64| -> Outcome<Report> {
+            let until = Until::Steps(trainer.position().step + more);
+            Ok(trainer.fit(&*train, &*dev, until)?)
+        };
+        fit(&mut trainer, WARM)?;
+        let step = fit(&mut trainer, WARM)?.seconds / WARM as f64;
+        let steps = ((self.seconds / ROUNDS as f64 / step) as u64).clamp(1, 1_000_000);
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(fit(&mut trainer, steps)?);
+        }
+        trainer.start_profile()?;
+        fit(&mut trainer, steps.min(100))?;
+        let profile = trainer.take_profile();
+        let tokens_per_s = Measured::of(rounds.iter().map(|round| round.tokens_per_s).collect());
+        let [tokens, padded] = [|r: &Report| r.tokens, |r: &Report| r.padded]
+            .map(|of| rounds.iter().map(of).sum::<u64>() as f64);
+        let more = 100.0 * (padded / tokens.max(1.0) - 1.0);
+
+        let model = Model::new(trainer.for_inference()?)?;
+        let texts: Vec<&str> = held_out.iter().take(ASKED).map(|case| case.text.as_str()).collect();
+        // A language model is not asked for answers.
+        let texts = if model.task() == Task::Lm { Vec::new() } else { texts };
+        let (together, alone) = asked(&model, &texts)?;
+
+        let threads = profile.as_ref().map_or(1, |profile| profile.threads);
+        let rates = Rates::of(threads);
+        let mut operators: Vec<(String, f64, String)> = Vec::new();
+        if let Some(profile) = &profile {
+            let whole: Duration = profile.entries.iter().map(|entry| entry.time).sum();
+            for entry in profile.entries.iter().take(NAMED) {
+                let share = entry.time.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
+                let bound = entry.bound(&rates).map_or_else(String::new, |bound| bound.to_string());
+                operators.push((entry.operator.clone(), share, bound));
+            }
+        }
+        if self.json {
+            let named = |(name, share, bound): &(String, f64, String)| {
+                json::object([
+                    ("operator", name.as_str().into()),
+                    ("share", json::number(*share)),
+                    ("bound", bound.as_str().into()),
+                ])
+            };
+            let measured = |of: &Option<Measured>| of.as_ref().map_or(Value::Null, Measured::json);
+            terminal::print(json::object([
+                ("task", config.run.task.name().into()),
+                ("dataset", name.into()),
+                ("threads", threads.into()),
+                ("train", tokens_per_s.json()),
+                ("padding_percent", json::number(more)),
+                ("predict", measured(&together)),
+                ("alone_ms", measured(&alone)),
+                ("operators", operators.iter().map(named).collect::<Vec<_>>().into()),
+            ]))?;
+            return Ok(Ended::Done);
+        }
+        terminal::print(format!("machine: {threads} threads; {rates}"))?;
+        terminal::print(format!(
+            "train:   {tokens_per_s} tokens/s, median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows"
+        ))?;
+        if let (Some(together), Some(alone)) = (together, alone) {
+            let Measured([middle, lowest, highest]) = alone;
+            terminal::print(format!("predict: {together} texts/s, {} together", texts.len()))?;
+            terminal::print(format!(
+                "         one alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"
+            ))?;
+        }
+        terminal::print("where training's time goes:")?;
+        for (name, share, bound) in operators {
+            terminal::print(format!("  {:>4.1} %  {name:<32} {bound}", 100.0 * share))?;
+        }
+        Ok(Ended::Done)
+    }
+}
+
+/// Texts a second when they are asked together, and milliseconds of one that is asked alone.
+fn asked(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
+    if texts.is_empty() {
+        return Ok((None, None));
+    }
+    let took = |texts: &[&str]| -> Outcome<f64> {
+        let start = Instant::now();
+        model.predict(texts)?;
+        Ok(start.elapsed().as_secs_f64())
+    };
+    took(texts)?;
+    let together = (0..ROUNDS).map(|_| Ok(texts.len() as f64 / took(texts)?)).collect::<Outcome<_>>()?;
+    let alone = texts.iter().take(ALONE).map(|text| Ok(1e3 * took(&[text])?)).collect::<Outcome<_>>()?;
+    Ok((Some(Measured::of(together)), Some(Measured::of(alone))))
+}

@@ -1,0 +1,50 @@
+//! What is to be trained: a config file, flags, or both.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::outcome::Outcome;
+use super::{file, init};
+use unpadded::recipes::{Config, Task};
+
+/// What is to be trained.
+#[derive(Args)]
+pub(crate) struct Wanted {
+    /// A config file; without one, the settings that do well for the task
+    #[arg(value_name = "CONFIG", conflicts_with = "task")]
+    pub(crate) config: Option<PathBuf>,
+    /// What is to be learnt: classify, tag, lm or translate [default: classify]
+    #[arg(long, value_parser = init::task)]
+    task: Option<Task>,
+    /// What to train on: a file or a folder
+    #[arg(long, value_name = "PATH")]
+    train: Option<String>,
+    /// Any other setting, as model.hidden=256; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Threads to run on, 0 for one a core
+    #[arg(long, value_name = "NUMBER")]
+    threads: Option<usize>,
+}
+
+impl Wanted {
+    /// The config: a file or the task's own, then flags.
+    pub(crate) fn config(&self) -> Outcome<Config> {
+        let config = match &self.config {
+            Some(path) => file::read(path)?,
+            None => Config::new(self.task.unwrap_or(Task::Classify)),
+        };
+        self.over(config)
+    }
+
+    /// A config with what the flags say instead.
+    pub(crate) fn over(&self, mut config: Config) -> Outcome<Config> {
+        if self.train.is_some() {
+            config.data.train.clone_from(&self.train);
+        }
+        config.run.threads = self.threads.unwrap_or(config.run.threads);
+        self.set.iter().try_for_each(|flag| file::set(&mut config, flag))?;
+        Ok(config)
+    }
+}
