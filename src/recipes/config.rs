@@ -86,6 +86,8 @@ section! {
     TextConfig = "text" {
         /// How text is cut: `words`, `characters`, `pieces` or `whitespace`.
         tokens: Tokens = Tokens::Words;
+        /// How the text that is written is cut, where another way than that which is read.
+        target_tokens: Option<Tokens> = None;
         /// Whether capital letters count as small ones.
         lowercase: bool = true;
         /// A token that occurs less often in the training texts is not known.
@@ -209,13 +211,23 @@ impl Config {
         all.into_iter().flatten().copied().filter(move |key| {
             let name = key.to_string();
             match task {
-                Task::Classify => true,
-                Task::Tag => {
-                    !matches!(&*name, "text.tokens" | "text.lowercase" | "model.pool" | "model.bidirectional")
-                }
-                Task::Lm => {
-                    !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "data.label")
-                }
+                Task::Classify => name != "text.target_tokens",
+                Task::Tag => !matches!(
+                    &*name,
+                    "text.tokens"
+                        | "text.target_tokens"
+                        | "text.lowercase"
+                        | "model.pool"
+                        | "model.bidirectional"
+                ),
+                Task::Lm => !matches!(
+                    &*name,
+                    "text.target_tokens"
+                        | "text.vectors"
+                        | "model.pool"
+                        | "model.bidirectional"
+                        | "data.label"
+                ),
                 Task::Translate => {
                     !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell")
                 }

@@ -55,6 +55,8 @@ pub enum Truth {
 pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CUT: &str = "tokens";
+/// How the text that is written is cut, if otherwise.
+pub(super) const TARGET_CUT: &str = "target tokens";
 
 /// Where the parts of the texts are.
 pub(super) struct Paths {
@@ -99,7 +101,16 @@ pub(super) fn one_in(config: &Config) -> u64 {
 }
 
 pub(super) fn tokenizer(config: &Config) -> Tokenizer {
-    let cut = match config.text.tokens {
+    of_kind(config, config.text.tokens)
+}
+
+/// The tokenizer of the text that is written.
+pub(super) fn target_tokenizer(config: &Config) -> Tokenizer {
+    of_kind(config, config.text.target_tokens.unwrap_or(config.text.tokens))
+}
+
+fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
+    let cut = match tokens {
         Tokens::Whitespace => Tokenizer::whitespace(),
         Tokens::Words => Tokenizer::words(),
         Tokens::Characters => Tokenizer::characters(),

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use super::config::Config;
 use super::net;
-use super::prepared::{CUT, Case, Paths, Prepared, Truth, batches, one_in, options, tokenizer};
+use super::prepared::{
+    CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, one_in, options, target_tokenizer, tokenizer,
+};
 use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
@@ -33,7 +35,12 @@ pub(super) fn data(
 ) -> Result<Box<dyn Data>> {
     let known = [predictor.vocabulary("sources")?, predictor.vocabulary("targets")?];
     Ok(Box::new(batches(
-        Pairs::open_with([path], &options(config)?)?.loader(FEEDS, [cut; 2], known, ENDS)?,
+        Pairs::open_with([path], &options(config)?)?.loader(
+            FEEDS,
+            [cut, &target_tokenizer(config)],
+            known,
+            ENDS,
+        )?,
         config,
     )))
 }
@@ -56,15 +63,17 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         }
     };
     let test = test.as_ref().map(read).transpose()?;
-    let cut = tokenizer(config);
+    let (cut, target_cut) = (tokenizer(config), target_tokenizer(config));
     let sources = train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
-    let targets = train.targets(&cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
+    let targets =
+        train.targets(&target_cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
     let loader = |pairs: &Pairs| -> Result<Loader> {
-        Ok(batches(pairs.loader(FEEDS, [&cut; 2], [&sources, &targets], ENDS)?, config))
+        Ok(batches(pairs.loader(FEEDS, [&cut, &target_cut], [&sources, &targets], ENDS)?, config))
     };
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let of_test = test.as_ref().map(loader).transpose()?;
-    let trainer = network(config, [&sources, &targets], train.pairs().len())?.note(CUT, cut.name());
+    let trainer = network(config, [&sources, &targets], train.pairs().len())?;
+    let trainer = trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name());
     let said = format!(
         "{}: {} pairs, {} source tokens and {} target tokens known; {} held out, no source of which is among them",
         train.name(),
@@ -135,11 +144,12 @@ fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) 
 pub(super) struct Translator {
     generator: Generator,
     cut: Tokenizer,
+    target_cut: Tokenizer,
 }
 
 impl Translator {
-    pub(super) fn new(predictor: &Predictor, cut: Tokenizer) -> Result<Self> {
-        Ok(Self { generator: predictor.generator(FEEDS[1], "logits")?, cut })
+    pub(super) fn new(predictor: &Predictor, cut: Tokenizer, target_cut: Tokenizer) -> Result<Self> {
+        Ok(Self { generator: predictor.generator(FEEDS[1], "logits")?, cut, target_cut })
     }
 
     /// What each text becomes, by a beam of such a width.
@@ -166,7 +176,7 @@ impl Translator {
                 self.generator.beam(&[(FEEDS[0], &fed)], &options, &Beam::new(beam).length(0.6))?;
             for (&i, best) in alike.iter().zip(generated.best()?) {
                 let ids = best.map_or(&[][..], |best| best.tokens);
-                found[i] = self.cut.join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
+                found[i] = self.target_cut.join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
             }
         }
         Ok(found)
