@@ -226,3 +226,10 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     assert_eq!(shuffled.fingerprint(), Loader::new(streamed()?, &feeds)?.shuffle(7).buffer(64).fingerprint());
     Ok(())
 }
+
+#[test]
+fn rows_of_numbers_are_no_texts() {
+    let files = Files::new("rows", &[("a9a", b"-1 3:1 11:1 \n+1 5:0.5 7:1\n")]);
+    let said = files.said(LabelledTexts::open(files.at("a9a")));
+    assert!(said.contains("file `a9a`: expected labelled texts") && said.contains("LIBSVM"), "{said}");
+}
