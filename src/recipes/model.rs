@@ -138,6 +138,15 @@ impl Model {
         }
     }
 
+    /// How it cuts texts; not of `tag`, whose words are given.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        match &self.of {
+            Of::Classify(cut) | Of::Lm(cut) => Some(cut),
+            Of::Translate(translator) => Some(translator.tokenizer()),
+            Of::Tag => None,
+        }
+    }
+
     /// The config that it was trained with, as TOML.
     pub fn config(&self) -> &str {
         self.predictor.note(CONFIG).unwrap_or_default()

@@ -98,14 +98,17 @@ pub(super) fn one_in(config: &Config) -> u64 {
     (1.0 / config.data.hold_out).round() as u64
 }
 
-pub(super) fn tokenizer(config: &Config) -> Tokenizer {
+pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
+    if let Some(path) = &config.text.tokenizer {
+        return Tokenizer::hugging_face(path);
+    }
     let cut = match config.text.tokens {
         Tokens::Whitespace => Tokenizer::whitespace(),
         Tokens::Words => Tokenizer::words(),
         Tokens::Characters => Tokenizer::characters(),
         Tokens::Pieces => Tokenizer::pieces(),
     };
-    if config.text.lowercase { cut.lowercase() } else { cut }
+    Ok(if config.text.lowercase { cut.lowercase() } else { cut })
 }
 
 /// How a loader of texts makes batches of a training.

@@ -17,11 +17,8 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 3] = ["source", "given", "next"];
+/// What comes before the first token, and behind the last.
 const ENDS: [&str; 2] = ["<s>", "</s>"];
-/// What comes before the first token.
-const START: i64 = 0;
-const STOP: i64 = 1;
-const UNKNOWN: i64 = 2;
 /// Sources that are translated together.
 const SOURCES: usize = 64;
 
@@ -56,7 +53,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         }
     };
     let test = test.as_ref().map(read).transpose()?;
-    let cut = tokenizer(config);
+    let cut = tokenizer(config)?;
     let sources = train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let targets = train.targets(&cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
     let loader = |pairs: &Pairs| -> Result<Loader> {
@@ -142,6 +139,10 @@ impl Translator {
         Ok(Self { generator: predictor.generator(FEEDS[1], "logits")?, cut })
     }
 
+    pub(super) fn tokenizer(&self) -> &Tokenizer {
+        &self.cut
+    }
+
     /// What each text becomes, by a beam of such a width.
     pub(super) fn translate(
         &self,
@@ -156,12 +157,14 @@ impl Translator {
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());
+        let [start, stop] = [targets.lookup(ENDS[0])?, targets.lookup(ENDS[1])?];
+        let banned: Vec<i64> = [start].into_iter().chain(targets.unknown()).collect();
         let mut found = vec![String::new(); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {
             let fed = alike.iter().map(|&i| ids[i].clone()).collect::<Vec<_>>();
             let fed = Variable::from_sequences(&fed)?;
             let most = alike.first().map_or(0, most);
-            let options = Generation::new(START).stop(STOP).max_steps(most).banned([START, UNKNOWN]);
+            let options = Generation::new(start).stop(stop).max_steps(most).banned(banned.clone());
             let generated =
                 self.generator.beam(&[(FEEDS[0], &fed)], &options, &Beam::new(beam).length(0.6))?;
             for (&i, best) in alike.iter().zip(generated.best()?) {

@@ -78,8 +78,7 @@ fn list(
     of: &str,
     written: impl Fn(&Value) -> bool,
 ) -> Result<Vec<String>, Reason> {
-    let wrong =
-        |got: String| Reason { expected: format!("a list of {of} in the field `{name}`"), got };
+    let wrong = |got: String| Reason { expected: format!("a list of {of} in the field `{name}`"), got };
     let value = found(object, name)?;
     let list = value.as_array().ok_or_else(|| wrong(kind(value).to_owned()))?;
     let text = |one: &Value| match one {

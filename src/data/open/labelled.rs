@@ -10,8 +10,7 @@ use super::paths::{Found, extension, find, is_note, prepared};
 use super::{fields, objects, parts, table, trees};
 use crate::data::records::{OneLine, Stream};
 use crate::data::{
-    Fingerprint, Folder, Labelled, LabelledTexts, Sample, Sampled, Streamed, TextFile, Tokenizer,
-    Vocabulary,
+    Fingerprint, Folder, Labelled, LabelledTexts, Sample, Sampled, Streamed, TextFile, Tokenizer, Vocabulary,
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -291,7 +290,7 @@ impl LabelledTexts {
         for token in tokens.tokens().chain(labels.tokens()) {
             fingerprint = fingerprint.text(token);
         }
-        let vocabularies = Arc::new((*tokenizer, tokens.clone(), labels.clone()));
+        let vocabularies = Arc::new((tokenizer.clone(), tokens.clone(), labels.clone()));
         let open = move || -> Result<Sampled> {
             let plan = Plan { name: name.clone(), inputs: inputs.clone(), options: options.clone() };
             let of = Arc::clone(&vocabularies);

@@ -86,7 +86,9 @@ fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn File
     }
     match bytes.len().checked_sub(size as u64).filter(|&at| at >= size as u64).and_then(ends) {
         Some(last) if *last == PARQUET[..] => {}
-        Some(last) if *last == b"PARE"[..] => return wrong("a Parquet file without a key", "an encrypted one"),
+        Some(last) if *last == b"PARE"[..] => {
+            return wrong("a Parquet file without a key", "an encrypted one");
+        }
         _ => {
             let got = "other bytes: it was cut short, as by a download that broke off";
             return wrong("a Parquet file, which ends with `PAR1`", got);
@@ -319,7 +321,8 @@ impl Rows {
         let mut found = fields(&*file);
         let mut wanted = Vec::new();
         for one in names {
-            let missing = || Error::new(format!("field `{one}` of file `{name}`"), "one that there is", "none");
+            let missing =
+                || Error::new(format!("field `{one}` of file `{name}`"), "one that there is", "none");
             let at = found.iter().position(|field| field.name == *one).ok_or_else(missing)?;
             let field = found.swap_remove(at);
             if field.kind.is_none() {

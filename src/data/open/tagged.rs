@@ -51,11 +51,7 @@ fn columns(file: &TextFile, options: &ReadOptions) -> Result<Vec<TaggedText>> {
     found.map(text).collect()
 }
 
-fn of_objects(
-    file: &TextFile,
-    format: FileFormat,
-    options: &mut ReadOptions,
-) -> Result<Vec<TaggedText>> {
+fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Vec<TaggedText>> {
     let wanted = [
         Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
         Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
