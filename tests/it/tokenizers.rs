@@ -186,7 +186,8 @@ fn recipes_cut_by_the_file_and_need_it_no_more() -> Result<()> {
     assert!(answer.starts_with(" sings.\nA film that sings.\n"), "{answer:?}");
     std::fs::remove_file(path).ok();
 
-    let lines: String = (0..40).map(|i| format!("a film {i}\tthe picture {}\n", i % 7)).collect();
+    let lines: String =
+        (0..40).map(|i| format!("a film {i}\tthe picture {}\n", ["is dull", "was fine"][i % 2])).collect();
     std::fs::write(&text, lines).unwrap();
     let mut config = Config::new(Task::Translate);
     config.data.train = Some(text.display().to_string());

@@ -2,6 +2,7 @@
 //! a file may be larger than memory: what is held of it is a page of each of them.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -67,6 +68,17 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
     Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
+/// What the crate makes of bytes of the file that `name` is called. It panics on some that are damaged, which is an error here: the panic
+/// is said on standard error, and where panics abort it ends the program.
+fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(ParquetError::General(format!("its reader stopped: {said}")))
+    });
+    outcome.map_err(|e| damaged(name, &e))
+}
+
 fn open(file: &TextFile) -> Result<Box<dyn FileReader>> {
     match file.plain()? {
         Some(plain) => reader(&file.name(), plain),
@@ -94,10 +106,7 @@ fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn File
             return wrong("a Parquet file, which ends with `PAR1`", got);
         }
     }
-    match SerializedFileReader::new(bytes) {
-        Ok(reader) => Ok(Box::new(reader)),
-        Err(e) => Err(damaged(name, &e)),
-    }
+    Ok(Box::new(guarded(name, || SerializedFileReader::new(bytes))?))
 }
 
 /// What the values of a column become.
@@ -345,7 +354,7 @@ impl Rows {
         if self.group >= self.file.num_row_groups() {
             return Ok(false);
         }
-        let group = self.file.get_row_group(self.group).map_err(|e| damaged(&self.name, &e))?;
+        let group = guarded(&self.name, || self.file.get_row_group(self.group))?;
         let rows = group.metadata().num_rows();
         self.left = usize::try_from(rows).map_err(|_| self.damaged(format!("{rows} rows")))?;
         let mut columns = Vec::new();
@@ -357,7 +366,7 @@ impl Rows {
             if start < 0 || about.compressed_size() < 0 {
                 return Err(self.damaged(format!("column `{}` from byte {start} on", field.name)));
             }
-            let reader = group.get_column_reader(field.leaf).map_err(|e| damaged(&self.name, &e))?;
+            let reader = guarded(&self.name, || group.get_column_reader(field.leaf))?;
             columns.push(self.column(field, about.column_descr().max_def_level(), reader)?);
         }
         (self.columns, self.group) = (columns, self.group + 1);
@@ -421,9 +430,9 @@ impl Rows {
         let rows = self.left.min(ROWS);
         self.cells.clear();
         for (column, field) in self.columns.iter_mut().zip(&self.fields) {
-            let cells = column.read(rows).map_err(|e| {
-                damaged(&self.name, &e).noted(format!("in `{}`, behind row {}", field.name, self.row))
-            })?;
+            let cells = guarded(&self.name, || column.read(rows));
+            let cells =
+                cells.map_err(|e| e.noted(format!("in `{}`, behind row {}", field.name, self.row)))?;
             if cells.len() != rows {
                 let got = format!("{} rows of `{}` where {rows} should be", cells.len(), field.name);
                 return Err(self.damaged(got).noted(format!("behind row {}", self.row)));
