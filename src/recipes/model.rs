@@ -137,6 +137,20 @@ impl Model {
         }
     }
 
+    /// How it cuts texts; not of `tag`, whose words are given.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizers().map(|[read, _]| read)
+    }
+
+    /// How it cuts what it reads, and what it writes.
+    pub(super) fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        match &self.of {
+            Of::Classify(cut) | Of::Lm(cut) => Some([cut; 2]),
+            Of::Translate(translator) => Some(translator.tokenizers()),
+            Of::Tag => None,
+        }
+    }
+
     /// The config that it was trained with, as TOML.
     pub fn config(&self) -> &str {
         self.predictor.note(CONFIG).unwrap_or_default()

@@ -100,13 +100,19 @@ pub(super) fn one_in(config: &Config) -> u64 {
     (1.0 / config.data.hold_out).round() as u64
 }
 
-pub(super) fn tokenizer(config: &Config) -> Tokenizer {
-    of_kind(config, config.text.tokens)
+pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
+    match &config.text.tokenizer {
+        Some(path) => Tokenizer::hugging_face(path),
+        None => Ok(of_kind(config, config.text.tokens)),
+    }
 }
 
 /// The tokenizer of the text that is written.
-pub(super) fn target_tokenizer(config: &Config) -> Tokenizer {
-    of_kind(config, config.text.target_tokens.unwrap_or(config.text.tokens))
+pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
+    match config.text.target_tokens {
+        Some(tokens) => Ok(of_kind(config, tokens)),
+        None => tokenizer(config),
+    }
 }
 
 fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
