@@ -80,7 +80,7 @@ impl Findings<'_> {
         };
         let texts: Vec<&str> = asked.iter().map(|case| case.text.as_str()).collect();
         let answers = model.predict(&texts)?;
-        labels(&mut page, asked, &answers, self.checkpoint, config.run.threads)?;
+        labels(&mut page, asked, &answers, model, self.checkpoint, config.run.threads)?;
         page.examples = asked
             .iter()
             .zip(answers)
@@ -127,6 +127,7 @@ fn labels(
     page: &mut Page,
     cases: &[Case],
     answers: &[Answer],
+    model: &Model,
     checkpoint: Checkpoint,
     threads: usize,
 ) -> Outcome<()> {
@@ -165,11 +166,18 @@ fn labels(
     page.calibration = Some(sums.iter().filter(|(.., count)| *count > 0).map(bin).collect());
     page.confusion = Some(confusion);
     wrong.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut weigher = Weigher::new(checkpoint, threads)?;
+    // Words are cut and weighed where there are any.
+    let mut weigher = match model.tokenizer() {
+        Some(_) => Some(Weigher::new(checkpoint, threads)?),
+        None => None,
+    };
     for (probability, case, predicted) in wrong.into_iter().take(SHOWN) {
         let Truth::Label(truth) = &case.truth else { continue };
         page.mistakes.push(Mistake {
-            words: weigher.weigh(&case.text, predicted)?,
+            words: match &mut weigher {
+                Some(weigher) => weigher.weigh(&case.text, predicted)?,
+                None => case.text.split(' ').map(|cell| (cell.to_owned(), 0.0)).collect(),
+            },
             truth: truth.clone(),
             predicted: predicted.to_owned(),
             probability,

@@ -70,7 +70,7 @@ section! {
         test: Option<String> = None;
         /// Which share of the training texts is held out where there is no `dev`.
         hold_out: f64 = 0.1;
-        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `dictionary` or `plain`.
+        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `dictionary`, `libsvm` or `plain`.
         format: Option<String> = None;
         /// The column of the text, by name or number, or its field in JSON Lines or Parquet; of tagged texts that of the words, of pairs that of the source.
         text: Option<String> = None;

@@ -27,6 +27,7 @@ mod lm;
 mod model;
 mod net;
 mod prepared;
+mod rows;
 mod settings;
 mod tag;
 mod translate;
@@ -54,6 +55,7 @@ use crate::error::{AtCaller, Result};
 pub fn prepare(config: &Config) -> Result<Prepared> {
     config.check().at_caller()?;
     let prepared = match config.run.task {
+        Task::Classify if rows::are_meant(config).at_caller()? => rows::prepare(config),
         Task::Classify => classify::prepare(config),
         Task::Tag => tag::prepare(config),
         Task::Lm => lm::prepare(config),
@@ -79,6 +81,7 @@ pub fn test_data(config: &Config, model: &Model) -> Result<Box<dyn Data>> {
     let path = config.data.test.as_deref().unwrap_or_default();
     let predictor = model.predictor();
     match (model.task(), model.tokenizers()) {
+        (Task::Classify, None) => rows::data(config, predictor, path),
         (Task::Classify, Some([cut, _])) => classify::data(config, predictor, cut, path),
         (Task::Lm, Some([cut, _])) => lm::data(config, predictor, cut, path),
         (Task::Translate, Some(cuts)) => translate::data(config, predictor, cuts, path),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::config::Task;
 use super::prepared::{CONFIG, CUT, TARGET_CUT, TASK};
 use super::translate::Translator;
-use super::{classify, tag};
+use super::{classify, rows, tag};
 use crate::checkpoint::Checkpoint;
 use crate::data::Tokenizer;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -31,6 +31,8 @@ pub struct Model {
 /// What a task needs beside the predictor.
 enum Of {
     Classify(Tokenizer),
+    /// Classes of rows of features, which no text is cut into.
+    Rows,
     Tag,
     Lm(Tokenizer),
     Translate(Box<Translator>),
@@ -113,11 +115,13 @@ impl Model {
         }
         .at_caller()?;
         let cut = |note: &str| Tokenizer::from_name(checkpoint.notes.get(note).map_or("", String::as_str));
-        let tokenizer = if task == Task::Tag { None } else { Some(cut(CUT).at_caller()?) };
+        let of_rows = task == Task::Classify && checkpoint.notes.contains_key(rows::COLUMNS);
+        let tokenizer = if of_rows || task == Task::Tag { None } else { Some(cut(CUT).at_caller()?) };
         let target = if task == Task::Translate { Some(cut(TARGET_CUT).at_caller()?) } else { None };
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
         let of = match (task, tokenizer, target) {
             (Task::Classify, Some(cut), _) => Of::Classify(cut),
+            (Task::Classify, None, _) => Of::Rows,
             (Task::Lm, Some(cut), _) => Of::Lm(cut),
             (Task::Translate, Some(cut), Some(target)) => {
                 Of::Translate(Box::new(Translator::new(&predictor, cut, target).at_caller()?))
@@ -130,14 +134,14 @@ impl Model {
     /// What it has learnt.
     pub fn task(&self) -> Task {
         match self.of {
-            Of::Classify(_) => Task::Classify,
+            Of::Classify(_) | Of::Rows => Task::Classify,
             Of::Tag => Task::Tag,
             Of::Lm(_) => Task::Lm,
             Of::Translate(_) => Task::Translate,
         }
     }
 
-    /// How it cuts texts; not of `tag`, whose words are given.
+    /// How it cuts texts; not of `tag`, whose words are given, nor of rows of features.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         self.tokenizers().map(|[read, _]| read)
     }
@@ -147,7 +151,7 @@ impl Model {
         match &self.of {
             Of::Classify(cut) | Of::Lm(cut) => Some([cut; 2]),
             Of::Translate(translator) => Some(translator.tokenizers()),
-            Of::Tag => None,
+            Of::Rows | Of::Tag => None,
         }
     }
 
@@ -174,8 +178,8 @@ impl Model {
     fn answers(&self, texts: &[&str]) -> Result<Vec<Answer>> {
         match &self.of {
             // A few hundred at a time: what a batch holds is all in memory.
-            Of::Classify(cut) => {
-                let parts = texts.chunks(256).map(|texts| self.labels(cut, texts));
+            Of::Classify(_) | Of::Rows => {
+                let parts = texts.chunks(256).map(|texts| self.labels(self.tokenizer(), texts));
                 Ok(parts.collect::<Result<Vec<_>>>()?.concat())
             }
             Of::Tag => {
@@ -193,14 +197,19 @@ impl Model {
         }
     }
 
-    fn labels(&self, cut: &Tokenizer, texts: &[&str]) -> Result<Vec<Answer>> {
-        let (words, labels) = (self.predictor.vocabulary("words")?, self.predictor.vocabulary("labels")?);
-        let ids: Vec<Vec<i64>> =
-            texts.iter().map(|text| classify::ids(words, cut, text)).collect::<Result<_>>()?;
-        let fed = Variable::from_sequences(&ids)?;
+    fn labels(&self, cut: Option<&Tokenizer>, texts: &[&str]) -> Result<Vec<Answer>> {
+        let labels = self.predictor.vocabulary("labels")?;
+        let (feed, fed) = match cut {
+            Some(cut) => {
+                let words = self.predictor.vocabulary("words")?;
+                let ids = texts.iter().map(|text| classify::ids(words, cut, text));
+                (classify::FEEDS[0], Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?)
+            }
+            None => (rows::FED, rows::fed(&self.predictor, texts)?),
+        };
         let attends = self.predictor.outputs().any(|output| output == "attention");
         let outputs: &[&str] = if attends { &["probabilities", "attention"] } else { &["probabilities"] };
-        let found = self.predictor.run(&[(classify::FEEDS[0], &fed)], outputs)?;
+        let found = self.predictor.run(&[(feed, &fed)], outputs)?;
         let mut weights = match found.get(1) {
             Some(weights) => weights.as_slice::<f32>()?.iter(),
             None => [].iter(),
@@ -211,8 +220,8 @@ impl Model {
                 labels.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
             let likelier = |a: (String, f32), b: (String, f32)| if b.1 > a.1 { b } else { a };
             let (label, probability) = all.iter().cloned().reduce(likelier).unwrap_or_default();
-            let words =
-                cut.tokens(text).map(|word| (word.into_owned(), weights.next().copied().unwrap_or(0.0)));
+            let words = cut.iter().flat_map(|cut| cut.tokens(text));
+            let words = words.map(|word| (word.into_owned(), weights.next().copied().unwrap_or(0.0)));
             let words = words.collect();
             Answer::Label { label, probability, all, words }
         };

@@ -158,3 +158,25 @@ fn what_makes_no_sense_is_refused() {
     let mut config = Config::new(Task::Lm);
     assert!(config.set("model.pool", &Value::Text("max".into())).is_err());
 }
+
+#[test]
+fn rows_of_features_have_classes() -> Result<()> {
+    let mut config = Config::new(Task::Classify);
+    config.data.train = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/clicks/train.libsvm").into());
+    (config.model.embedding, config.model.hidden, config.training.epochs) = (16, 8, 2);
+    let (path, [before, after]) = trained("rows", &config)?;
+    assert!(after > 0.7 && after > before, "{before} {after}");
+    let model = Model::load(&path)?;
+    assert!(model.tokenizer().is_none() && model.task() == Task::Classify);
+    // With a label or without, entries in any order, a feature that was never seen, and no entry.
+    let answers = model.predict(&["1 3:1 1:1", "1:1 3:1", "1:1 3:1 999999999:1", ""])?;
+    assert!(answers[0] == answers[1] && answers[1] == answers[2] && answers[2] != answers[3], "{answers:?}");
+    let said = model.predict(&["1:1", "words in it"]).unwrap_err().to_string();
+    assert!(said.contains("row: expected"), "{said}");
+    let mut test = config.clone();
+    test.data.test = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/clicks/test.libsvm").into());
+    let scores = model.predictor().evaluate(&*test_data(&test, &model)?)?;
+    assert!(scores.get("accuracy").is_some_and(|accuracy| accuracy > 0.7), "{scores:?}");
+    std::fs::remove_file(path).ok();
+    Ok(())
+}

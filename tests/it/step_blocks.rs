@@ -238,16 +238,15 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
         let depths = if op.facts().reach == Reach::Batch || sparse { 0..1 } else { 0..3 };
         missing.extend(depths.map(|depth| (depth, kind)));
     }
-    // Programs at random, then such as call what is still missing more often.
-    const TOGETHER: u64 = 64;
-    const AT_RANDOM: u64 = 8;
-    for round in 0..100 {
+    // Programs at random, then a few at a time that call more often what is still missing.
+    const AT_RANDOM: u64 = 256;
+    const TOGETHER: u64 = 16;
+    for first in (0..6000).step_by(TOGETHER as usize) {
         let Some(&(_, rare)) = missing.first() else { break };
-        let kind = Kind { often: (round >= AT_RANDOM).then_some(rare), ..F32 };
-        let seeds = (round * TOGETHER..(round + 1) * TOGETHER).into_par_iter();
+        let kind = Kind { often: (first >= AT_RANDOM).then_some(rare), ..F32 };
+        let seeds = (first..first + TOGETHER).into_par_iter();
         let called: Vec<_> = seeds.flat_map_iter(|seed| calls(&case(seed, kind).unwrap())).collect();
         missing.retain(|(depth, kind)| !called.iter().any(|(at, call)| at == depth && call == kind));
-        eprintln!("DBG {round} {missing:?}");
     }
     assert!(missing.is_empty(), "the generator calls these nowhere, by the depth of the block: {missing:?}");
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::options::{FileFormat, ReadOptions};
 use super::paths::extension;
-use super::trees;
+use super::{rows, trees};
 use crate::data::TextFile;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -120,9 +120,9 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if all(&|line| line.trim_start().starts_with('{')) {
         return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
     }
-    if all(&numbered) {
+    if rows::numbered(file)? {
         let expected = format!("{}, with words in them", task.name());
-        let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` reads those, and the program `ctr` trains on them";
+        let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` reads those";
         return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
     }
     // An empty file, and one in which nothing is found, is met by whoever reads it.
@@ -142,17 +142,6 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         }
         _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
     }
-}
-
-/// Whether a line is a label and features by their numbers.
-fn numbered(line: &str) -> bool {
-    let mut cells = line.split_ascii_whitespace();
-    let label = cells.next().is_some_and(|label| label.parse::<f64>().is_ok());
-    let feature = |cell: &str| {
-        cell.split_once(':').is_some_and(|(at, x)| at.parse::<u64>().is_ok() && x.parse::<f64>().is_ok())
-    };
-    let mut features = cells.peekable();
-    label && features.peek().is_some() && features.all(feature)
 }
 
 /// Whether a line may be one of a pronouncing dictionary.

@@ -14,6 +14,7 @@ mod parquet;
 mod parts;
 mod paths;
 mod plain;
+mod rows;
 mod table;
 mod tagged;
 mod trees;

@@ -30,13 +30,15 @@ pub enum FileFormat {
     Trees,
     /// A pronouncing dictionary as CMUdict: a word and its phonemes.
     Dictionary,
+    /// A label and numbered features a line: no texts, but [`LabelledRows`](crate::data::LabelledRows).
+    Libsvm,
     /// Text as it is.
     Plain,
 }
 
 impl FileFormat {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Tsv,
         Self::Csv,
         Self::JsonLines,
@@ -47,6 +49,7 @@ impl FileFormat {
         Self::FolderPerClass,
         Self::Trees,
         Self::Dictionary,
+        Self::Libsvm,
         Self::Plain,
     ];
 
@@ -63,6 +66,7 @@ impl FileFormat {
             Self::FolderPerClass => "folder-per-class",
             Self::Trees => "trees",
             Self::Dictionary => "dictionary",
+            Self::Libsvm => "libsvm",
             Self::Plain => "plain",
         }
     }
