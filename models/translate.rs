@@ -101,7 +101,7 @@ const SPELLING: Settings = Settings {
 const TEXT: Settings =
     Settings { cut: [CHARACTERS; 2], width: 64, hidden: 256, dropout: 0.2, rate: 2e-3, ..SPELLING };
 const WORDS: Settings = Settings {
-    cut: [Tokenizer::pieces(); 2],
+    cut: [Tokenizer::pieces(), Tokenizer::pieces()],
     width: 256,
     layers: 1,
     dropout: 0.3,

@@ -112,6 +112,17 @@ impl Origin {
         })
     }
 
+    /// The file itself, if there is one and nothing is around it.
+    #[cfg(feature = "parquet")]
+    pub(super) fn plain(&self) -> Result<Option<File>> {
+        match self {
+            Self::File(path) if self.wrapping()? == Wrapping::Plain => {
+                File::open(path).map(Some).map_err(|e| self.refused(&e))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// A number of the bytes as they are stored.
     pub(super) fn fingerprint(&self) -> Result<u64> {
         let (mut file, mut sum, mut piece) = (self.open()?, Hasher::new(), vec![0; 1 << 16]);

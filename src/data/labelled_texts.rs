@@ -87,14 +87,14 @@ impl LabelledTexts {
         self
     }
 
-    /// The tokens of the texts.
+    /// The tokens of the texts that are known, by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        let tokens = self.texts.iter().flat_map(|text| tokenizer.tokens(&text.text));
-        Vocabulary::of(tokens, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
+        let texts = self.texts.iter().map(|text| text.text.as_str());
+        tokenizer.vocabulary(texts, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
     }
 
     /// The labels, sorted.

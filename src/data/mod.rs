@@ -60,6 +60,8 @@ mod continuous;
 mod fingerprint;
 mod folder;
 mod hold_out;
+#[cfg(feature = "tokenizers")]
+mod hugging_face;
 mod labelled_rows;
 mod labelled_texts;
 mod libsvm;

@@ -153,7 +153,7 @@ impl Pairs {
         found
     }
 
-    /// The tokens of the sources.
+    /// The tokens of the sources that are known, by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -162,7 +162,7 @@ impl Pairs {
         self.vocabulary(tokenizer, limits, |pair| &pair.source).at_caller()
     }
 
-    /// The tokens of the targets.
+    /// The tokens of the targets that are known, by [`Tokenizer::vocabulary`].
     ///
     /// # Errors
     /// As [`Vocabulary::of`].
@@ -177,8 +177,8 @@ impl Pairs {
         limits: &Limits,
         side: impl Fn(&Pair) -> &String,
     ) -> Result<Vocabulary> {
-        let tokens = self.pairs.iter().flat_map(|pair| tokenizer.tokens(side(pair)));
-        Vocabulary::of(tokens, limits).map_err(|e| e.noted(format!("in `{}`", self.name)))
+        let texts = self.pairs.iter().map(|pair| side(pair).as_str());
+        tokenizer.vocabulary(texts, limits).map_err(|e| e.noted(format!("in `{}`", self.name)))
     }
 
     /// Batches for three feeds: the numbers of the source's tokens; those of the target's with the first of the `ends` before them,

@@ -6,6 +6,9 @@ use std::panic::Location;
 use super::lines::{Lines, Reason};
 use crate::error::{Error, ErrorKind, Result};
 
+/// Records of one kind, one after another.
+pub(super) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
+
 /// What is done about a line that is not as its format says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Malformed {

@@ -187,6 +187,26 @@ impl TextFile {
         Ok((file.name().into(), bytes))
     }
 
+    /// The file itself, if nothing is around its bytes: for what is not read from the first to the last.
+    #[cfg(feature = "parquet")]
+    pub(super) fn plain(&self) -> Result<Option<std::fs::File>> {
+        if self.member.is_some() { Ok(None) } else { self.origin.plain() }
+    }
+
+    /// All its bytes, out of what is around them, of at most [`Self::max_text`].
+    #[cfg(feature = "parquet")]
+    pub(super) fn contents(&self) -> Result<Vec<u8>> {
+        use std::io::Read;
+        let ((name, bytes), mut contents) = (self.bytes()?, Vec::new());
+        let read = bytes.take((self.max_text as u64).saturating_add(1)).read_to_end(&mut contents);
+        read.map_err(|e| super::lines::broken(format!("file `{name}`"), &e))?;
+        if contents.len() > self.max_text {
+            let expected = format!("at most {} bytes in gzip or zip, or a file without them", self.max_text);
+            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "more"));
+        }
+        Ok(contents)
+    }
+
     /// The lines of its bytes.
     pub(super) fn lines_in(&self, name: Arc<str>, bytes: Bytes) -> Lines {
         Lines::new(name, bytes, self.encoding, self.max_line)

@@ -1,10 +1,18 @@
 //! From text to tokens.
 
 use std::borrow::Cow;
+use std::path::Path;
+#[cfg(feature = "tokenizers")]
+use std::sync::Arc;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::error::{Error, Result};
+#[cfg(feature = "tokenizers")]
+use super::hugging_face::HuggingFace;
+use super::{Limits, Vocabulary};
+#[cfg(not(feature = "tokenizers"))]
+use crate::error::ErrorKind;
+use crate::error::{AtCaller, Error, Result};
 
 /// A way to cut text into tokens; it has a name, so that a model can keep it and cut in the same way later.
 ///
@@ -17,32 +25,34 @@ use crate::error::{Error, Result};
 /// assert_eq!(Tokenizer::from_name(&words.name())?, words);
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tokenizer {
     cut: Cut,
     lowercase: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Cut {
     Whitespace,
     Words,
     Characters,
     Pieces,
+    #[cfg(feature = "tokenizers")]
+    HuggingFace(Arc<HuggingFace>),
 }
 
 impl Cut {
-    const ALL: [Self; 4] = [Self::Whitespace, Self::Words, Self::Characters, Self::Pieces];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Whitespace => "whitespace",
-            Self::Words => "words",
-            Self::Characters => "characters",
-            Self::Pieces => "pieces",
-        }
-    }
+    /// Those that are known by a name alone.
+    const NAMED: [(&str, Self); 4] = [
+        ("whitespace", Self::Whitespace),
+        ("words", Self::Words),
+        ("characters", Self::Characters),
+        ("pieces", Self::Pieces),
+    ];
 }
+
+/// What the name of a tokenizer begins with whose file stands behind it.
+const HUGGING_FACE: &str = "tokenizer.json ";
 
 /// What a piece begins with that stood right behind the one before, U+FFED; where a text has it, the piece has U+25A0.
 const JOINED: char = '\u{ffed}';
@@ -80,28 +90,76 @@ impl Tokenizer {
         Self { cut: Cut::Pieces, lowercase: false }
     }
 
-    /// Makes each token lower case.
-    #[must_use]
-    pub const fn lowercase(self) -> Self {
-        Self { lowercase: true, ..self }
+    /// As a `tokenizer.json` of Hugging Face's says (byte-pair encoding, WordPiece, Unigram, words), with its normalizer, its special
+    /// tokens and its decoder; the feature `tokenizers`. [`Self::vocabulary`] numbers tokens as the file does. Truncation and padding
+    /// that the file asks for are switched off, since nothing is padded here; and what its template puts around a text, as `[CLS]`, is
+    /// left out.
+    ///
+    /// ```no_run
+    /// use unpadded::data::{Limits, Tokenizer};
+    /// let cut = Tokenizer::hugging_face("tokenizer.json")?;
+    /// let vocabulary = cut.vocabulary(["Not bad at all."], &Limits::default())?;
+    /// let ids = vocabulary.ids(cut.tokens("Not bad at all."))?;
+    /// let text = cut.join(ids.iter().filter_map(|&id| vocabulary.token(id)));
+    /// # let _ = text;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the file cannot be read or is another one, or without the feature.
+    #[track_caller]
+    pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
+        let name = path.as_ref().display().to_string();
+        let json = std::fs::read_to_string(path)
+            .map_err(|e| Error::io(format!("tokenizer `{name}`"), "read", &e))
+            .at_caller()?;
+        Self::of_json(&name, &json).at_caller()
     }
 
-    /// Its name, such as `words` or `words, lowercase`.
+    #[cfg(feature = "tokenizers")]
+    fn of_json(name: &str, json: &str) -> Result<Self> {
+        let cut = Cut::HuggingFace(Arc::new(HuggingFace::new(name, json.to_owned())?));
+        Ok(Self { cut, lowercase: false })
+    }
+
+    #[cfg(not(feature = "tokenizers"))]
+    fn of_json(name: &str, _: &str) -> Result<Self> {
+        let what = format!("tokenizer `{name}` of Hugging Face's");
+        let expected = "a build that reads it, by `--features tokenizers`";
+        Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `tokenizers`"))
+    }
+
+    /// Makes each token lower case; of a `tokenizer.json` the file says it, and nothing else.
+    #[must_use]
+    pub const fn lowercase(mut self) -> Self {
+        self.lowercase = true;
+        self
+    }
+
+    /// Its name, such as `words` or `words, lowercase`; of a `tokenizer.json` all that stands in the file.
     pub fn name(&self) -> String {
-        format!("{}{}", self.cut.name(), if self.lowercase { LOWERCASE } else { "" })
+        #[cfg(feature = "tokenizers")]
+        if let Cut::HuggingFace(of) = &self.cut {
+            return format!("{HUGGING_FACE}{}", of.json());
+        }
+        let name = Cut::NAMED.iter().find(|(_, cut)| *cut == self.cut).map_or("", |(name, _)| name);
+        format!("{name}{}", if self.lowercase { LOWERCASE } else { "" })
     }
 
     /// The tokenizer of a name.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// If there is none of this name, or it needs the feature `tokenizers`.
     #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
+        if let Some(json) = name.strip_prefix(HUGGING_FACE) {
+            return Self::of_json("tokenizer.json", json).at_caller();
+        }
         let (cut, lowercase) = name.strip_suffix(LOWERCASE).map_or((name, false), |cut| (cut, true));
-        match Cut::ALL.into_iter().find(|c| c.name() == cut) {
-            Some(cut) => Ok(Self { cut, lowercase }),
+        match Cut::NAMED.into_iter().find(|(name, _)| *name == cut) {
+            Some((_, cut)) => Ok(Self { cut, lowercase }),
             None => {
-                let known = Cut::ALL.map(Cut::name).join("`, `");
+                let known = Cut::NAMED.map(|(name, _)| name).join("`, `");
                 let expected = format!("one of `{known}`, with `{LOWERCASE}` behind it or not");
                 Err(Error::new("tokenizer", expected, format!("`{name}`")))
             }
@@ -112,7 +170,9 @@ impl Tokenizer {
     pub fn tokens<'a>(&self, text: &'a str) -> Box<dyn Iterator<Item = Cow<'a, str>> + 'a> {
         let case: fn(&'a str) -> Cow<'a, str> =
             if self.lowercase { lowercase } else { |token| Cow::Borrowed(token) };
-        match self.cut {
+        match &self.cut {
+            #[cfg(feature = "tokenizers")]
+            Cut::HuggingFace(of) => Box::new(of.cut(text).into_iter().map(Cow::Owned)),
             Cut::Whitespace => Box::new(text.split_whitespace().map(case)),
             // White space first: to Unicode the narrow space before a French `?` is part of the word.
             Cut::Words => {
@@ -128,9 +188,32 @@ impl Tokenizer {
         }
     }
 
+    /// The tokens that are known after these texts: [`Vocabulary::of`] all of theirs within the limits. Of a `tokenizer.json` all that
+    /// the file has, with its numbers, whatever the limits say, and behind them the specials of the limits that it does not have, but for
+    /// [`Vocabulary::UNKNOWN`]: what is not known has a token of the file's, or there is nothing that is not known.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`].
+    #[track_caller]
+    pub fn vocabulary<'a>(
+        &self,
+        texts: impl IntoIterator<Item = &'a str>,
+        limits: &Limits,
+    ) -> Result<Vocabulary> {
+        #[cfg(feature = "tokenizers")]
+        if let Cut::HuggingFace(of) = &self.cut {
+            return of.vocabulary(texts, limits).at_caller();
+        }
+        Vocabulary::of(texts.into_iter().flat_map(|text| self.tokens(text)), limits)
+    }
+
     /// A text of these tokens: characters one behind the other; others with a space between, but for [pieces](Self::pieces) that
-    /// stood together. Of the tokens of a text it is the text, where words that were not cut are between single spaces.
+    /// stood together; those of a `tokenizer.json` as its decoder puts them together, without special ones. Of the tokens of a text it is the text, where words that were not cut are between single spaces.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
+        #[cfg(feature = "tokenizers")]
+        if let Cut::HuggingFace(of) = &self.cut {
+            return of.join(tokens);
+        }
         let mut text = String::new();
         for token in tokens {
             let token = token.as_ref();
@@ -179,13 +262,13 @@ mod tests {
     use super::*;
 
     const ALL: [Tokenizer; 3] = [Tokenizer::whitespace(), Tokenizer::words(), Tokenizer::characters()];
-    const NAMED: [Tokenizer; 4] = [ALL[0], ALL[1], ALL[2], Tokenizer::pieces()];
 
     #[test]
     fn names_lead_back() {
-        for tokenizer in NAMED {
-            assert_eq!(Tokenizer::from_name(&tokenizer.name()), Ok(tokenizer));
-            assert_eq!(Tokenizer::from_name(&tokenizer.lowercase().name()), Ok(tokenizer.lowercase()));
+        for tokenizer in ALL.into_iter().chain([Tokenizer::pieces()]) {
+            assert_eq!(Tokenizer::from_name(&tokenizer.name()).as_ref(), Ok(&tokenizer));
+            let lowercase = tokenizer.lowercase();
+            assert_eq!(Tokenizer::from_name(&lowercase.name()), Ok(lowercase));
         }
         let message = Tokenizer::from_name("bpe").unwrap_err().to_string();
         let expected = "tokenizer: expected one of `whitespace`, `words`, `characters`, `pieces`, with `, lowercase` \

@@ -46,7 +46,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         None => (train, embedded::reviews(false)?),
     };
     let test = test.as_ref().map(read).transpose()?;
-    let cut = tokenizer(config);
+    let cut = tokenizer(config)?;
     let words = train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let labels = train.labels()?;
     let loader = |texts: &LabelledTexts| -> Result<Loader> {

@@ -70,9 +70,9 @@ section! {
         test: Option<String> = None;
         /// Which share of the training texts is held out where there is no `dev`.
         hold_out: f64 = 0.1;
-        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `dictionary` or `plain`.
+        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `dictionary` or `plain`.
         format: Option<String> = None;
-        /// The column of the text, by name or number, or its field in JSON Lines; of tagged texts that of the words, of pairs that of the source.
+        /// The column of the text, by name or number, or its field in JSON Lines or Parquet; of tagged texts that of the words, of pairs that of the source.
         text: Option<String> = None;
         /// The column or field of the label, of the tags, or of the translation.
         label: Option<String> = None;
@@ -86,6 +86,10 @@ section! {
     TextConfig = "text" {
         /// How text is cut: `words`, `characters`, `pieces` or `whitespace`.
         tokens: Tokens = Tokens::Words;
+        /// A `tokenizer.json` of Hugging Face's, which cuts text and numbers its tokens in the place of the other settings here.
+        tokenizer: Option<String> = None;
+        /// How the text that is written is cut, where another way than that which is read.
+        target_tokens: Option<Tokens> = None;
         /// Whether capital letters count as small ones.
         lowercase: bool = true;
         /// A token that occurs less often in the training texts is not known.
@@ -209,13 +213,25 @@ impl Config {
         all.into_iter().flatten().copied().filter(move |key| {
             let name = key.to_string();
             match task {
-                Task::Classify => true,
-                Task::Tag => {
-                    !matches!(&*name, "text.tokens" | "text.lowercase" | "model.pool" | "model.bidirectional")
-                }
-                Task::Lm => {
-                    !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "data.label")
-                }
+                Task::Classify => name != "text.target_tokens",
+                // Its words are given.
+                Task::Tag => !matches!(
+                    &*name,
+                    "text.tokens"
+                        | "text.tokenizer"
+                        | "text.target_tokens"
+                        | "text.lowercase"
+                        | "model.pool"
+                        | "model.bidirectional"
+                ),
+                Task::Lm => !matches!(
+                    &*name,
+                    "text.target_tokens"
+                        | "text.vectors"
+                        | "model.pool"
+                        | "model.bidirectional"
+                        | "data.label"
+                ),
                 Task::Translate => {
                     !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell")
                 }
@@ -231,6 +247,15 @@ impl Config {
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
         let task = self.run.task;
         if !Self::keys(task).any(|key| key.to_string() == name) {
+            let of = |other: &&Task| Self::keys(**other).any(|key| key.to_string() == name);
+            if let Some(other) = Task::ALL.iter().find(of) {
+                let expected = format!("one that it has; that one is of `{}`", other.name());
+                return Err(Error::new(
+                    format!("settings of `{}`", task.name()),
+                    expected,
+                    format!("`{name}`"),
+                ));
+            }
             let known: Vec<String> = Self::keys(task).map(|key| key.to_string()).collect();
             let expected = match nearest(name, known.iter().map(String::as_str)) {
                 Some(near) => format!("`{near}`, perhaps"),
@@ -270,6 +295,10 @@ impl Config {
     }
 
     fn checked(&self) -> Result<()> {
+        if let (Task::Tag, Some(path)) = (self.run.task, &self.text.tokenizer) {
+            let expected = "none for `tag`, whose words are given";
+            return Err(Error::new("text.tokenizer", expected, format!("`{path}`")));
+        }
         let share = |name: &str, got: f64| match (0.0..1.0).contains(&got) {
             true => Ok(()),
             false => Err(Error::new(name, "a share from 0 to below 1", got.to_string())),

@@ -25,7 +25,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let read = |path: PathBuf| PlainText::open_with([path], &options(config)?);
     let whole = train.map_or_else(embedded::prose, read)?;
     let (dev, test) = (dev.map(read).transpose()?, test.map(read).transpose()?);
-    let cut = tokenizer(config);
+    let cut = tokenizer(config)?;
     let count = |text: &str| cut.tokens(text).count();
     let name = whole.name().to_owned();
     // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
@@ -41,7 +41,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         }
     }
     // Texts that were never seen hold tokens that were not.
-    let tokens = Vocabulary::of(cut.tokens(train), &net::limits(config, &[Vocabulary::UNKNOWN]))?;
+    let tokens = cut.vocabulary([train], &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let stream = |text: &str| stream(config, &cut, &tokens, text);
     let (of_train, of_dev) = (stream(train)?, stream(dev)?);
     let test = test.as_ref().map(|test| stream(test.text())).transpose()?;
@@ -101,11 +101,11 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let h = carried(&net, vectors, model).dropout(model.dropout);
     let logits = h.linear(tokens);
     let losses = logits.cross_entropy(y);
-    let metric = match config.text.tokens {
-        Tokens::Characters => Loss::bits_per_character(losses),
-        _ => Loss::perplexity(losses),
+    let characters = config.text.tokens == Tokens::Characters && config.text.tokenizer.is_none();
+    let (metric, name) = match characters {
+        true => (Loss::bits_per_character(losses), "bits per character"),
+        false => (Loss::perplexity(losses), "perplexity"),
     };
-    let name = if config.text.tokens == Tokens::Characters { "bits per character" } else { "perplexity" };
     let trainer =
         Trainer::new(net, losses.mean(), &net::adam(config, steps))?.metric(metric).output("logits", logits);
     Ok((trainer, name))

@@ -41,7 +41,7 @@ pub use prepared::{Case, Prepared, Truth};
 pub use settings::{Key, Setting, Value};
 pub use weigh::Weigher;
 
-use prepared::{CONFIG, TASK, tokenizer};
+use prepared::{CONFIG, TASK};
 
 use crate::data::Data;
 use crate::error::{AtCaller, Result};
@@ -69,7 +69,7 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     Ok(prepared)
 }
 
-/// The texts of `data.test`, read as those that a model was trained on and numbered by its vocabularies: what
+/// The texts of `data.test`, read as those that a model was trained on, cut and numbered as it does: what
 /// [`Predictor::evaluate`](crate::predict::Predictor::evaluate) takes.
 ///
 /// # Errors
@@ -77,12 +77,12 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
 #[track_caller]
 pub fn test_data(config: &Config, model: &Model) -> Result<Box<dyn Data>> {
     let path = config.data.test.as_deref().unwrap_or_default();
-    let (predictor, cut) = (model.predictor(), tokenizer(config));
-    match model.task() {
-        Task::Classify => classify::data(config, predictor, &cut, path),
-        Task::Tag => tag::data(config, predictor, path),
-        Task::Lm => lm::data(config, predictor, &cut, path),
-        Task::Translate => translate::data(config, predictor, &cut, path),
+    let predictor = model.predictor();
+    match (model.task(), model.tokenizers()) {
+        (Task::Classify, Some([cut, _])) => classify::data(config, predictor, cut, path),
+        (Task::Lm, Some([cut, _])) => lm::data(config, predictor, cut, path),
+        (Task::Translate, Some(cuts)) => translate::data(config, predictor, cuts, path),
+        _ => tag::data(config, predictor, path),
     }
     .at_caller()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::config::Task;
-use super::prepared::{CONFIG, CUT, TASK};
+use super::prepared::{CONFIG, CUT, TARGET_CUT, TASK};
 use super::translate::Translator;
 use super::{classify, tag};
 use crate::checkpoint::Checkpoint;
@@ -112,16 +112,15 @@ impl Model {
             },
         }
         .at_caller()?;
-        let cut = |notes: &std::collections::BTreeMap<String, String>| {
-            Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))
-        };
-        let cut = if task == Task::Tag { None } else { Some(cut(&checkpoint.notes).at_caller()?) };
+        let cut = |note: &str| Tokenizer::from_name(checkpoint.notes.get(note).map_or("", String::as_str));
+        let tokenizer = if task == Task::Tag { None } else { Some(cut(CUT).at_caller()?) };
+        let target = if task == Task::Translate { Some(cut(TARGET_CUT).at_caller()?) } else { None };
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
-        let of = match (task, cut) {
-            (Task::Classify, Some(cut)) => Of::Classify(cut),
-            (Task::Lm, Some(cut)) => Of::Lm(cut),
-            (Task::Translate, Some(cut)) => {
-                Of::Translate(Box::new(Translator::new(&predictor, cut).at_caller()?))
+        let of = match (task, tokenizer, target) {
+            (Task::Classify, Some(cut), _) => Of::Classify(cut),
+            (Task::Lm, Some(cut), _) => Of::Lm(cut),
+            (Task::Translate, Some(cut), Some(target)) => {
+                Of::Translate(Box::new(Translator::new(&predictor, cut, target).at_caller()?))
             }
             _ => Of::Tag,
         };
@@ -135,6 +134,20 @@ impl Model {
             Of::Tag => Task::Tag,
             Of::Lm(_) => Task::Lm,
             Of::Translate(_) => Task::Translate,
+        }
+    }
+
+    /// How it cuts texts; not of `tag`, whose words are given.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizers().map(|[read, _]| read)
+    }
+
+    /// How it cuts what it reads, and what it writes.
+    pub(super) fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        match &self.of {
+            Of::Classify(cut) | Of::Lm(cut) => Some([cut; 2]),
+            Of::Translate(translator) => Some(translator.tokenizers()),
+            Of::Tag => None,
         }
     }
 

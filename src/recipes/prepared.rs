@@ -55,6 +55,8 @@ pub enum Truth {
 pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 pub(super) const CUT: &str = "tokens";
+/// How the text that is written is cut, if otherwise.
+pub(super) const TARGET_CUT: &str = "target tokens";
 
 /// Where the parts of the texts are.
 pub(super) struct Paths {
@@ -98,8 +100,23 @@ pub(super) fn one_in(config: &Config) -> u64 {
     (1.0 / config.data.hold_out).round() as u64
 }
 
-pub(super) fn tokenizer(config: &Config) -> Tokenizer {
-    let cut = match config.text.tokens {
+pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
+    match &config.text.tokenizer {
+        Some(path) => Tokenizer::hugging_face(path),
+        None => Ok(of_kind(config, config.text.tokens)),
+    }
+}
+
+/// The tokenizer of the text that is written.
+pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
+    match config.text.target_tokens {
+        Some(tokens) => Ok(of_kind(config, tokens)),
+        None => tokenizer(config),
+    }
+}
+
+fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
+    let cut = match tokens {
         Tokens::Whitespace => Tokenizer::whitespace(),
         Tokens::Words => Tokenizer::words(),
         Tokens::Characters => Tokenizer::characters(),

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use super::config::Config;
 use super::net;
-use super::prepared::{CUT, Case, Paths, Prepared, Truth, batches, one_in, options, tokenizer};
+use super::prepared::{
+    CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, one_in, options, target_tokenizer, tokenizer,
+};
 use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
@@ -17,23 +19,20 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 3] = ["source", "given", "next"];
+/// What comes before the first token, and behind the last.
 const ENDS: [&str; 2] = ["<s>", "</s>"];
-/// What comes before the first token.
-const START: i64 = 0;
-const STOP: i64 = 1;
-const UNKNOWN: i64 = 2;
 /// Sources that are translated together.
 const SOURCES: usize = 64;
 
 pub(super) fn data(
     config: &Config,
     predictor: &Predictor,
-    cut: &Tokenizer,
+    cuts: [&Tokenizer; 2],
     path: &str,
 ) -> Result<Box<dyn Data>> {
     let known = [predictor.vocabulary("sources")?, predictor.vocabulary("targets")?];
     Ok(Box::new(batches(
-        Pairs::open_with([path], &options(config)?)?.loader(FEEDS, [cut; 2], known, ENDS)?,
+        Pairs::open_with([path], &options(config)?)?.loader(FEEDS, cuts, known, ENDS)?,
         config,
     )))
 }
@@ -56,15 +55,17 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         }
     };
     let test = test.as_ref().map(read).transpose()?;
-    let cut = tokenizer(config);
+    let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     let sources = train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
-    let targets = train.targets(&cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
+    let targets =
+        train.targets(&target_cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
     let loader = |pairs: &Pairs| -> Result<Loader> {
-        Ok(batches(pairs.loader(FEEDS, [&cut; 2], [&sources, &targets], ENDS)?, config))
+        Ok(batches(pairs.loader(FEEDS, [&cut, &target_cut], [&sources, &targets], ENDS)?, config))
     };
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let of_test = test.as_ref().map(loader).transpose()?;
-    let trainer = network(config, [&sources, &targets], train.pairs().len())?.note(CUT, cut.name());
+    let trainer = network(config, [&sources, &targets], train.pairs().len())?;
+    let trainer = trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name());
     let said = format!(
         "{}: {} pairs, {} source tokens and {} target tokens known; {} held out, no source of which is among them",
         train.name(),
@@ -135,11 +136,17 @@ fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) 
 pub(super) struct Translator {
     generator: Generator,
     cut: Tokenizer,
+    target_cut: Tokenizer,
 }
 
 impl Translator {
-    pub(super) fn new(predictor: &Predictor, cut: Tokenizer) -> Result<Self> {
-        Ok(Self { generator: predictor.generator(FEEDS[1], "logits")?, cut })
+    pub(super) fn new(predictor: &Predictor, cut: Tokenizer, target_cut: Tokenizer) -> Result<Self> {
+        Ok(Self { generator: predictor.generator(FEEDS[1], "logits")?, cut, target_cut })
+    }
+
+    /// How it cuts what it reads, and what it writes.
+    pub(super) fn tokenizers(&self) -> [&Tokenizer; 2] {
+        [&self.cut, &self.target_cut]
     }
 
     /// What each text becomes, by a beam of such a width.
@@ -156,17 +163,19 @@ impl Translator {
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());
+        let [start, stop] = [targets.lookup(ENDS[0])?, targets.lookup(ENDS[1])?];
+        let banned: Vec<i64> = [start].into_iter().chain(targets.unknown()).collect();
         let mut found = vec![String::new(); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {
             let fed = alike.iter().map(|&i| ids[i].clone()).collect::<Vec<_>>();
             let fed = Variable::from_sequences(&fed)?;
             let most = alike.first().map_or(0, most);
-            let options = Generation::new(START).stop(STOP).max_steps(most).banned([START, UNKNOWN]);
+            let options = Generation::new(start).stop(stop).max_steps(most).banned(banned.clone());
             let generated =
                 self.generator.beam(&[(FEEDS[0], &fed)], &options, &Beam::new(beam).length(0.6))?;
             for (&i, best) in alike.iter().zip(generated.best()?) {
                 let ids = best.map_or(&[][..], |best| best.tokens);
-                found[i] = self.cut.join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
+                found[i] = self.target_cut.join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
             }
         }
         Ok(found)

@@ -123,16 +123,19 @@ fn a_language_model_writes_out_of_its_file() -> std::result::Result<(), Box<dyn 
 #[test]
 fn a_translator_answers_out_of_its_file() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::new(Task::Translate);
-    let lines: String = (0..60).map(|i| format!("{} {}\t{}-{}\n", i % 10, i / 10, i / 10, i % 10)).collect();
+    let lines: String =
+        (0..60).map(|i| format!("{} {}\t{} to {}\n", i % 10, i / 10, i / 10, i % 10)).collect();
     config.data.train = Some(written("pairs.tsv", &lines)?);
-    (config.text.tokens, config.text.min_count) = (Tokens::Characters, 1);
+    (config.text.tokens, config.text.target_tokens) = (Tokens::Characters, Some(Tokens::Whitespace));
+    config.text.min_count = 1;
     (config.model.hidden, config.model.embedding, config.model.dropout) = (24, 16, 0.0);
     (config.training.epochs, config.training.rate, config.training.batch) = (30, 1e-2, 8);
     let (path, [before, after]) = trained("translate", &config)?;
     assert!(after < before / 2.0, "{before} {after}");
     let model = Model::load(&path)?;
     let answer = model.predict(&["3 4", ""])?;
-    assert_eq!((answer.len(), answer[0].to_string().chars().count()), (2, 3), "{answer:?}");
+    let words: Vec<String> = answer[0].to_string().split(' ').map(str::to_owned).collect();
+    assert_eq!((answer.len(), words.len(), &*words[1]), (2, 3, "to"), "{answer:?}");
     assert!(model.write("x", unpadded::predict::Sampling::default(), 1, 3).is_err());
     std::fs::remove_file(path).ok();
     Ok(())

@@ -1,5 +1,7 @@
 //! Of what format a file is: by its name, else by its first lines.
 
+use std::io::Read;
+
 use super::options::{FileFormat, ReadOptions};
 use super::paths::extension;
 use super::trees;
@@ -18,12 +20,12 @@ pub(super) enum Task {
 impl Task {
     /// The formats that it can be read from, with what a line of each looks like.
     fn formats(self) -> &'static [FileFormat] {
-        use FileFormat::{Columns, Csv, Dictionary, JsonLines, Plain, Trees, Tsv};
+        use FileFormat::{Columns, Csv, Dictionary, JsonLines, Parquet, Plain, Trees, Tsv};
         match self {
-            Self::Labelled => &[Tsv, Csv, JsonLines, Trees],
-            Self::Pairs => &[Tsv, Csv, JsonLines, Dictionary],
-            Self::Tagged => &[Columns, JsonLines],
-            Self::Plain => &[Plain, Tsv, Csv, JsonLines],
+            Self::Labelled => &[Tsv, Csv, JsonLines, Parquet, Trees],
+            Self::Pairs => &[Tsv, Csv, JsonLines, Parquet, Dictionary],
+            Self::Tagged => &[Columns, JsonLines, Parquet],
+            Self::Plain => &[Plain, Tsv, Csv, JsonLines, Parquet],
         }
     }
 
@@ -36,6 +38,9 @@ impl Task {
         }
     }
 }
+
+/// What a Parquet file begins and ends with.
+pub(super) const PARQUET: &[u8; 4] = b"PAR1";
 
 /// A format, and how it is known, for messages.
 #[derive(Debug, Clone)]
@@ -58,6 +63,16 @@ impl Guess {
 
 /// What is told, or guessed, of a file.
 pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
+    let guess = guessed(file, options, task)?;
+    if guess.format == FileFormat::Parquet && cfg!(not(feature = "parquet")) {
+        let what = format!("file `{}`, which is Parquet", file.name());
+        let expected = "a build that reads it, by `--features parquet`";
+        return Err(Error::of(ErrorKind::Format, what, expected, "one without the feature `parquet`"));
+    }
+    Ok(guess)
+}
+
+fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
     if let Some(format) = options.format {
         if task.formats().contains(&format) {
             return Ok(Guess { format, why: None });
@@ -71,11 +86,17 @@ pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
             format!("`{format}`"),
         ));
     }
-    let name = file.bytes()?.0.to_lowercase();
+    let (name, mut bytes) = file.bytes()?;
+    let (name, mut first) = (name.to_lowercase(), [0; PARQUET.len()]);
+    if bytes.read_exact(&mut first).is_ok() && first == *PARQUET {
+        let why = Some("its first bytes are `PAR1`".to_owned());
+        return Ok(Guess { format: FileFormat::Parquet, why });
+    }
     let by_name = extension(&name).and_then(|extension| match extension {
         "csv" => Some(FileFormat::Csv),
         "tsv" | "tab" => Some(FileFormat::Tsv),
         "jsonl" | "ndjson" | "json" => Some(FileFormat::JsonLines),
+        "parquet" => Some(FileFormat::Parquet),
         "conll" | "bio" | "iob" => Some(FileFormat::Columns),
         "dict" => Some(FileFormat::Dictionary),
         _ => None,
@@ -99,6 +120,11 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if all(&|line| line.trim_start().starts_with('{')) {
         return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
     }
+    if all(&numbered) {
+        let expected = format!("{}, with words in them", task.name());
+        let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` reads those, and the program `ctr` trains on them";
+        return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
+    }
     // An empty file, and one in which nothing is found, is met by whoever reads it.
     match task {
         Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),
@@ -116,6 +142,17 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         }
         _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
     }
+}
+
+/// Whether a line is a label and features by their numbers.
+fn numbered(line: &str) -> bool {
+    let mut cells = line.split_ascii_whitespace();
+    let label = cells.next().is_some_and(|label| label.parse::<f64>().is_ok());
+    let feature = |cell: &str| {
+        cell.split_once(':').is_some_and(|(at, x)| at.parse::<u64>().is_ok() && x.parse::<f64>().is_ok())
+    };
+    let mut features = cells.peekable();
+    label && features.peek().is_some() && features.all(feature)
 }
 
 /// Whether a line may be one of a pronouncing dictionary.

@@ -7,16 +7,12 @@ use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared};
-use super::{json, parts, table, trees};
-use crate::data::records::OneLine;
+use super::{fields, objects, parts, table, trees};
+use crate::data::records::{OneLine, Stream};
 use crate::data::{
-    Fingerprint, Folder, Labelled, LabelledTexts, Records, Sample, Sampled, Streamed, TextFile, Tokenizer,
-    Vocabulary,
+    Fingerprint, Folder, Labelled, LabelledTexts, Sample, Sampled, Streamed, TextFile, Tokenizer, Vocabulary,
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-
-/// Records of one kind, one after another.
-pub(super) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
 
 /// A file, and what its records are.
 #[derive(Clone)]
@@ -67,27 +63,27 @@ fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
     ]
 }
 
-fn records(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Records<Labelled>> {
+fn records(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Stream<Labelled>> {
     match format {
         FileFormat::Trees => {
             let binary = options.binary;
-            file.records(OneLine(move |line: &str| trees::tree(line, binary)))
+            Ok(Box::new(file.records(OneLine(move |line: &str| trees::tree(line, binary)))?))
         }
-        FileFormat::JsonLines => {
-            let [text, label] = <[String; 2]>::try_from(json::picked(file, &wanted(options))?)
-                .map_err(|_| Error::new("fields", "two", "others"))?;
-            json::records(file, move |object| {
+        FileFormat::JsonLines | FileFormat::Parquet => {
+            let names = objects::two(objects::picked(file, format, &wanted(options))?)?;
+            let [text, label] = names.clone();
+            objects::records(file, format, &names, move |object| {
                 Ok(Labelled {
-                    text: json::text(object, &text)?,
-                    label: json::text(object, &label)?.trim().to_owned(),
+                    text: fields::text(object, &text)?,
+                    label: fields::text(object, &label)?.trim().to_owned(),
                 })
             })
         }
         _ => {
             let picked = table::picked(file, format, options, &wanted(options))?;
-            table::records(file, format, options, &picked, |cell| {
+            Ok(Box::new(table::records(file, format, options, &picked, |cell| {
                 Ok(Labelled { text: cell(0)?, label: cell(1)?.trim().to_owned() })
-            })
+            })?))
         }
     }
 }
@@ -104,8 +100,8 @@ fn settled(file: &TextFile, guess: &Guess, options: &ReadOptions) -> Result<Read
                 (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
             }
         }
-        FileFormat::JsonLines => {
-            let names = json::picked(file, &wanted(&options)).map_err(|e| guess.explain(e))?;
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
+            let names = objects::picked(file, format, &wanted(&options)).map_err(|e| guess.explain(e))?;
             if let [text, label] = &names[..] {
                 (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
             }
@@ -163,7 +159,7 @@ fn folder(
     let files = folder.files();
     let parent = |below: &str| below.rsplit_once('/').map_or(String::new(), |(parent, _)| parent.to_owned());
     let parents: std::collections::BTreeSet<String> = files.iter().map(|(below, _)| parent(below)).collect();
-    let tables = ["tsv", "csv", "jsonl", "ndjson", "json"];
+    let tables = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
     let of_records = files.iter().all(|(below, _)| extension(below).is_some_and(|e| tables.contains(&e)));
     let format = match options.format {
         Some(format) => format,
@@ -221,7 +217,7 @@ pub(super) fn all<R>(name: &str, records: impl Iterator<Item = Result<R>>) -> Re
 }
 
 impl LabelledTexts {
-    /// Labelled texts of a path: a file of columns between tabs or commas, of JSON Lines or of trees; a folder or a zip with a file a
+    /// Labelled texts of a path: a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip with a file a
     /// class (a text a line) or a folder a class (a text a file); several files by a pattern such as `data/*.tsv`; a file in a zip as
     /// `some.zip!file`. [`FileFormat`] lists the formats. Which it is, and which columns are text and label, is found out;
     /// [`Self::open_with`] says it.
@@ -294,7 +290,7 @@ impl LabelledTexts {
         for token in tokens.tokens().chain(labels.tokens()) {
             fingerprint = fingerprint.text(token);
         }
-        let vocabularies = Arc::new((*tokenizer, tokens.clone(), labels.clone()));
+        let vocabularies = Arc::new((tokenizer.clone(), tokens.clone(), labels.clone()));
         let open = move || -> Result<Sampled> {
             let plan = Plan { name: name.clone(), inputs: inputs.clone(), options: options.clone() };
             let of = Arc::clone(&vocabularies);

@@ -2,11 +2,15 @@
 
 mod columns;
 mod dictionary;
+mod fields;
 mod guess;
 mod json;
 mod labelled;
+mod objects;
 mod options;
 mod pairs;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod parts;
 mod paths;
 mod plain;

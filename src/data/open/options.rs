@@ -16,6 +16,8 @@ pub enum FileFormat {
     Csv,
     /// A JSON object a line.
     JsonLines,
+    /// Parquet, row group by row group; the feature `parquet`.
+    Parquet,
     /// A word a line with its tags in columns, blank lines between sentences, as in the CoNLL shared tasks.
     Columns,
     /// A folder of parallel files: `seq.in`, `seq.out`, perhaps `label`.
@@ -34,10 +36,11 @@ pub enum FileFormat {
 
 impl FileFormat {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Tsv,
         Self::Csv,
         Self::JsonLines,
+        Self::Parquet,
         Self::Columns,
         Self::Parallel,
         Self::FilePerClass,
@@ -53,6 +56,7 @@ impl FileFormat {
             Self::Tsv => "tsv",
             Self::Csv => "csv",
             Self::JsonLines => "jsonl",
+            Self::Parquet => "parquet",
             Self::Columns => "columns",
             Self::Parallel => "parallel",
             Self::FilePerClass => "file-per-class",
@@ -84,7 +88,8 @@ impl FromStr for FileFormat {
 /// How the files of a data set are read. What is not said is found out: the format from the name and the first lines, the columns
 /// from a header line, the encoding from the bytes.
 ///
-/// Columns are given by name, or by number from 1 on. Of JSON a dot leads into an object in an object: `review.text`.
+/// Columns are given by name, or by number from 1 on. Of JSON, and of Parquet, they have names alone, and a dot leads
+/// into an object in an object: `review.text`.
 ///
 /// ```
 /// use unpadded::data::{FileFormat, ReadOptions};
@@ -169,7 +174,7 @@ impl ReadOptions {
         Self { target: Some(column.into()), ..self }
     }
 
-    /// The column of the words: the field with the list of them in JSON, the number of the column in columns.
+    /// The column of the words: the field with the list of them in JSON and Parquet, the number of the column in columns.
     #[must_use]
     pub fn tokens(self, column: impl Into<String>) -> Self {
         Self { tokens: Some(column.into()), ..self }

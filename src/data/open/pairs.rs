@@ -7,9 +7,9 @@ use super::guess::{Guess, Task, guess};
 use super::labelled::all;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find};
-use super::{dictionary, json, table};
-use crate::data::records::OneLine;
-use crate::data::{Pair, Pairs, Records, TextFile};
+use super::{dictionary, fields, objects, table};
+use crate::data::records::{OneLine, Stream};
+use crate::data::{Pair, Pairs, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
@@ -19,7 +19,7 @@ fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
     ]
 }
 
-fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<Records<Pair>> {
+fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<Stream<Pair>> {
     options.format = Some(guess.format);
     let names = |options: &mut ReadOptions, names: &[String]| {
         if let [source, target] = names {
@@ -27,14 +27,13 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
         }
     };
     match guess.format {
-        FileFormat::Dictionary => file.records(OneLine(dictionary::reader(options.stress))),
-        FileFormat::JsonLines => {
-            let found = json::picked(file, &wanted(options))?;
+        FileFormat::Dictionary => Ok(Box::new(file.records(OneLine(dictionary::reader(options.stress)))?)),
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
+            let found = objects::two(objects::picked(file, format, &wanted(options))?)?;
             names(options, &found);
-            let [source, target] =
-                <[String; 2]>::try_from(found).map_err(|_| Error::new("fields", "two", "others"))?;
-            json::records(file, move |object| {
-                Ok(Pair { source: json::text(object, &source)?, target: json::text(object, &target)? })
+            let [source, target] = found.clone();
+            objects::records(file, format, &found, move |object| {
+                Ok(Pair { source: fields::text(object, &source)?, target: fields::text(object, &target)? })
             })
         }
         format => {
@@ -43,20 +42,20 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
             // Without a header a third column may be in some lines and not in others.
             if format == FileFormat::Tsv && !given && !picked.as_ref().is_ok_and(|picked| picked.header) {
                 options.header = Some(false);
-                return file.translations();
+                return Ok(Box::new(file.translations()?));
             }
             let picked = picked?;
             options.header = Some(picked.header);
             names(options, &picked.names);
-            table::records(file, format, options, &picked, |cell| {
+            Ok(Box::new(table::records(file, format, options, &picked, |cell| {
                 Ok(Pair { source: cell(0)?, target: cell(1)? })
-            })
+            })?))
         }
     }
 }
 
 impl Pairs {
-    /// Pairs of a path: a file of columns between tabs or commas, of JSON Lines, or a pronouncing dictionary as CMUdict, of which the
+    /// Pairs of a path: a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as CMUdict, of which the
     /// stress is left out; several files by a pattern such as `data/*.tsv`; a file in a zip as `some.zip!file`. Of columns between tabs
     /// without a header, source and target are the first two, as in [`Self::of_lines`]. Of a zip with several files it is the one whose
     /// name does not begin with `_`, as that of notes about the others does.

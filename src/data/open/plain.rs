@@ -6,7 +6,7 @@ use super::columns::{TEXT, Wanted};
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, is_note, prepared};
-use super::{json, table};
+use super::{fields, objects, table};
 use crate::data::{Folder, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -28,9 +28,11 @@ fn of_file(file: &TextFile, options: &ReadOptions) -> Result<String> {
     let wanted = [Wanted { what: "text", given: options.text.as_deref(), known: TEXT }];
     let read = || match guess.format {
         FileFormat::Plain => file.text(),
-        FileFormat::JsonLines => {
-            let name = json::picked(file, &wanted)?.concat();
-            json::records(file, move |object| json::text(object, &name).map(|text| text + "\n"))?.collect()
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
+            let picked = objects::picked(file, format, &wanted)?;
+            let name = picked.concat();
+            let line = move |object: &fields::Object| fields::text(object, &name).map(|text| text + "\n");
+            objects::records(file, format, &picked, line)?.collect()
         }
         format => {
             let picked = table::picked(file, format, options, &wanted)?;
@@ -47,7 +49,7 @@ impl PlainText {
     }
 
     /// The text of a file; of all files of a folder, a zip or a pattern such as `data/*.txt`, one behind the other; or that of a column
-    /// between tabs or commas or of JSON Lines, a record behind the other.
+    /// between tabs or commas, of JSON Lines or of Parquet, a record behind the other.
     ///
     /// # Errors
     /// If there is none, or it cannot be read.

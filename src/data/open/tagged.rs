@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::columns::{INTENT, TAGS, TOKENS, Wanted};
+use super::fields;
 use super::guess::{Task, guess};
-use super::json;
 use super::labelled::all;
+use super::objects;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
 use crate::data::lines::Reason;
@@ -50,24 +51,24 @@ fn columns(file: &TextFile, options: &ReadOptions) -> Result<Vec<TaggedText>> {
     found.map(text).collect()
 }
 
-fn of_json(file: &TextFile, options: &mut ReadOptions) -> Result<Vec<TaggedText>> {
+fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Vec<TaggedText>> {
     let wanted = [
         Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
         Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
     ];
-    let [tokens, tags] = <[String; 2]>::try_from(json::picked(file, &wanted)?)
-        .map_err(|_| Error::new("fields", "two", "others"))?;
+    let [tokens, tags] = objects::two(objects::picked(file, format, &wanted)?)?;
     if options.label.is_none() {
         options.label =
-            INTENT.iter().find(|name| json::has_single(file, name)).map(|name| (*name).to_owned());
+            INTENT.iter().find(|name| objects::has_single(file, format, name)).map(|name| (*name).to_owned());
     }
     (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
     let label = options.label.clone();
-    let text = move |object: &json::Object| {
+    let names: Vec<String> = [&tokens, &tags].into_iter().chain(&label).cloned().collect();
+    let text = move |object: &fields::Object| {
         let text = TaggedText {
-            words: json::texts(object, &tokens)?,
-            tags: json::texts(object, &tags)?,
-            label: label.as_deref().map(|label| json::text(object, label)).transpose()?,
+            words: fields::texts(object, &tokens)?,
+            tags: fields::tags(object, &tags)?,
+            label: label.as_deref().map(|label| fields::text(object, label)).transpose()?,
         };
         if text.words.len() != text.tags.len() {
             let expected = format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
@@ -75,14 +76,14 @@ fn of_json(file: &TextFile, options: &mut ReadOptions) -> Result<Vec<TaggedText>
         }
         Ok(text)
     };
-    json::records(file, text)?.collect()
+    objects::records(file, format, &names, text)?.collect()
 }
 
 fn of_file(file: &TextFile, options: &mut ReadOptions) -> Result<Vec<TaggedText>> {
     let guess = guess(file, options, Task::Tagged)?;
     options.format = Some(guess.format);
     let found = match guess.format {
-        FileFormat::JsonLines => of_json(file, options),
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => of_objects(file, format, options),
         _ if options.tokens.is_some() || options.tags.is_some() => columns(file, options),
         _ => TaggedTexts::of_columns(file).map(|found| found.texts().to_vec()),
     };
@@ -90,7 +91,7 @@ fn of_file(file: &TextFile, options: &mut ReadOptions) -> Result<Vec<TaggedText>
 }
 
 impl TaggedTexts {
-    /// Tagged texts of a path: a file of columns ([`Self::of_columns`]); JSON Lines with a list of the words and one of the tags; or a
+    /// Tagged texts of a path: a file of columns ([`Self::of_columns`]); JSON Lines or Parquet with a list of the words and one of the tags; or a
     /// folder of parallel files ([`Self::of_parallel`]): `seq.in` with the words of a text a line, `seq.out` with their tags, and
     /// perhaps `label` with what each text is. Several files by a pattern such as `data/*.conll`; a file in a zip as `some.zip!file`.
     ///
@@ -101,7 +102,7 @@ impl TaggedTexts {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// Tagged texts of these paths together, read as the options say: of columns by number from 1 on, of JSON by name.
+    /// Tagged texts of these paths together, read as the options say: of columns by number from 1 on, of JSON and Parquet by name.
     ///
     /// # Errors
     /// As [`Self::open`]; if there is no path, or no column or field of the name that is given.

@@ -130,7 +130,7 @@ fn json_has_names_and_paths() {
         &[
             ("a.jsonl", b"{\"id\": 1, \"review\": {\"text\": \"good\", \"by\": \"me\"}, \"label\": 1}\n\n{\"review\": {\"text\": \"bad\"}, \"label\": false}\n"),
             ("b.json", b"{\"tokens\": [\"Go\", \"home\"], \"ner_tags\": [\"O\", \"B-X\"], \"intent\": \"go\"}\n"),
-            ("c.json", b"{\"tokens\": [\"Go\"], \"tags\": [0]}\n"),
+            ("c.json", b"{\"tokens\": [\"Go\"], \"tags\": [0.5]}\n"),
             ("d.txt", b"{\"source\": \"go\", \"target\": \"va\"}\n"),
         ],
     );
@@ -148,7 +148,9 @@ fn json_has_names_and_paths() {
     assert_eq!((&*one.words[1], &*one.tags[1], one.label.as_deref()), ("home", "B-X", Some("go")));
     let said = files.said(TaggedTexts::open(files.at("c.json")));
     assert!(
-        said.starts_with("c.json:1: expected a list of strings in the field `tags`, got a number in it"),
+        said.starts_with(
+            "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a number in it"
+        ),
         "{said}"
     );
     let pairs = Pairs::open(files.at("d.txt")).unwrap();
@@ -225,4 +227,11 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     }
     assert_eq!(shuffled.fingerprint(), Loader::new(streamed()?, &feeds)?.shuffle(7).buffer(64).fingerprint());
     Ok(())
+}
+
+#[test]
+fn rows_of_numbers_are_no_texts() {
+    let files = Files::new("rows", &[("a9a", b"-1 3:1 11:1 \n+1 5:0.5 7:1\n")]);
+    let said = files.said(LabelledTexts::open(files.at("a9a")));
+    assert!(said.contains("file `a9a`: expected labelled texts") && said.contains("LIBSVM"), "{said}");
 }

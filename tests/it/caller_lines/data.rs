@@ -136,6 +136,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Folder::file_per_class", || one().file_per_class());
 
     calls.at("Tokenizer::from_name", || Tokenizer::from_name("bpe"));
+    calls.at("Tokenizer::hugging_face", || Tokenizer::hugging_face(&nowhere));
+    calls.at("Tokenizer::vocabulary", || Tokenizer::words().vocabulary([], &Limits::default()));
     calls.at("Vocabulary::of", || Vocabulary::of::<&str>([], &Limits::default()));
     let twice = Limits { specials: vec!["a".into(), "a".into()], ..Limits::default() };
     calls.at("Vocabulary::of", || Vocabulary::of(["b"], &twice));

@@ -42,6 +42,8 @@ pub(crate) struct Kind {
     /// Enough numbers that loops are split over threads.
     pub(crate) wide: bool,
     pub(crate) tables: Tables,
+    /// What half of the calls of any operator are of.
+    pub(crate) often: Option<&'static str>,
 }
 
 /// Tables that ids are looked up in.

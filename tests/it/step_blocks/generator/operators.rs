@@ -69,7 +69,10 @@ const CHANGES: [&str; 16] = [
 
 impl Maker {
     pub(super) fn any_operator(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
-        let kind = *self.dice.pick(&self.kinds.clone());
+        let kind = match self.kind.often {
+            Some(kind) if self.dice.chance(50) => kind,
+            _ => *self.dice.pick(&self.kinds.clone()),
+        };
         let w = self.width;
         match kind {
             "accuracy" | "cross_entropy" | "linear_cross_entropy" | "cross_entropy_share" => {

@@ -1,0 +1,139 @@
+//! Tokenizers as Hugging Face's `tokenizer.json` describes them, by the crate `tokenizers`.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde_json::Value;
+
+use super::{Limits, Vocabulary};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The kinds of models that there are.
+const MODELS: [&str; 4] = ["BPE", "Unigram", "WordLevel", "WordPiece"];
+/// Numbers between those of the tokens that stand for none: more of them are no vocabulary.
+const GAPS: usize = 1 << 16;
+
+/// A tokenizer with the file that it is of.
+pub(super) struct HuggingFace {
+    json: String,
+    cutter: tokenizers::Tokenizer,
+    /// The token of each number.
+    tokens: Vec<String>,
+    unknown: Option<i64>,
+}
+
+impl PartialEq for HuggingFace {
+    fn eq(&self, other: &Self) -> bool {
+        self.json == other.json
+    }
+}
+
+impl Eq for HuggingFace {}
+
+impl Hash for HuggingFace {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.json.hash(state);
+    }
+}
+
+impl fmt::Debug for HuggingFace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HuggingFace").field("tokens", &self.tokens.len()).finish_non_exhaustive()
+    }
+}
+
+impl HuggingFace {
+    /// Of the text of a file; `name` is what messages call it.
+    pub(super) fn new(name: &str, json: String) -> Result<Self> {
+        let wrong = |expected: &str, got: String| {
+            Error::of(ErrorKind::Format, format!("tokenizer `{name}`"), expected, got)
+        };
+        let expected = "a `tokenizer.json` of Hugging Face's";
+        let parsed: Value =
+            serde_json::from_str(&json).map_err(|e| wrong(expected, format!("no JSON ({e})")))?;
+        let Some(model) = parsed.get("model").and_then(Value::as_object) else {
+            return Err(wrong(expected, "JSON without a `model`".to_owned()));
+        };
+        if let Some(kind) = model.get("type").filter(|kind| !MODELS.iter().any(|known| *kind == known)) {
+            let known = format!("a model of type `{}`", MODELS.join("`, `"));
+            return Err(wrong(&known, format!("one of type {kind}")));
+        }
+        let mut cutter = tokenizers::Tokenizer::from_bytes(&json)
+            .map_err(|e| wrong(expected, format!("one that cannot be read ({e})")))?;
+        // Nothing is padded here, and nothing cut off.
+        cutter.with_padding(None);
+        cutter.with_truncation(None).map_err(|e| wrong(expected, e.to_string()))?;
+
+        let known = cutter.get_vocab(true);
+        let count = known.values().max().map_or(0, |&last| last as usize + 1);
+        if known.is_empty() || count - known.len().min(count) > GAPS {
+            return Err(wrong("tokens numbered from 0 on", format!("{} up to {count}", known.len())));
+        }
+        let mut tokens = vec![String::new(); count];
+        for (token, id) in known {
+            if let Some(place) = tokens.get_mut(id as usize) {
+                if !place.is_empty() {
+                    return Err(wrong("one token a number", format!("`{place}` and `{token}` of {id}")));
+                }
+                *place = token;
+            }
+        }
+        let gaps = tokens.iter_mut().enumerate().filter(|(_, token)| token.is_empty());
+        gaps.for_each(|(id, token)| *token = format!("<no token {id}>"));
+
+        let of_name = |key: &str| Some(cutter.token_to_id(model.get(key)?.as_str()?)?.into());
+        let unknown = of_name("unk_token").or_else(|| model.get("unk_id")?.as_i64());
+        let found = Self { json, cutter, tokens, unknown };
+        // Whoever meets a character that no text has shows now whether there is a token for what is not known.
+        match found.cutter.encode("\u{10fffd}", false) {
+            Ok(_) => Ok(found),
+            Err(e) => Err(wrong("a token for what is not known", format!("none ({e})"))),
+        }
+    }
+
+    /// The text of the file.
+    pub(super) fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// The tokens of a text. One that cannot be cut, as by a pattern that takes too long, is a token that is not known.
+    pub(super) fn cut(&self, text: &str) -> Vec<String> {
+        match self.cutter.encode_fast(text, false) {
+            Ok(cut) => cut.get_ids().iter().filter_map(|&id| self.tokens.get(id as usize).cloned()).collect(),
+            Err(_) => vec![text.to_owned()],
+        }
+    }
+
+    /// The text of tokens; special ones are left out.
+    pub(super) fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
+        let ids = tokens.into_iter().filter_map(|token| self.cutter.token_to_id(token.as_ref()));
+        let ids: Vec<u32> = ids.collect();
+        self.cutter.decode(&ids, true).unwrap_or_else(|_| {
+            ids.iter().filter_map(|&id| self.tokens.get(id as usize)).map(String::as_str).collect()
+        })
+    }
+
+    /// All tokens with their numbers, counted in these texts; behind them the specials of the limits that are not among them.
+    pub(super) fn vocabulary<'a>(
+        &self,
+        texts: impl IntoIterator<Item = &'a str>,
+        limits: &Limits,
+    ) -> Result<Vocabulary> {
+        let mut counts = vec![0; self.tokens.len()];
+        for text in texts {
+            if let Ok(cut) = self.cutter.encode_fast(text, false) {
+                cut.get_ids()
+                    .iter()
+                    .for_each(|&id| counts.get_mut(id as usize).into_iter().for_each(|count| *count += 1));
+            }
+        }
+        // What is not known has a token of the file's, or there is nothing that is not known.
+        let more = limits
+            .specials
+            .iter()
+            .filter(|special| *special != Vocabulary::UNKNOWN && self.cutter.token_to_id(special).is_none());
+        let own = self.tokens.iter().cloned().zip(counts);
+        Vocabulary::new(own.chain(more.map(|special| (special.clone(), 0))), self.unknown)
+            .map_err(|token| Error::new("tokens of a vocabulary", "each once", format!("`{token}` twice")))
+    }
+}

@@ -1,0 +1,490 @@
+//! Rows of a Parquet file as records whose fields have names. Only the columns that are wanted are read, some rows at a time, so that
+//! a file may be larger than memory: what is held of it is a page of each of them.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::{ParquetError, Result as Outcome};
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
+use parquet::schema::types::{ColumnDescriptor, Type};
+use serde_json::Value;
+
+use super::fields::Object;
+use super::guess::PARQUET;
+use crate::data::lines::Reason;
+use crate::data::records::Stream;
+use crate::data::{Malformed, TextFile};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many rows are read at a time.
+const ROWS: usize = 64;
+
+/// What columns may hold, for messages.
+const READ: &str = "texts, numbers, truth values, or lists of these";
+
+/// Bytes that say how many they are, and are not asked for more: what a damaged file says of itself is not believed.
+struct Bounded<R>(R);
+
+impl<R: ChunkReader> Bounded<R> {
+    fn check(&self, start: u64, length: u64) -> Outcome<()> {
+        match start.checked_add(length).is_some_and(|end| end <= self.0.len()) {
+            true => Ok(()),
+            false => Err(ParquetError::EOF(format!("{length} bytes from {start} on, of {}", self.0.len()))),
+        }
+    }
+}
+
+impl<R: Length> Length for Bounded<R> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Bounded<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> Outcome<R::T> {
+        self.check(start, 0)?;
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Outcome<Bytes> {
+        self.check(start, length as u64)?;
+        self.0.get_bytes(start, length)
+    }
+}
+
+fn damaged(name: &str, e: &ParquetError) -> Error {
+    let got = match e {
+        ParquetError::General(said) | ParquetError::NYI(said) | ParquetError::EOF(said) => said.clone(),
+        other => other.to_string(),
+    };
+    let got = format!("a damaged one ({})", got.trim());
+    Error::of(ErrorKind::Format, format!("file `{name}`"), "a Parquet file that can be read", got)
+}
+
+/// What the crate makes of bytes of the file that `name` is called. It panics on some that are damaged, which is an error here: the panic
+/// is said on standard error, and where panics abort it ends the program.
+fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(ParquetError::General(format!("its reader stopped: {said}")))
+    });
+    outcome.map_err(|e| damaged(name, &e))
+}
+
+fn open(file: &TextFile) -> Result<Box<dyn FileReader>> {
+    match file.plain()? {
+        Some(plain) => reader(&file.name(), plain),
+        // What is packed is not read from the middle.
+        None => reader(&file.name(), Bytes::from(file.contents()?)),
+    }
+}
+
+fn reader<R: ChunkReader + 'static>(name: &str, bytes: R) -> Result<Box<dyn FileReader>> {
+    let (bytes, size) = (Bounded(bytes), PARQUET.len());
+    let wrong = |expected: &str, got: &str| {
+        Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, got))
+    };
+    let ends = |start: u64| bytes.get_bytes(start, size).ok();
+    if ends(0).is_none_or(|first| *first != PARQUET[..]) {
+        return wrong("a Parquet file, which begins with `PAR1`", "other bytes");
+    }
+    match bytes.len().checked_sub(size as u64).filter(|&at| at >= size as u64).and_then(ends) {
+        Some(last) if *last == PARQUET[..] => {}
+        Some(last) if *last == b"PARE"[..] => {
+            return wrong("a Parquet file without a key", "an encrypted one");
+        }
+        _ => {
+            let got = "other bytes: it was cut short, as by a download that broke off";
+            return wrong("a Parquet file, which ends with `PAR1`", got);
+        }
+    }
+    Ok(Box::new(guarded(name, || SerializedFileReader::new(bytes))?))
+}
+
+/// What the values of a column become.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Text,
+    Truth,
+    Whole { signed: bool },
+    Number,
+}
+
+/// A column, or one that is in another or holds lists.
+struct Field {
+    /// With a dot before each name of what it is in.
+    name: String,
+    /// Which column it is of those without others in them.
+    leaf: usize,
+    /// What is read of it, if it is.
+    kind: Option<Kind>,
+    /// Of lists, the definition level from which on there is an element.
+    element: Option<i16>,
+    /// What it is called in the file's own words, for messages.
+    told: String,
+}
+
+fn kind(of: &ColumnDescriptor) -> Option<Kind> {
+    match of.physical_type() {
+        Physical::BOOLEAN => Some(Kind::Truth),
+        Physical::INT32 | Physical::INT64 => match (of.logical_type_ref(), of.converted_type()) {
+            (Some(LogicalType::Integer(whole)), _) => Some(Kind::Whole { signed: whole.is_signed }),
+            (Some(_), _) => None,
+            (None, ConvertedType::NONE) => Some(Kind::Whole { signed: true }),
+            (None, converted) => {
+                let name = converted.to_string();
+                let signed = name.starts_with("INT_");
+                (signed || name.starts_with("UINT_")).then_some(Kind::Whole { signed })
+            }
+        },
+        Physical::FLOAT | Physical::DOUBLE => Some(Kind::Number),
+        Physical::BYTE_ARRAY => match (of.logical_type_ref(), of.converted_type()) {
+            (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _) => Some(Kind::Text),
+            // Old files do not say that it is text.
+            (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
+                Some(Kind::Text)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_list(of: &Type) -> bool {
+    let about = of.get_basic_info();
+    about.converted_type() == ConvertedType::LIST || about.logical_type_ref() == Some(&LogicalType::List)
+}
+
+fn field(leaf: usize, of: &ColumnDescriptor, root: &Type) -> Field {
+    let parts = of.path().parts();
+    // The first part that is repeated, and whether what it is in is a list.
+    let (mut inside, mut repeated) = (root, None);
+    for (depth, part) in parts.iter().enumerate() {
+        let Some(child) = inside.get_fields().iter().find(|child| child.name() == part) else { break };
+        let about = child.get_basic_info();
+        if repeated.is_none() && about.has_repetition() && about.repetition() == Repetition::REPEATED {
+            repeated = Some((depth, depth > 0 && is_list(inside)));
+        }
+        if child.is_primitive() {
+            break;
+        }
+        inside = child;
+    }
+    let told = match of.logical_type_ref() {
+        Some(logical) => format!("{} ({logical:?})", of.physical_type()),
+        None => of.physical_type().to_string(),
+    };
+    let (name, kind, element) = match (repeated, of.max_rep_level()) {
+        (None, 0) => (parts.join("."), kind(of), None),
+        (Some((depth, list)), 1) if parts.len() - depth <= 1 + usize::from(list) => {
+            let named = if list { depth } else { depth + 1 };
+            let name = parts.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(".");
+            (name, kind(of), Some(of.repeated_ancestor_def_level()))
+        }
+        _ => (parts.join("."), None, None),
+    };
+    Field { name, leaf, kind, element, told }
+}
+
+fn fields(file: &dyn FileReader) -> Vec<Field> {
+    let schema = file.metadata().file_metadata().schema_descr();
+    let root = schema.root_schema();
+    schema.columns().iter().enumerate().map(|(leaf, of)| field(leaf, of, root)).collect()
+}
+
+/// An object with a value of the kind that each field has.
+pub(super) fn example(file: &TextFile) -> Result<Object> {
+    let value = |field: &Field| match (field.kind, field.element) {
+        (None, _) => Value::Object(Object::new()),
+        (_, Some(_)) => Value::Array(Vec::new()),
+        (Some(Kind::Text), _) => String::new().into(),
+        (Some(Kind::Truth), _) => false.into(),
+        (Some(Kind::Whole { .. } | Kind::Number), _) => 0.into(),
+    };
+    let file = open(file)?;
+    Ok(fields(&*file).iter().map(|field| (field.name.clone(), value(field))).collect())
+}
+
+/// The names of classes that the library `datasets` writes beside columns with their numbers.
+fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
+    let beside = file.metadata().file_metadata().key_value_metadata();
+    let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
+    let said: Option<Value> = said.and_then(|of| serde_json::from_str(of.value.as_ref()?).ok());
+    let of = |(name, about): (&String, &Value)| {
+        let about = about.get("feature").or_else(|| about.get(0)).unwrap_or(about);
+        let names: Vec<String> = serde_json::from_value(about.get("names")?.clone()).ok()?;
+        Some((name.clone(), names.into()))
+    };
+    let features = said.as_ref().and_then(|said| said.get("info")?.get("features")?.as_object());
+    features.into_iter().flatten().filter_map(of).collect()
+}
+
+/// A value of a row, or why there is none.
+type Cell = Result<Value, Reason>;
+
+/// A column of a row group.
+trait Column: Send {
+    /// The values of the next rows, at most so many.
+    fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
+}
+
+struct Typed<T: DataType> {
+    reader: ColumnReaderImpl<T>,
+    /// The definition level at which there is a value.
+    defined: i16,
+    element: Option<i16>,
+    value: Box<dyn Fn(&T::T) -> Cell + Send>,
+}
+
+impl<T: DataType> Column for Typed<T> {
+    fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>> {
+        let (mut definitions, mut repetitions, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let (_, _, levels) =
+            self.reader.read_records(rows, Some(&mut definitions), Some(&mut repetitions), &mut values)?;
+        let mut values = values.iter();
+        let mut found: Vec<Cell> = Vec::new();
+        let stray = || ParquetError::General("levels that do not fit the column".to_owned());
+        for at in 0..levels {
+            // A column without such levels has none.
+            let definition = definitions.get(at).copied().unwrap_or(self.defined);
+            let cell = match definition == self.defined {
+                true => (self.value)(values.next().ok_or_else(stray)?),
+                false => Ok(Value::Null),
+            };
+            let Some(element) = self.element else {
+                found.push(cell);
+                continue;
+            };
+            if repetitions.get(at) == Some(&0) {
+                // One level below that of an element the list is there, and empty.
+                let list = if definition + 1 >= element { Value::Array(Vec::new()) } else { Value::Null };
+                found.push(Ok(list));
+            }
+            if definition >= element {
+                match (found.last_mut(), cell) {
+                    (Some(Ok(Value::Array(list))), Ok(value)) => list.push(value),
+                    (Some(row @ Ok(_)), Err(reason)) => *row = Err(reason),
+                    (Some(Err(_)), _) => {}
+                    _ => return Err(stray()),
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn text(name: &str, bytes: &ByteArray) -> Cell {
+    match std::str::from_utf8(bytes.data()) {
+        Ok(text) => Ok(text.into()),
+        Err(e) => {
+            let expected = format!("UTF-8 in the field `{name}`");
+            Err(Reason { expected, got: format!("other bytes from place {} on", e.valid_up_to()) })
+        }
+    }
+}
+
+fn number(name: &str, number: f64) -> Cell {
+    let wrong = || Reason { expected: format!("a number in the field `{name}`"), got: number.to_string() };
+    serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(wrong)
+}
+
+/// A whole number, or the class that it stands for.
+fn whole(name: &str, classes: Option<&Arc<[String]>>, number: Value) -> Cell {
+    let Some(classes) = classes else { return Ok(number) };
+    let class = number.as_u64().and_then(|at| classes.get(usize::try_from(at).ok()?));
+    class.map(|class| class.clone().into()).ok_or_else(|| Reason {
+        expected: format!("the number of one of {} classes in the field `{name}`", classes.len()),
+        got: number.to_string(),
+    })
+}
+
+/// The rows of a file, of which some are in memory.
+struct Rows {
+    name: String,
+    file: Box<dyn FileReader>,
+    fields: Vec<Field>,
+    classes: HashMap<String, Arc<[String]>>,
+    /// The row group that comes next.
+    group: usize,
+    columns: Vec<Box<dyn Column>>,
+    /// Rows of this group that are not read.
+    left: usize,
+    /// Of each column what was read, and how many rows that is.
+    cells: Vec<std::vec::IntoIter<Cell>>,
+    ready: usize,
+    /// The row that was taken last, from 1 on.
+    row: u64,
+}
+
+impl Rows {
+    fn open(file: &TextFile, names: &[String]) -> Result<Self> {
+        let (name, file) = (file.name(), open(file)?);
+        let mut found = fields(&*file);
+        let mut wanted = Vec::new();
+        for one in names {
+            let missing =
+                || Error::new(format!("field `{one}` of file `{name}`"), "one that there is", "none");
+            let at = found.iter().position(|field| field.name == *one).ok_or_else(missing)?;
+            let field = found.swap_remove(at);
+            if field.kind.is_none() {
+                let what = format!("field `{one}` of file `{name}`");
+                return Err(Error::of(ErrorKind::Format, what, READ, field.told));
+            }
+            wanted.push(field);
+        }
+        let classes = classes(&*file);
+        let (columns, cells) = (Vec::new(), Vec::new());
+        Ok(Self { name, file, fields: wanted, classes, group: 0, columns, left: 0, cells, ready: 0, row: 0 })
+    }
+
+    fn damaged(&self, got: impl Into<String>) -> Error {
+        damaged(&self.name, &ParquetError::General(got.into()))
+    }
+
+    /// Opens the columns of the next row group; false if there is none.
+    fn next_group(&mut self) -> Result<bool> {
+        if self.group >= self.file.num_row_groups() {
+            return Ok(false);
+        }
+        let group = guarded(&self.name, || self.file.get_row_group(self.group))?;
+        let rows = group.metadata().num_rows();
+        self.left = usize::try_from(rows).map_err(|_| self.damaged(format!("{rows} rows")))?;
+        let mut columns = Vec::new();
+        for field in &self.fields {
+            let about = group.metadata().columns().get(field.leaf);
+            let about = about.ok_or_else(|| self.damaged(format!("no column `{}`", field.name)))?;
+            self.readable(&field.name, about.compression())?;
+            let start = about.dictionary_page_offset().unwrap_or(about.data_page_offset());
+            if start < 0 || about.compressed_size() < 0 {
+                return Err(self.damaged(format!("column `{}` from byte {start} on", field.name)));
+            }
+            let reader = guarded(&self.name, || group.get_column_reader(field.leaf))?;
+            columns.push(self.column(field, about.column_descr().max_def_level(), reader)?);
+        }
+        (self.columns, self.group) = (columns, self.group + 1);
+        Ok(true)
+    }
+
+    /// Checks that what a column is compressed by is known to this build.
+    fn readable(&self, field: &str, by: Compression) -> Result<()> {
+        use Compression::{GZIP, LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
+        let (known, advice) = match by {
+            UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4 | LZ4_RAW => return Ok(()),
+            ZSTD(_) if cfg!(feature = "parquet-zstd") => return Ok(()),
+            ZSTD(_) => ("one by", "`--features parquet-zstd` builds what reads it, with a compiler of C"),
+            _ => ("one by", "write it anew with another compression"),
+        };
+        let by = by.to_string();
+        let by = by.split('(').next().unwrap_or_default().to_lowercase();
+        let what = format!("compression of `{field}` in file `{}`", self.name);
+        let zstd = if cfg!(feature = "parquet-zstd") { ", zstd" } else { "" };
+        let expected = format!("{known} snappy, gzip, lz4{zstd}, or none");
+        Err(Error::of(ErrorKind::Format, what, expected, by).noted(advice))
+    }
+
+    fn column(&self, field: &Field, defined: i16, reader: ColumnReader) -> Result<Box<dyn Column>> {
+        fn typed<T: DataType>(
+            (element, defined): (Option<i16>, i16),
+            reader: ColumnReaderImpl<T>,
+            value: impl Fn(&T::T) -> Cell + Send + 'static,
+        ) -> Box<dyn Column> {
+            Box::new(Typed { reader, defined, element, value: Box::new(value) })
+        }
+        let (levels, name) = ((field.element, defined), field.name.clone());
+        let signed = field.kind != Some(Kind::Whole { signed: false });
+        let classes = self.classes.get(&name).cloned();
+        Ok(match reader {
+            ColumnReader::BoolColumnReader(reader) => typed(levels, reader, |&truth| Ok(truth.into())),
+            ColumnReader::Int32ColumnReader(reader) => typed(levels, reader, move |&x| {
+                let x = if signed { x.into() } else { (x as u32).into() };
+                whole(&name, classes.as_ref(), x)
+            }),
+            ColumnReader::Int64ColumnReader(reader) => typed(levels, reader, move |&x| {
+                let x = if signed { x.into() } else { (x as u64).into() };
+                whole(&name, classes.as_ref(), x)
+            }),
+            // As it is written: 0.1, not the nearest number of more digits.
+            ColumnReader::FloatColumnReader(reader) => typed(levels, reader, move |x| {
+                number(&name, x.to_string().parse().unwrap_or_else(|_| f64::from(*x)))
+            }),
+            ColumnReader::DoubleColumnReader(reader) => typed(levels, reader, move |&x| number(&name, x)),
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                typed(levels, reader, move |bytes| text(&name, bytes))
+            }
+            ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
+                return Err(self.damaged(format!("column `{name}` of another type than the file says")));
+            }
+        })
+    }
+
+    /// Reads some rows of each column.
+    fn fill(&mut self) -> Result<()> {
+        let rows = self.left.min(ROWS);
+        self.cells.clear();
+        for (column, field) in self.columns.iter_mut().zip(&self.fields) {
+            let cells = guarded(&self.name, || column.read(rows));
+            let cells =
+                cells.map_err(|e| e.noted(format!("in `{}`, behind row {}", field.name, self.row)))?;
+            if cells.len() != rows {
+                let got = format!("{} rows of `{}` where {rows} should be", cells.len(), field.name);
+                return Err(self.damaged(got).noted(format!("behind row {}", self.row)));
+            }
+            self.cells.push(cells.into_iter());
+        }
+        (self.left, self.ready) = (self.left - rows, rows);
+        Ok(())
+    }
+
+    /// The next row, or why it is none; nothing behind the last.
+    fn next(&mut self) -> Result<Option<Result<Object, Reason>>> {
+        while self.ready == 0 {
+            if self.left > 0 {
+                self.fill()?;
+            } else if !self.next_group()? {
+                return Ok(None);
+            }
+        }
+        (self.ready, self.row) = (self.ready - 1, self.row + 1);
+        // Each column goes on by a row, also behind one that is malformed.
+        let cells: Vec<Cell> = self.cells.iter_mut().filter_map(Iterator::next).collect();
+        let names = self.fields.iter().map(|field| field.name.clone());
+        Ok(Some(names.zip(cells).map(|(name, cell)| Ok((name, cell?))).collect()))
+    }
+}
+
+/// The records of a file, made of these fields.
+pub(super) fn records<R: 'static>(
+    file: &TextFile,
+    names: &[String],
+    mut make: impl FnMut(&Object) -> Result<R, Reason> + Send + 'static,
+) -> Result<Stream<R>> {
+    let (policy, mut rows) = (file.policy(), Some(Rows::open(file, names)?));
+    let mut read = move |rows: &mut Rows| -> Result<Option<R>> {
+        while let Some(row) = rows.next()? {
+            match row.and_then(|row| make(&row)) {
+                Ok(record) => return Ok(Some(record)),
+                Err(_) if policy == Malformed::Skip => {}
+                Err(Reason { expected, got }) => {
+                    let what = format!("row {} of {}", rows.row, rows.name);
+                    return Err(Error::of(ErrorKind::Format, what, expected, got));
+                }
+            }
+        }
+        Ok(None)
+    };
+    Ok(Box::new(std::iter::from_fn(move || {
+        let record = read(rows.as_mut()?).transpose();
+        if !matches!(record, Some(Ok(_))) {
+            rows = None; // An error is the last item.
+        }
+        record
+    })))
+}

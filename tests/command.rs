@@ -1,0 +1,261 @@
+//! The command as people use it: what it writes, what it answers, and how it ends.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A folder of its own, where the command is called; gone at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("unpadded-command-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unpadded"));
+        command.current_dir(&self.0).args(arguments).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn given(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self.command(arguments).spawn().unwrap();
+        // Who is not asked for input may have ended before it is written.
+        child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
+        child.wait_with_output().unwrap()
+    }
+
+    /// What it wrote to its output, where it ended well.
+    fn said(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.given(arguments, input);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str], input: &str) -> Value {
+        let said = self.said(arguments, input);
+        serde_json::from_str(said.trim_end().lines().last().unwrap()).unwrap()
+    }
+
+    /// What it said of a mistake, where it ended with 2.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.given(arguments, "");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty() && !error.contains("src/"), "{arguments:?}: {error}");
+        error
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).unwrap();
+    }
+
+    fn files(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// Texts whose label is that of a word in them.
+fn reviews() -> String {
+    let line = |i: usize| {
+        let (word, label) = if i.is_multiple_of(2) { ("fine", "good") } else { ("dull", "bad") };
+        format!("{}it was {word}\t{label}\n", "and then ".repeat(i % 5))
+    };
+    (0..120).map(line).collect()
+}
+
+/// A small model, that trains in a moment.
+const SMALL: [&str; 6] =
+    ["--set", "model.hidden=8", "--set", "model.embedding=8", "--set", "training.rate=0.03"];
+
+fn with<'a>(first: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
+    [first, &SMALL, rest].concat()
+}
+
+#[test]
+fn from_a_file_of_texts_to_answers() {
+    let place = Place::new("whole");
+    place.write("reviews.tsv", &reviews());
+    let last = place.json(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--json"]), "");
+    assert_eq!((&last["run"], &last["value"]), (&"runs/classify-1".into(), &100.0.into()), "{last}");
+    let run = place.0.join("runs/classify-1");
+    for name in ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html"] {
+        assert!(run.join(name).is_file(), "{name}");
+    }
+    let events = |entry: std::io::Result<fs::DirEntry>| {
+        entry.unwrap().file_name().to_string_lossy().starts_with("events.out.tfevents.")
+    };
+    assert!(fs::read_dir(&run).unwrap().any(events));
+    let metrics = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let epochs: Vec<Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(epochs.len(), 6, "{metrics}");
+    let report = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(report.contains("</html>") && !report.contains("<script") && !report.contains("http:"));
+
+    // It answers: by line, as JSON, and nothing of nothing.
+    let answers = place.said(&["predict", "runs/classify-1"], "it was fine\nand then it was dull");
+    let labels: Vec<&str> = answers.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(labels, ["good", "bad"]);
+    let answer = place.json(&["predict", "runs/classify-1", "--json"], "it was dull\n");
+    assert_eq!((&answer["text"], &answer["label"]), (&"it was dull".into(), &"bad".into()));
+    assert_eq!(place.said(&["predict", "runs/classify-1"], ""), "");
+    let scores = place.json(&["eval", "runs/classify-1", "reviews.tsv", "--json"], "");
+    assert_eq!(scores["value"], 100.0, "{scores}");
+
+    // It is looked at, drawn, written for PyTorch and read back.
+    let inspected = place.json(&["inspect", "runs/classify-1", "--json"], "");
+    assert_eq!((&inspected["task"], &inspected["epochs"]), (&"classify".into(), &6.into()));
+    assert!(place.said(&["graph", "runs/classify-1"], "").starts_with("<svg"));
+    assert!(place.said(&["graph", "runs/classify-1", "--format", "dot"], "").starts_with("digraph"));
+    if cfg!(feature = "safetensors") {
+        place.said(&["export", "runs/classify-1", "weights.safetensors"], "");
+        let import = ["import", "runs/classify-1", "weights.safetensors", "-o", "again.ckpt"];
+        place.said(&import, "");
+        assert_eq!(place.said(&["predict", "again.ckpt"], "it was fine\nand then it was dull"), answers);
+    }
+    let stats = place.json(&["data", "stats", "reviews.tsv", "--json"], "");
+    assert_eq!((&stats["shortest"], &stats["longest"]), (&3.into(), &11.into()), "{stats}");
+    let small = with(&["bench", "--train", "reviews.tsv"], &["--seconds", "0.2", "--json"]);
+    let bench = place.json(&small, "");
+    let above = |of: &Value| of["median"].as_f64().unwrap() > 0.0;
+    assert!(above(&bench["train"]) && above(&bench["predict"]) && above(&bench["alone_ms"]), "{bench}");
+    assert!(!bench["operators"].as_array().unwrap().is_empty(), "{bench}");
+
+    // The same config makes the same bytes.
+    let config = "runs/classify-1/config.toml";
+    place.said(&["train", config, "--run", "again", "--quiet"], "");
+    let [one, other] = [run, place.0.join("again")].map(|run| fs::read(run.join("best.ckpt")).unwrap());
+    assert!(one == other);
+}
+
+#[test]
+fn mistakes_end_with_2_and_write_nothing() {
+    let place = Place::new("mistakes");
+    place.write("reviews.tsv", &reviews());
+    place.write("bad.tsv", "good\tone\nno label here\n");
+    place.write("key.toml", "task = \"classify\"\n[model]\nhiden = 3\n");
+    place.write("type.toml", "[model]\nhidden = \"wide\"\n");
+    place.write("broken.toml", "[model\n");
+    place.write("torn.ckpt", "not a checkpoint");
+    let before = place.files();
+    for (arguments, expected) in [
+        (&["train", "key.toml"][..], &["key.toml:3", "`model.hidden`", "`model.hiden`"][..]),
+        (&["train", "type.toml"], &["type.toml:2", "whole number", "wide"]),
+        (&["train", "broken.toml"], &["broken.toml:1"]),
+        (&["train", "none.toml"], &["none.toml"]),
+        (&["train", "--train", "none.tsv"], &["none.tsv"]),
+        (&["train", "--train", "bad.tsv"], &["bad.tsv:2"]),
+        (&["train", "--train", "reviews.tsv", "--set", "model.cell=lsmt"], &["`lstm`", "lsmt"]),
+        (&["train", "--train", "reviews.tsv", "--set", "nonsense"], &["nonsense"]),
+        (&["train", "--task", "clasify"], &["classify"]),
+        (&["train", "--epocs", "3"], &["--epochs"]),
+        (&["train", "--resume", "runs/none"], &["runs/none"]),
+        (&["train", "--task", "translate"], &["data.train"]),
+        (&["predict", "torn.ckpt"], &["torn.ckpt"]),
+        (&["predict", "none"], &["none"]),
+        (&["bench", "--seconds", "0"], &["above 0"]),
+        (&["data", "check", "bad.tsv"], &["bad.tsv:2"]),
+    ] {
+        let said = place.refused(arguments);
+        for part in expected {
+            assert!(said.contains(part), "{arguments:?}: {part} in {said}");
+        }
+    }
+    assert_eq!(place.files(), before);
+
+    // What is asked of a model of another task is refused, too.
+    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
+    assert!(place.refused(&["generate", "run"]).contains("expected a language model"));
+    let again = with(&["train", "--train", "reviews.tsv"], &["--run", "run"]);
+    assert!(place.refused(&again).contains("--overwrite"));
+    let mut unknown = place.refused(&["eval", "run", "bad.tsv"]);
+    unknown.truncate(200);
+    assert!(unknown.contains("bad.tsv"), "{unknown}");
+}
+
+/// Waits until the training in this run folder has finished so many epochs.
+fn wait_for(run: &Path, epochs: usize) {
+    let begun = Instant::now();
+    while fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count()) < epochs {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no epoch ends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").arg(name).arg(child.id().to_string()).status().unwrap().success());
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
+    let place = Place::new("resume");
+    place.write("reviews.tsv", &reviews());
+    let train = |run: &'static str| {
+        with(&["train", "--train", "reviews.tsv"], &["--epochs", "40", "--threads", "1", "--run", run])
+    };
+    place.said(&train("whole"), "");
+    let first = ["-INT", "-KILL", "-TERM"];
+    for (name, code) in first.into_iter().zip([Some(130), None, Some(130)]) {
+        let run = place.0.join("run");
+        let mut child = place.command(&train("run")).spawn().unwrap();
+        wait_for(&run, 3);
+        if name == "-INT" {
+            // Whoever comes meanwhile is told so.
+            let said = place.refused(&["train", "--resume", "run"]);
+            assert!(said.contains("run") && said.contains("in use"), "{said}");
+        }
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), code, "{name}");
+        assert!(!run.join("report.html").exists(), "{name}: it was over before");
+        place.said(&["train", "--resume", "run"], "");
+        for file in ["best.ckpt", "last.ckpt"] {
+            let [one, other] = ["whole", "run"].map(|run| fs::read(place.0.join(run).join(file)).unwrap());
+            assert!(one == other, "{name}: {file}");
+        }
+        let values = |run: &str| -> Vec<Value> {
+            let text = fs::read_to_string(place.0.join(run).join("metrics.jsonl")).unwrap();
+            text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["dev"].clone()).collect()
+        };
+        let whole = values("whole");
+        assert!(whole.len() == 40 && whole[0].is_object() && values("run") == whole, "{name}");
+        fs::remove_dir_all(run).unwrap();
+    }
+}
+
+#[test]
+fn help_and_completions() {
+    let place = Place::new("help");
+    let help = place.said(&["--help"], "");
+    for part in
+        ["init", "train", "eval", "predict", "generate", "inspect", "graph", "data", "bench", "Exit codes"]
+    {
+        assert!(help.contains(part), "{part}");
+    }
+    assert!(!help.contains('\u{1b}'), "colours in a pipe");
+    assert!(place.said(&["completions", "bash"], "").contains("_unpadded"));
+    let config = place.said(&["init", "tag", "--train", "train.conll"], "");
+    assert!(config.contains("task = \"tag\"") && config.contains("train = \"train.conll\""), "{config}");
+    assert!(place.files().is_empty());
+}
