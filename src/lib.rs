@@ -3,7 +3,8 @@
 //! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a
 //! [`Lod`]. A model is a [`Program`], plain data built by a [`Builder`] and run by an
 //! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope), which a
-//! [`Trainer`](train::Trainer) does for you. The [`tour`] goes from lines of text to a model that predicts, on one page.
+//! [`Trainer`](train::Trainer) does for you. The [`tour`] goes from lines of text to a model that predicts, on one page; the [`guide`] takes
+//! its time, and answers what is asked often.
 //!
 //! # The map, bottom up
 //!
@@ -30,6 +31,7 @@
 //! | [`store`] | the key-value store: several trainers of one model |
 //! | [`train`] | the training loop |
 //! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
+//! | [`guide`] | no code: pages that teach, each example of which is a test |
 //!
 //! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::build::step`],
 //! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
@@ -40,6 +42,7 @@ pub mod data;
 pub mod error;
 pub mod executor;
 pub mod formats;
+pub mod guide;
 pub mod kernels;
 pub mod layers;
 pub mod lod;

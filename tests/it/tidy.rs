@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 22] = [
     "error",
     "lod",
     "kernels",
@@ -29,6 +29,7 @@ const LAYERS: [&str; 21] = [
     "store",
     "train",
     "recipes",
+    "guide",
     "command",
     "main",
 ];
