@@ -120,11 +120,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if all(&|line| line.trim_start().starts_with('{')) {
         return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
     }
-    if rows::numbered(file)? {
-        let expected = format!("{}, with words in them", task.name());
-        let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` reads those";
-        return Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got));
-    }
+    rows::texts(file, task.name())?;
     // An empty file, and one in which nothing is found, is met by whoever reads it.
     match task {
         Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),

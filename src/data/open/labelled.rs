@@ -7,7 +7,7 @@ use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared};
-use super::{fields, objects, parts, table, trees};
+use super::{fields, objects, parts, rows, table, trees};
 use crate::data::records::{OneLine, Stream};
 use crate::data::{
     Fingerprint, Folder, Labelled, LabelledTexts, Sample, Sampled, Streamed, TextFile, Tokenizer, Vocabulary,
@@ -169,6 +169,9 @@ fn folder(
                 let what = format!("folder `{}`", path.display());
                 let expected = "the files of one part: give that path, or `Parts::find` finds them";
                 return Err(Error::of(ErrorKind::Format, what, expected, format!("`{part}` beside others")));
+            }
+            for (_, file) in files {
+                rows::texts(file, "labelled texts")?;
             }
             match () {
                 () if of_records => FileFormat::Tsv,

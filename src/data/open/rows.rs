@@ -37,8 +37,25 @@ fn files(path: &Path) -> Result<Vec<TextFile>> {
     found.into_iter().map(file).collect()
 }
 
+/// That a file may hold texts.
+///
+/// # Errors
+/// If it holds rows of numbered features.
+pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
+    if !numbered(file).unwrap_or(false) {
+        return Ok(());
+    }
+    let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` reads those";
+    Err(Error::of(
+        ErrorKind::Format,
+        format!("file `{}`", file.name()),
+        format!("{wanted}, with words in them"),
+        got,
+    ))
+}
+
 /// Whether the first lines of a file are rows of numbered features.
-pub(super) fn numbered(file: &TextFile) -> Result<bool> {
+fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
     let lines = file.lines()?.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
