@@ -56,7 +56,7 @@ struct Cli {
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     /// How sources and targets are cut.
-    cut: [Tokenizer; 2],
+    cut: [fn() -> Tokenizer; 2],
     /// Numbers of a token's vector, of a state, and layers that read.
     width: usize,
     hidden: usize,
@@ -73,9 +73,8 @@ struct Settings {
     limits: (u64, usize),
 }
 
-const CHARACTERS: Tokenizer = Tokenizer::characters();
 const DATES: Settings = Settings {
-    cut: [CHARACTERS; 2],
+    cut: [Tokenizer::characters; 2],
     width: 48,
     hidden: 96,
     layers: 1,
@@ -88,7 +87,7 @@ const DATES: Settings = Settings {
     limits: (1, usize::MAX),
 };
 const SPELLING: Settings = Settings {
-    cut: [CHARACTERS, Tokenizer::whitespace()],
+    cut: [Tokenizer::characters, Tokenizer::whitespace],
     width: 128,
     hidden: 256,
     layers: 2,
@@ -98,10 +97,16 @@ const SPELLING: Settings = Settings {
     epochs: 12,
     ..DATES
 };
-const TEXT: Settings =
-    Settings { cut: [CHARACTERS; 2], width: 64, hidden: 256, dropout: 0.2, rate: 2e-3, ..SPELLING };
+const TEXT: Settings = Settings {
+    cut: [Tokenizer::characters; 2],
+    width: 64,
+    hidden: 256,
+    dropout: 0.2,
+    rate: 2e-3,
+    ..SPELLING
+};
 const WORDS: Settings = Settings {
-    cut: [Tokenizer::pieces(), Tokenizer::pieces()],
+    cut: [Tokenizer::pieces; 2],
     width: 256,
     layers: 1,
     dropout: 0.3,
@@ -127,7 +132,7 @@ impl Task {
             max_size,
             specials: specials.iter().map(|&special| special.to_owned()).collect(),
         };
-        let [from, to] = &settings.cut;
+        let [from, to] = &settings.cut.map(|cut| cut());
         Ok(Task {
             sources: train.sources(from, &limits(&[unknown]))?,
             targets: train.targets(to, &limits(&[ENDS[0], ENDS[1], unknown]))?,
@@ -136,7 +141,7 @@ impl Task {
     }
 
     fn loader(&self, pairs: &Pairs) -> Result<Loader> {
-        let [from, to] = &self.settings.cut;
+        let [from, to] = &self.settings.cut.map(|cut| cut());
         let loader = pairs.loader(FEEDS, [from, to], [&self.sources, &self.targets], ENDS)?;
         Ok(loader.batching(Batching::Sequences(self.settings.batch)))
     }
@@ -201,7 +206,7 @@ impl Task {
         let losses = logits.cross_entropy_with(next, smoothed).0;
         let adam = Adam::new(rate).lazy().clip_global_norm(1.0);
         let adam = adam.schedule(Schedule::cosine_to(steps, rate / 20.0));
-        let [from, to] = self.settings.cut.map(|cut| cut.name());
+        let [from, to] = self.settings.cut.map(|cut| cut().name());
         let trainer = Trainer::new(net, losses.mean(), &adam)?
             .metric(Loss::new(losses))
             .output("logits", logits)
@@ -366,7 +371,7 @@ fn it_learns_and_translates() -> Outcome<()> {
     let lines = [("a b c", "C b, a"), ("b c", "C b"), ("c a", "A c"), ("a", "A"), ("b b a", "A b, b")];
     let pairs = Pairs::new("some", lines.map(of));
     let path = std::env::temp_dir().join(format!("unpadded-translate-{}.ckpt", std::process::id()));
-    for (cut, own) in [(CHARACTERS, 0.2), (Tokenizer::pieces(), 0.0)] {
+    for (cut, own) in [(Tokenizer::characters as fn() -> Tokenizer, 0.2), (Tokenizer::pieces, 0.0)] {
         let settings = Settings { cut: [cut; 2], hidden: 32, own, dropout: 0.0, rate: 1e-2, ..DATES };
         let task = Task::new(settings, &pairs)?;
         let trainer = task.network(120, 1)?.progress(unpadded::train::Progress::Quiet);
@@ -377,7 +382,7 @@ fn it_learns_and_translates() -> Outcome<()> {
         for beam in [1, 3, 100] {
             let translator = Translator::new(Predictor::load(&path)?, beam)?;
             let Score { exact, bleu } = translator.score(&pairs)?;
-            assert!(exact == 100.0 && bleu > 99.9, "{cut:?}, {beam}: {exact}, {bleu}");
+            assert!(exact == 100.0 && bleu > 99.9, "{:?}, {beam}: {exact}, {bleu}", cut());
             // Alone and together, with what was never seen, with nothing, and with more than there ever was.
             let long = "a b ".repeat(60);
             let texts = ["a", "", "Zebras!", "b c", &long];

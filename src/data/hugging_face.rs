@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::panic::catch_unwind;
 
 use serde_json::Value;
 
@@ -58,8 +59,11 @@ impl HuggingFace {
             let known = format!("a model of type `{}`", MODELS.join("`, `"));
             return Err(wrong(&known, format!("one of type {kind}")));
         }
-        let mut cutter = tokenizers::Tokenizer::from_bytes(&json)
-            .map_err(|e| wrong(expected, format!("one that cannot be read ({e})")))?;
+        // The crate panics on some merges that are none, which is an error here.
+        let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&json).map_err(|e| e.to_string()));
+        let mut cutter = read
+            .unwrap_or_else(|_| Err("its reader stopped".to_owned()))
+            .map_err(|said| wrong(expected, format!("one that cannot be read ({said})")))?;
         // Nothing is padded here, and nothing cut off.
         cutter.with_padding(None);
         cutter.with_truncation(None).map_err(|e| wrong(expected, e.to_string()))?;

@@ -236,12 +236,15 @@ trait Column: Send {
     fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
 }
 
+/// What makes a value of one of the file's.
+type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
+
 struct Typed<T: DataType> {
     reader: ColumnReaderImpl<T>,
     /// The definition level at which there is a value.
     defined: i16,
     element: Option<i16>,
-    value: Box<dyn Fn(&T::T) -> Cell + Send>,
+    value: Convert<T>,
 }
 
 impl<T: DataType> Column for Typed<T> {
@@ -376,17 +379,17 @@ impl Rows {
     /// Checks that what a column is compressed by is known to this build.
     fn readable(&self, field: &str, by: Compression) -> Result<()> {
         use Compression::{GZIP, LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
-        let (known, advice) = match by {
+        let advice = match by {
             UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4 | LZ4_RAW => return Ok(()),
             ZSTD(_) if cfg!(feature = "parquet-zstd") => return Ok(()),
-            ZSTD(_) => ("one by", "`--features parquet-zstd` builds what reads it, with a compiler of C"),
-            _ => ("one by", "write it anew with another compression"),
+            ZSTD(_) => "`--features parquet-zstd` builds what reads it, with a compiler of C",
+            _ => "write it anew with another compression",
         };
         let by = by.to_string();
         let by = by.split('(').next().unwrap_or_default().to_lowercase();
         let what = format!("compression of `{field}` in file `{}`", self.name);
         let zstd = if cfg!(feature = "parquet-zstd") { ", zstd" } else { "" };
-        let expected = format!("{known} snappy, gzip, lz4{zstd}, or none");
+        let expected = format!("one by snappy, gzip, lz4{zstd}, or none");
         Err(Error::of(ErrorKind::Format, what, expected, by).noted(advice))
     }
 
