@@ -126,6 +126,11 @@ fn from_a_file_of_texts_to_answers() {
     // It is looked at, drawn, written for PyTorch and read back.
     let inspected = place.json(&["inspect", "runs/classify-1", "--json"], "");
     assert_eq!((&inspected["task"], &inspected["epochs"]), (&"classify".into(), &6.into()));
+    let updates = inspected["optimizer"].as_array().unwrap();
+    assert!(
+        updates.contains(&"adam".into()) && inspected["optimizer_state"].as_u64() > Some(0),
+        "{inspected}"
+    );
     assert!(place.said(&["graph", "runs/classify-1"], "").starts_with("<svg"));
     assert!(place.said(&["graph", "runs/classify-1", "--format", "dot"], "").starts_with("digraph"));
     if cfg!(feature = "safetensors") {

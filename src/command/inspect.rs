@@ -7,6 +7,7 @@ use super::outcome::{Ended, Outcome};
 use super::which::Which;
 use super::{json, terminal};
 use unpadded::checkpoint::{Checkpoint, Purpose};
+use unpadded::program::{Role, VarRole};
 
 #[derive(Args)]
 pub(crate) struct Inspect {
@@ -18,6 +19,24 @@ pub(crate) struct Inspect {
     /// One line of JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What trains a program: the kinds of operators that update it, each with how many there are, and how many numbers they keep.
+fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
+    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    for op in checkpoint.program.blocks().flat_map(|(_, block)| &block.ops) {
+        if op.role != Role::Update {
+            continue;
+        }
+        match kinds.iter_mut().find(|(kind, _)| *kind == op.kind) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((&op.kind, 1)),
+        }
+    }
+    let states = checkpoint.program.vars().filter(|(_, var)| var.role == VarRole::State);
+    let sizes = states
+        .filter_map(|(_, var)| Some(checkpoint.tensors.get(&var.name)?.shape().iter().product::<usize>()));
+    (kinds, sizes.sum())
 }
 
 /// Numbers as a line of blocks, the lowest to the highest.
@@ -50,6 +69,7 @@ impl Inspect {
             .map(|(name, value)| (name, value.shape().to_vec(), value.shape().iter().product()))
             .collect();
         let parameters: usize = sizes.iter().map(|(.., size)| size).sum();
+        let (updates, states) = optimizer(of);
         if self.json {
             let tensors = sizes.iter().map(|(name, shape, _)| ((*name).to_owned(), shape.clone().into()));
             let vocabularies =
@@ -58,6 +78,8 @@ impl Inspect {
                 ("task", checkpoint.notes.get("task").map_or(Value::Null, |task| task.as_str().into())),
                 ("parameters", parameters.into()),
                 ("tensors", Value::Object(tensors.collect())),
+                ("optimizer", updates.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().into()),
+                ("optimizer_state", states.into()),
                 ("vocabularies", Value::Object(vocabularies.collect())),
                 ("epochs", of.position.epoch.into()),
                 ("steps", of.position.step.into()),
@@ -79,6 +101,13 @@ impl Inspect {
         for (name, shape, size) in &sizes {
             let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
             terminal::print(format!("  {name:<40} {:>14} {size:>10}", shape.join(" × ")))?;
+        }
+        if !updates.is_empty() {
+            let each = |(kind, count): &(&str, usize)| {
+                if *count > 1 { format!("{kind} × {count}") } else { (*kind).to_owned() }
+            };
+            let updates: Vec<String> = updates.iter().map(each).collect();
+            terminal::print(format!("optimizer: {}; a state of {states} numbers", updates.join(", ")))?;
         }
         for (name, vocabulary) in &checkpoint.vocabularies {
             let few: Vec<&str> = vocabulary.tokens().take(8).collect();

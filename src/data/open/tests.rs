@@ -86,7 +86,10 @@ fn columns_are_found_by_name_number_and_content() {
     );
     assert!(said.contains("got 3 columns without a name that is known"), "{said}");
     let said = files.said(with("none.csv", &ReadOptions::new().format(FileFormat::Columns)));
-    assert!(said.contains("expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, got `columns`"), "{said}");
+    assert!(
+        said.contains("expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, got `columns`"),
+        "{said}"
+    );
 }
 
 #[test]
