@@ -138,7 +138,7 @@ fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {
         terminal::print(format!("{name}: {} known", vocabulary.len()))?;
         for (id, token) in vocabulary.tokens().enumerate().take(top) {
             let count = vocabulary.count(id as i64);
-            terminal::print(format!("{count:>10} {}", token.escape_debug()))?;
+            terminal::print(format!("{count:>10} {}", super::inspect::shown(token)))?;
         }
     }
     Ok(())

@@ -39,6 +39,17 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
+/// A token in a line: ends of lines and the like as they are written in programs.
+pub(super) fn shown(token: &str) -> String {
+    token.chars().fold(String::new(), |text, c| {
+        if c.is_control() {
+            text + &c.escape_default().to_string()
+        } else {
+            text + c.encode_utf8(&mut [0; 4])
+        }
+    })
+}
+
 /// Numbers as a line of blocks, the lowest to the highest.
 fn sparkline(numbers: &[f64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -110,13 +121,9 @@ impl Inspect {
             terminal::print(format!("optimizer: {}; a state of {states} numbers", updates.join(", ")))?;
         }
         for (name, vocabulary) in &checkpoint.vocabularies {
-            let few: Vec<&str> = vocabulary.tokens().take(8).collect();
+            let few: Vec<String> = vocabulary.tokens().take(8).map(shown).collect();
             let more = if vocabulary.len() > few.len() { ", …" } else { "" };
-            terminal::print(format!(
-                "vocabulary {name}: {} ({}{more})",
-                vocabulary.len(),
-                few.join(", ").escape_debug()
-            ))?;
+            terminal::print(format!("vocabulary {name}: {} ({}{more})", vocabulary.len(), few.join(", ")))?;
         }
         let outputs: Vec<&str> = checkpoint.outputs.keys().map(String::as_str).collect();
         terminal::print(format!("outputs: {}", outputs.join(", ")))?;
