@@ -120,6 +120,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
     calls.at("LabelledRow::of_line", || LabelledRow::of_line("x", FirstIndex::One).map(drop));
+    calls.at("LabelledRows::open", || LabelledRows::open("nowhere.svm"));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([], FirstIndex::One));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([&broken], FirstIndex::One));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([&line], FirstIndex::One));
