@@ -204,7 +204,11 @@ impl Error {
     /// Adds what else the user should know: where a training can be resumed, which file it is about.
     #[must_use]
     pub fn noted(mut self, note: impl Into<String>) -> Self {
-        self.0.notes.push(note.into());
+        // Of several, what is said of all stands behind the last.
+        match self.0.several.last_mut() {
+            Some(last) => last.0.notes.push(note.into()),
+            None => self.0.notes.push(note.into()),
+        }
         self
     }
 

@@ -4,9 +4,8 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -194,13 +193,56 @@ fn mistakes_end_with_2_and_write_nothing() {
     assert!(place.refused(&["generate", "run"]).contains("expected a language model"));
     let again = with(&["train", "--train", "reviews.tsv"], &["--run", "run"]);
     assert!(place.refused(&again).contains("--overwrite"));
-    let mut unknown = place.refused(&["eval", "run", "bad.tsv"]);
-    unknown.truncate(200);
-    assert!(unknown.contains("bad.tsv"), "{unknown}");
+    assert!(place.refused(&["eval", "run", "bad.tsv"]).contains("bad.tsv"));
+    assert!(place.refused(&["export", "run", "run/best.ckpt"]).contains("new file"));
+    assert!(place.refused(&["train", "--set", "task=tag"]).contains("--task"));
 }
 
+#[test]
+fn files_of_others_are_left_alone() {
+    let place = Place::new("folders");
+    place.write("reviews.tsv", &reviews());
+    let train = with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "mine"]);
+    fs::create_dir(place.0.join("mine")).unwrap();
+    let others = ["mine/config.toml", "mine/events.out.tfevents.1.other", "mine/notes.txt"];
+    others.iter().for_each(|name| place.write(name, "mine"));
+    assert!(place.refused(&train).contains("other files in it"));
+    // Only what a run has is replaced, and nothing of the run before is left.
+    place.write("mine/best.ckpt", "old");
+    place.said(&[&train[..], &["--overwrite"]].concat(), "");
+    for (name, kept) in others.iter().zip([false, true, true]) {
+        assert_eq!(fs::read_to_string(place.0.join(name)).unwrap() == "mine", kept, "{name}");
+    }
+    place.said(&["predict", "mine"], "it was fine");
+    // While a training runs its last checkpoint answers.
+    fs::remove_file(place.0.join("mine/best.ckpt")).unwrap();
+    place.said(&["predict", "mine"], "it was fine");
+}
+
+#[test]
+fn all_lines_that_are_wrong_are_named() {
+    let place = Place::new("lines");
+    place.write("bad.tsv", &reviews().replace("\tbad", ""));
+    let said = place.refused(&["data", "check", "bad.tsv"]);
+    for line in [2, 4, 6, 8] {
+        assert!(said.contains(&format!("bad.tsv:{line}:")), "{line}: {said}");
+    }
+    assert!(said.contains("in all"), "{said}");
+    place.write("reviews.csv", &reviews().replace('\t', ","));
+    // A column by its number, though a number is no text.
+    let columns = ["--set", "data.text=1", "--set", "data.label=2"];
+    place.said(&[&["data", "check", "reviews.csv"][..], &columns].concat(), "");
+    let stats = place.json(&["data", "stats", "reviews.csv", "--json"], "");
+    assert!(stats["coverage"].as_f64().is_some_and(|share| share > 0.9), "{stats}");
+    assert_eq!(stats["labels"].as_object().unwrap().len(), 2, "{stats}");
+    let vocabulary = place.json(&["data", "vocab", "reviews.csv", "--json"], "");
+    assert!(vocabulary["words"]["counts"]["was"].as_u64() > Some(90), "{vocabulary}");
+}
+
+#[cfg(unix)]
 /// Waits until the training in this run folder has finished so many epochs.
-fn wait_for(run: &Path, epochs: usize) {
+fn wait_for(run: &std::path::Path, epochs: usize) {
+    use std::time::{Duration, Instant};
     let begun = Instant::now();
     while fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count()) < epochs {
         assert!(begun.elapsed() < Duration::from_secs(120), "no epoch ends");
@@ -208,7 +250,8 @@ fn wait_for(run: &Path, epochs: usize) {
     }
 }
 
-fn signal(child: &Child, name: &str) {
+#[cfg(unix)]
+fn signal(child: &std::process::Child, name: &str) {
     assert!(Command::new("kill").arg(name).arg(child.id().to_string()).status().unwrap().success());
 }
 

@@ -28,10 +28,30 @@ pub(crate) struct Predict {
 impl Predict {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let model = self.which.load()?;
+        let mut before = 0;
         terminal::lines(TOGETHER, |texts| {
-            for (text, answer) in texts.iter().zip(model.predict(texts)?) {
-                if self.json { terminal::print(of(text, &answer))? } else { terminal::print(answer)? }
+            let answer = |text: &String, answer: Answer| {
+                if self.json { terminal::print(of(text, &answer)) } else { terminal::print(answer) }
+            };
+            match model.predict(texts) {
+                Ok(answers) => texts.iter().zip(answers).try_for_each(|(text, found)| answer(text, found))?,
+                // One by one, so that those before a bad one are answered and it is named.
+                Err(_) => {
+                    for (i, text) in texts.iter().enumerate() {
+                        match model.predict(&[text]) {
+                            Ok(found) => found.into_iter().try_for_each(|found| answer(text, found))?,
+                            Err(e) => {
+                                let line = before + i + 1;
+                                return bad(format!(
+                                    "standard input, line {line}: {}",
+                                    super::outcome::plain(&e)
+                                ));
+                            }
+                        }
+                    }
+                }
             }
+            before += texts.len();
             Ok(())
         })?;
         Ok(Ended::Done)

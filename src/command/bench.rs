@@ -10,7 +10,7 @@ use super::wanted::Wanted;
 use super::{json, terminal};
 use unpadded::executor::Rates;
 use unpadded::recipes::{Model, Prepared, Task, prepare};
-use unpadded::train::{Progress, Report, Trainer, Until};
+use unpadded::train::{Ended as FitEnded, Progress, Report, Trainer, Until};
 
 /// So often each thing is measured; the middle one is said.
 const ROUNDS: usize = 5;
@@ -67,8 +67,27 @@ impl std::fmt::Display for Measured {
     }
 }
 
+/// Ctrl-C.
+#[derive(Debug)]
+struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
 impl Bench {
     pub(crate) fn run(self) -> Outcome<Ended> {
+        match self.measured() {
+            Err(e) if e.is::<Stopped>() => Ok(Ended::Interrupted),
+            other => other,
+        }
+    }
+
+    fn measured(self) -> Outcome<Ended> {
         let mut config = self.wanted.config()?;
         // It is measured for so long, however well it learns.
         config.training.patience = None;
@@ -78,10 +97,17 @@ impl Bench {
         let mut trainer = trainer.progress(Progress::Quiet);
         let fit = |trainer: &mut Trainer, more: u64| -> Outcome<Report> {
             let until = Until::Steps(trainer.position().step + more);
-            Ok(trainer.fit(&*train, &*dev, until)?)
+            let report = trainer.fit(&*train, &*dev, until)?;
+            match report.ended {
+                FitEnded::Interrupted => Err(Box::new(Stopped)),
+                _ => Ok(report),
+            }
         };
         fit(&mut trainer, WARM)?;
-        let step = fit(&mut trainer, WARM)?.seconds / WARM as f64;
+        // With evaluations in it, where data are so few that an epoch ends: they take time, too.
+        let begun = Instant::now();
+        fit(&mut trainer, WARM)?;
+        let step = begun.elapsed().as_secs_f64() / WARM as f64;
         let steps = ((self.seconds / ROUNDS as f64 / step) as u64).clamp(1, 1_000_000);
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
@@ -133,7 +159,10 @@ impl Bench {
             ]))?;
             return Ok(Ended::Done);
         }
-        terminal::print(format!("machine: {threads} threads; {rates}"))?;
+        terminal::print(format!(
+            "machine: {threads} thread{}; {rates}",
+            if threads == 1 { "" } else { "s" }
+        ))?;
         terminal::print(format!(
             "train:   {tokens_per_s} tokens/s, median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows"
         ))?;

@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::outcome::{Asked, Ended, Outcome};
 use super::{init, json, terminal};
-use unpadded::recipes::{Config, Prepared, Task, Truth, prepare};
+use serde_json::Value;
+use unpadded::recipes::{Config, Prepared, Task, prepare};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -19,9 +20,11 @@ pub(crate) struct Data {
 
 #[derive(Subcommand)]
 enum What {
-    /// Lengths, labels, and what padding would cost
+    /// Lengths, labels, how much of held-out texts is known, and what padding would cost
+    #[command(after_help = "Example:\n  unpadded data stats reviews.tsv --json | jq .coverage")]
     Stats(Texts),
     /// The known tokens and how often they occur
+    #[command(after_help = "Example:\n  unpadded data vocab --task tag train.conll --top 50")]
     Vocab {
         #[command(flatten)]
         texts: Texts,
@@ -29,7 +32,8 @@ enum What {
         #[arg(long, value_name = "NUMBER", default_value_t = 30)]
         top: usize,
     },
-    /// Read everything and say whether a training could begin; a bad line is named
+    /// Read everything and say whether a training could begin; bad lines are named
+    #[command(after_help = "Example:\n  unpadded data check data.csv --set data.text=review")]
     Check(Texts),
 }
 
@@ -83,7 +87,7 @@ fn check(texts: &Texts) -> Outcome<()> {
 }
 
 fn stats(texts: &Texts) -> Outcome<()> {
-    let Prepared { said, mut lengths, held_out, name, train, .. } = texts.read()?;
+    let Prepared { trainer, said, mut lengths, name, train, coverage, .. } = texts.read()?;
     let (mut tokens, mut padded) = (0, 0);
     for batch in train.batches(Some(0), 0)? {
         let batch = batch?;
@@ -93,13 +97,11 @@ fn stats(texts: &Texts) -> Outcome<()> {
     let at = |share: f64| {
         lengths.get(((lengths.len().max(1) - 1) as f64 * share).round() as usize).copied().unwrap_or(0)
     };
-    let mut labels = std::collections::BTreeMap::<&str, usize>::new();
-    for case in &held_out {
-        match &case.truth {
-            Truth::Label(label) | Truth::Tags(_, Some(label)) => *labels.entry(label).or_default() += 1,
-            _ => {}
-        }
-    }
+    let labels = trainer.vocabularies().find(|(name, _)| *name == "labels").map(|(_, labels)| {
+        let count = |(id, label): (usize, &str)| (label.to_owned(), labels.count(id as i64));
+        labels.tokens().enumerate().map(count).collect::<Vec<_>>()
+    });
+    let labels = labels.unwrap_or_default();
     let more = 100.0 * (padded as f64 / (tokens as f64).max(1.0) - 1.0);
     if texts.json {
         return terminal::print(json::object([
@@ -111,6 +113,8 @@ fn stats(texts: &Texts) -> Outcome<()> {
             ("median", at(0.5).into()),
             ("p95", at(0.95).into()),
             ("longest", at(1.0).into()),
+            ("coverage", coverage.map_or(Value::Null, json::number)),
+            ("labels", Value::Object(labels.into_iter().map(|(l, count)| (l, count.into())).collect())),
         ]));
     }
     said.iter().try_for_each(terminal::print)?;
@@ -126,20 +130,31 @@ fn stats(texts: &Texts) -> Outcome<()> {
     terminal::print(format!(
         "{tokens} tokens an epoch; padded batches of these would have {padded}, {more:.0} % more"
     ))?;
+    if let Some(coverage) = coverage {
+        terminal::print(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
+    }
     for (label, count) in labels {
-        terminal::print(format!("held out, label {label}: {count}"))?;
+        terminal::print(format!("label {label}: {count}"))?;
     }
     Ok(())
 }
 
 fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {
     let prepared = texts.read()?;
+    let mut all = serde_json::Map::new();
     for (name, vocabulary) in prepared.trainer.vocabularies() {
+        let known = vocabulary.tokens().enumerate().take(top);
+        let counted = known.map(|(id, token)| (token, vocabulary.count(id as i64)));
+        if texts.json {
+            let counts = counted.map(|(token, count)| (token.to_owned(), count.into()));
+            let of = [("size", vocabulary.len().into()), ("counts", Value::Object(counts.collect()))];
+            all.insert(name.to_owned(), json::object(of));
+            continue;
+        }
         terminal::print(format!("{name}: {} known", vocabulary.len()))?;
-        for (id, token) in vocabulary.tokens().enumerate().take(top) {
-            let count = vocabulary.count(id as i64);
+        for (token, count) in counted {
             terminal::print(format!("{count:>10} {}", super::inspect::shown(token)))?;
         }
     }
-    Ok(())
+    if texts.json { terminal::print(Value::Object(all)) } else { Ok(()) }
 }

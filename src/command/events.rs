@@ -18,6 +18,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    /// What the names of its files end with.
+    pub(crate) const ENDING: &str = ".unpadded";
+
     /// A new event file in `folder`, which is made if it is missing. Files that are there stay: TensorBoard reads all of
     /// a folder as one training.
     ///
@@ -29,7 +32,8 @@ impl Events {
         let mut count = 0;
         let file = loop {
             // TensorBoard reads the files of a folder in the order of their names.
-            let name = format!("events.out.tfevents.{:010}.{host}.{process}.{count}", now.as_secs());
+            let name =
+                format!("events.out.tfevents.{:010}.{host}.{process}.{count}{}", now.as_secs(), Self::ENDING);
             let path = folder.join(name);
             match File::options().write(true).create_new(true).open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => count += 1,

@@ -100,16 +100,21 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     let Some((name, text)) = flag.split_once('=') else {
         return bad(format!("--set {flag}: expected name=value, as model.hidden=256, got no `=`"));
     };
-    let text = text.trim();
+    let (name, text) = (name.trim(), text.trim());
+    if name == "task" {
+        return bad(format!("--set {flag}: expected a setting of the task, got the task: --task says it"));
+    }
     let value = match (text.parse::<i64>(), text.parse::<f64>(), text.parse::<bool>()) {
         (Ok(number), ..) => Value::Int(number),
         (_, Ok(number), _) => Value::Float(number),
         (.., Ok(flag)) => Value::Flag(flag),
         _ => Value::Text(text.trim_matches('"').to_owned()),
     };
-    match config.set(name.trim(), &value) {
+    let Err(e) = config.set(name, &value) else { return Ok(()) };
+    // A column may be called 2, and a shell takes quotation marks away.
+    match config.set(name, &Value::Text(text.to_owned())) {
         Ok(()) => Ok(()),
-        Err(e) => bad(format!("--set {flag}: {}", plain(&e))),
+        Err(_) => bad(format!("--set {flag}: {}", plain(&e))),
     }
 }
 

@@ -118,7 +118,6 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
         }
     }
     found.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    found.truncate(16);
     found
 }
 
@@ -198,7 +197,7 @@ fn example(case: &Case, answer: Answer) -> Option<Example> {
             Some(Example::Attention { words, answer: format!("{label} ({:.1} %)", 100.0 * probability) })
         }
         (Truth::Texts(texts), Answer::Text(target)) => {
-            Some(Example::Pair { source: case.text.clone(), target, truth: texts.join(" | ") })
+            Some(Example::Pair { source: case.text.clone(), target, truths: texts.clone() })
         }
         (Truth::Open, Answer::Text(text)) => Some(Example::Written { beginning: case.text.clone(), text }),
         _ => None,

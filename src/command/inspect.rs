@@ -10,6 +10,9 @@ use unpadded::checkpoint::{Checkpoint, Purpose};
 use unpadded::program::{Role, VarRole};
 
 #[derive(Args)]
+#[command(
+    after_help = "Examples:\n  unpadded inspect runs/classify-1\n  unpadded inspect model.ckpt --json | jq .tensors"
+)]
 pub(crate) struct Inspect {
     #[command(flatten)]
     which: Which,
@@ -81,6 +84,8 @@ impl Inspect {
             .collect();
         let parameters: usize = sizes.iter().map(|(.., size)| size).sum();
         let (updates, states) = optimizer(of);
+        let feeds = checkpoint.program.vars().filter(|(_, var)| var.role == VarRole::Feed);
+        let inputs: Vec<String> = feeds.map(|(_, var)| var.name.clone()).collect();
         if self.json {
             let tensors = sizes.iter().map(|(name, shape, _)| ((*name).to_owned(), shape.clone().into()));
             let vocabularies =
@@ -94,6 +99,8 @@ impl Inspect {
                 ("vocabularies", Value::Object(vocabularies.collect())),
                 ("epochs", of.position.epoch.into()),
                 ("steps", of.position.step.into()),
+                ("inputs", inputs.clone().into()),
+                ("curve", Value::Array(of.history.iter().map(|epoch| json::numbers(&epoch.dev)).collect())),
                 ("outputs", checkpoint.outputs.keys().cloned().collect::<Vec<_>>().into()),
             ]))?;
             return Ok(Ended::Done);
@@ -125,6 +132,7 @@ impl Inspect {
             let more = if vocabulary.len() > few.len() { ", …" } else { "" };
             terminal::print(format!("vocabulary {name}: {} ({}{more})", vocabulary.len(), few.join(", ")))?;
         }
+        terminal::print(format!("inputs: {}", inputs.join(", ")))?;
         let outputs: Vec<&str> = checkpoint.outputs.keys().map(String::as_str).collect();
         terminal::print(format!("outputs: {}", outputs.join(", ")))?;
         if of.position.step > 0 {

@@ -14,6 +14,10 @@ use unpadded::recipes::Config;
 
 /// Where runs go that are not told a folder.
 const RUNS: &str = "runs";
+/// What a training holds while it writes to a folder.
+const LOCK: &str = ".lock";
+/// What a training writes, beside events.
+const OURS: [&str; 5] = ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html"];
 
 /// A run folder that is this process's alone until it is dropped.
 pub(crate) struct Folder {
@@ -36,16 +40,17 @@ pub(crate) fn config(folder: &Path) -> PathBuf {
 
 /// The checkpoint that a path means: of a run folder its best one.
 pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
-    let found = if path.is_dir() { best(path) } else { path.to_owned() };
-    if found.is_file() {
+    // Until a training is over its last checkpoint has the best parameters, too.
+    let found = match path.is_dir() {
+        true => [best(path), last(path)].into_iter().find(|path| path.is_file()),
+        false => path.is_file().then(|| path.to_owned()),
+    };
+    if let Some(found) = found {
         return Ok(found);
     }
     let name = path.display();
     bad(match path.is_dir() {
-        true if last(path).is_file() => {
-            format!("run folder `{name}`: expected a best.ckpt in it, got none: no epoch of it has ended yet")
-        }
-        true => format!("run folder `{name}`: expected a best.ckpt in it, got none"),
+        true => format!("run folder `{name}`: expected a best.ckpt or last.ckpt in it, got neither"),
         false => format!("`{name}`: expected a run folder or a checkpoint, got nothing there"),
     })
 }
@@ -57,6 +62,19 @@ pub(crate) fn free(config: &Config) -> PathBuf {
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
+/// Whether a training may begin in a folder: it is not there, or has nothing in it but a lock.
+pub(crate) fn is_new(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(mut entries) => entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK)),
+        Err(_) => !path.exists(),
+    }
+}
+
+/// Whether a file in a run folder is of the events that TensorBoard reads, and of ours.
+fn is_events(name: &str) -> bool {
+    name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)
+}
+
 impl Folder {
     /// Makes the folder, if it is not there, and takes it.
     pub(crate) fn take(path: PathBuf) -> Outcome<Self> {
@@ -66,7 +84,7 @@ impl Folder {
             return bad(format!("run folder `{name}`: expected a folder, or nothing yet, got a file"));
         }
         fs::create_dir_all(&path).map_err(io)?;
-        let lock = File::create(path.join(".lock")).map_err(io)?;
+        let lock = File::create(path.join(LOCK)).map_err(io)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, _lock: lock }),
             Err(TryLockError::WouldBlock) => bad(format!(
@@ -75,6 +93,20 @@ impl Folder {
             // Where nothing can be locked, it goes on without; the checkpoint has a lock of its own.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock }),
         }
+    }
+
+    /// Takes the files of an earlier run away, and leaves whatever else there is.
+    pub(crate) fn clear(&self) -> Outcome<()> {
+        let wrong = |e: std::io::Error| format!("run folder `{}`: {e}", self.path.display());
+        for entry in fs::read_dir(&self.path).map_err(wrong)? {
+            let entry = entry.map_err(wrong)?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if is_events(&name) || OURS.contains(&&*name) {
+                fs::remove_file(entry.path()).map_err(wrong)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -102,7 +134,7 @@ impl Log {
         let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
         // The events of an earlier part of this run hold the same epochs.
         for entry in fs::read_dir(&folder.path).map_err(wrong)?.flatten() {
-            if entry.file_name().to_string_lossy().starts_with("events.out.tfevents.") {
+            if is_events(&entry.file_name().to_string_lossy()) {
                 fs::remove_file(entry.path()).map_err(wrong)?;
             }
         }

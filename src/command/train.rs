@@ -37,7 +37,7 @@ pub(crate) struct Train {
     #[arg(long, value_name = "NUMBER")]
     epochs: Option<u64>,
     /// Where random numbers start
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     seed: Option<u64>,
     /// The run folder [default: the first runs/TASK-NUMBER that is not there]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
@@ -83,14 +83,23 @@ impl Train {
         // All that may be wrong with what was asked for is found before anything is written.
         let prepared = prepare(&config).asked()?;
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
-        if self.resume.is_none() && !self.overwrite && run::last(&path).exists() {
+        if self.resume.is_none() && !self.overwrite && !run::is_new(&path) {
             let name = path.display();
-            return bad(format!(
-                "--run {name}: expected a new folder, got one that holds a run; --resume {name} goes on with it, \
-                 --overwrite replaces it"
-            ));
+            return bad(match run::last(&path).exists() {
+                true => format!(
+                    "--run {name}: expected a new folder, got one that holds a run; --resume {name} goes on with it, \
+                     --overwrite replaces it"
+                ),
+                false => format!(
+                    "--run {name}: expected a new folder or an empty one, got one with other files in it; --overwrite replaces \
+                     those that a run has"
+                ),
+            });
         }
         let folder = Folder::take(path)?;
+        if self.overwrite {
+            folder.clear()?;
+        }
         if !self.quiet {
             prepared.said.iter().for_each(terminal::say);
             terminal::say(format!("run folder: {}", folder.path().display()));
@@ -109,6 +118,8 @@ impl Train {
         if self.resume.is_some() {
             trainer.resume(&last).asked()?;
             history = Checkpoint::load(&last).asked()?.history;
+            // Soon it is not the best one any more; what it holds is in the last one.
+            std::fs::remove_file(run::best(folder.path())).ok();
         }
         folder.write("config.toml", &config.commented())?;
         let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_string())?, None)));

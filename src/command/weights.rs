@@ -31,6 +31,14 @@ impl Renamed {
     }
 }
 
+/// That a file is not there yet.
+fn fresh(path: &std::path::Path) -> Outcome<()> {
+    match path.exists() {
+        true => bad(format!("{}: expected the name of a new file, got one that is there", path.display())),
+        false => Ok(()),
+    }
+}
+
 #[derive(Args)]
 #[command(after_help = "Example:\n  unpadded export runs/classify-1 weights.safetensors --rename lstm_0=rnn")]
 pub(crate) struct Export {
@@ -46,6 +54,7 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let names = self.renamed.names()?;
+        fresh(&self.file)?;
         let checkpoint = self.which.checkpoint()?;
         safetensors::export(&checkpoint, &names, &self.file).asked()?;
         for (ours, theirs) in names.table(&checkpoint.program).asked()? {
@@ -74,12 +83,7 @@ pub(crate) struct Import {
 impl Import {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let names = self.renamed.names()?;
-        if self.output.exists() {
-            return bad(format!(
-                "--output {}: expected a new file, got one that is there",
-                self.output.display()
-            ));
-        }
+        fresh(&self.output)?;
         let mut checkpoint = self.which.checkpoint()?;
         safetensors::import(&self.file, &names, &mut checkpoint).asked()?;
         checkpoint.save(&self.output).asked()?;

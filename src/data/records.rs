@@ -17,6 +17,8 @@ pub enum Malformed {
     Error,
     /// The line is left out, with the record it belongs to, and counted: [`Records::skipped`].
     Skip,
+    /// All lines are read; the last item is an error that has each of the first malformed ones ([`Skipped::SHOWN`]), and how many there are.
+    Collect,
 }
 
 /// A text and its label.
@@ -301,6 +303,13 @@ impl<R> Records<R> {
             };
             let reason = match outcome {
                 Ok(None) if !ended => continue,
+                Ok(None) if self.policy == Malformed::Collect => {
+                    return Error::several(&self.skipped.first).map_or(Ok(None), |all| {
+                        let count = self.skipped.count;
+                        let more = count > self.skipped.first.len() as u64;
+                        Err(if more { all.noted(format!("{count} in all")) } else { all })
+                    });
+                }
                 Ok(record) => return Ok(record),
                 Err(reason) => reason,
             };

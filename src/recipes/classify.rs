@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{CUT, Case, Paths, Prepared, Truth, batches, one_in, options, tokenizer};
+use super::prepared::{CUT, Case, Paths, Prepared, Truth, batches, coverage, one_in, options, tokenizer};
 use crate::data::{Data, LabelledTexts, Loader, Tokenizer, Vocabulary};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
 use crate::predict::Predictor;
@@ -40,15 +40,20 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
     let read = |path: &PathBuf| LabelledTexts::open_with([path], &like);
+    // Before any is held out: a label may be that of one text.
+    let labels = train.labels()?;
     let (train, dev) = match &dev {
         Some(dev) => (train, read(dev)?),
         None if own => train.hold_out(one_in(config), config.run.seed),
         None => (train, embedded::reviews(false)?),
     };
     let test = test.as_ref().map(read).transpose()?;
+    if let Some(of) = [&train, &dev].into_iter().find(|texts| texts.texts().is_empty()) {
+        let expected = "texts to learn from and others to measure on: more of them, or `data.dev`";
+        return Err(Error::new(format!("texts of `{}`", of.name()), expected, "none"));
+    }
     let cut = tokenizer(config)?;
     let words = train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
-    let labels = train.labels()?;
     let loader = |texts: &LabelledTexts| -> Result<Loader> {
         Ok(batches(texts.loader(FEEDS, &cut, (&words, &labels))?, config))
     };
@@ -64,6 +69,8 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         words.len(),
         dev.texts().len()
     )];
+    let held_out = dev.texts().iter().flat_map(|text| cut.tokens(&text.text));
+    let coverage = coverage(&words, held_out);
     let running = train.texts().iter().flat_map(|text| cut.tokens(&text.text));
     said.extend(net::vectors(config, &mut trainer, &words, running)?);
     let case =
@@ -76,6 +83,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         name: train.name().to_owned(),
         metric: "accuracy",
         lengths,
+        coverage,
         held_out: dev.texts().iter().map(case).collect(),
         said,
     })

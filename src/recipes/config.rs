@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::settings::{Key, Value, choice, section};
 use crate::error::{AtCaller, Error, Result};
+use crate::kernels::edit_distance;
 
 choice! {
     /// What is learnt.
@@ -68,7 +69,7 @@ section! {
         dev: Option<String> = None;
         /// What to measure the chosen epoch on, once, at the end.
         test: Option<String> = None;
-        /// Which share of the training texts is held out where there is no `dev`.
+        /// Which share of the training texts is held out where there is no `dev`, at most 0.5: one text in so many, so about a half, a third, a quarter and so on.
         hold_out: f64 = 0.1;
         /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `dictionary`, `libsvm` or `plain`.
         format: Option<String> = None;
@@ -88,7 +89,7 @@ section! {
         tokens: Tokens = Tokens::Words;
         /// A `tokenizer.json` of Hugging Face's, which cuts text and numbers its tokens in the place of the other settings here.
         tokenizer: Option<String> = None;
-        /// How the text that is written is cut, where another way than that which is read.
+        /// How the text that is written is cut, if in another way than the text that is read.
         target_tokens: Option<Tokens> = None;
         /// Whether capital letters count as small ones.
         lowercase: bool = true;
@@ -221,6 +222,7 @@ impl Config {
                         | "text.tokenizer"
                         | "text.target_tokens"
                         | "text.lowercase"
+                        | "data.binary"
                         | "model.pool"
                         | "model.bidirectional"
                 ),
@@ -228,13 +230,15 @@ impl Config {
                     &*name,
                     "text.target_tokens"
                         | "text.vectors"
+                        | "data.binary"
                         | "model.pool"
                         | "model.bidirectional"
                         | "data.label"
                 ),
-                Task::Translate => {
-                    !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell")
-                }
+                Task::Translate => !matches!(
+                    &*name,
+                    "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell" | "data.binary"
+                ),
             }
         })
     }
@@ -304,7 +308,10 @@ impl Config {
             false => Err(Error::new(name, "a share from 0 to below 1", got.to_string())),
         };
         share("model.dropout", self.model.dropout)?;
-        share("data.hold_out", self.data.hold_out)?;
+        if !(0.0..=0.5).contains(&self.data.hold_out) {
+            let got = self.data.hold_out.to_string();
+            return Err(Error::new("data.hold_out", "a share from 0 to 0.5", got));
+        }
         if self.data.dev.is_none() && self.data.train.is_some() && self.data.hold_out == 0.0 {
             return Err(Error::new("data.hold_out", "a share above 0, or `data.dev`", "0 and no `data.dev`"));
         }
@@ -362,29 +369,14 @@ impl fmt::Display for Config {
 
 /// What was probably meant: the nearest name, if few letters differ.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let letters = |name: &str| name.chars().collect::<Vec<_>>();
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |of: &&str| {
-        let whole = edits(name, of);
+        let whole = edit_distance(&letters(name), &letters(of));
         // One that stands in another table is meant, too.
         if last(name) == last(of) { whole.min(1) } else { whole }
     };
     known.min_by_key(distance).filter(|near| distance(near) <= 1 + name.chars().count() / 4)
-}
-
-/// Levenshtein's distance.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

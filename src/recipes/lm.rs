@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::config::{Cell, Config, ModelConfig, Tokens};
 use super::embedded;
 use super::net;
-use super::prepared::{CUT, Case, Paths, Prepared, Truth, one_in, options, tokenizer};
+use super::prepared::{CUT, Case, Paths, Prepared, Truth, coverage, one_in, options, tokenizer};
 use crate::data::{Continuous, Data, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
@@ -55,6 +55,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         tokens.len(),
         count(dev)
     );
+    let coverage = coverage(&tokens, cut.tokens(dev));
     let openings = dev.lines().filter(|line| count(line) > 3).take(5);
     Ok(Prepared {
         trainer: trainer.vocabulary("tokens", tokens).note(CUT, cut.name()),
@@ -63,6 +64,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         test: test.map(|test| Box::new(test) as _),
         name,
         metric,
+        coverage,
         lengths: Vec::new(),
         held_out: openings.map(|line| Case { text: opening(&cut, line), truth: Truth::Open }).collect(),
         said: vec![said],

@@ -118,6 +118,16 @@ impl Model {
         let of_rows = task == Task::Classify && checkpoint.notes.contains_key(rows::COLUMNS);
         let tokenizer = if of_rows || task == Task::Tag { None } else { Some(cut(CUT).at_caller()?) };
         let target = if task == Task::Translate { Some(cut(TARGET_CUT).at_caller()?) } else { None };
+        let widths = [("probabilities", "labels"), ("logits", "tokens"), ("logits", "targets")];
+        for (output, vocabulary) in widths {
+            let found = (checkpoint.outputs.get(output), checkpoint.vocabularies.get(vocabulary));
+            let (Some(output), Some(vocabulary)) = found else { continue };
+            let id = checkpoint.program.find(output);
+            let width = id.and_then(|id| checkpoint.program.spec(id).ok()).map(crate::program::Spec::width);
+            if width != Some(vocabulary.len()) || vocabulary.len() == 0 {
+                return Err(wrong(format!("{} tokens for the columns of `{output}`", vocabulary.len())));
+            }
+        }
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
         let of = match (task, tokenizer, target) {
             (Task::Classify, Some(cut), _) => Of::Classify(cut),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::config::{Config, Task, Tokens};
-use crate::data::{Batching, Data, Loader, Parts, ReadOptions, Tokenizer};
+use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::train::Trainer;
 
@@ -23,6 +23,8 @@ pub struct Prepared {
     pub metric: &'static str,
     /// The lengths of the training texts, in tokens.
     pub lengths: Vec<usize>,
+    /// Which share of the held-out tokens is known, where they are looked up in a vocabulary.
+    pub coverage: Option<f64>,
     /// The texts of `dev`, each with what would be right.
     pub held_out: Vec<Case>,
     /// Lines that say what was read, for people.
@@ -80,7 +82,8 @@ impl Paths {
 /// How the config says that files are read.
 pub(super) fn options(config: &Config) -> Result<ReadOptions> {
     let data = &config.data;
-    let mut options = ReadOptions::new();
+    // Whoever mends a file wants to know of more than one line.
+    let mut options = ReadOptions::new().malformed(Malformed::Collect);
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
     }
@@ -123,6 +126,18 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
         Tokens::Pieces => Tokenizer::pieces(),
     };
     if config.text.lowercase { cut.lowercase() } else { cut }
+}
+
+/// Which share of tokens a vocabulary has; none of no token.
+pub(super) fn coverage<T: AsRef<str>>(
+    known: &Vocabulary,
+    tokens: impl IntoIterator<Item = T>,
+) -> Option<f64> {
+    let (mut all, mut found) = (0u64, 0u64);
+    for token in tokens {
+        (all, found) = (all + 1, found + u64::from(known.id(token.as_ref()).is_some()));
+    }
+    (all > 0).then(|| found as f64 / all as f64)
 }
 
 /// How a loader of texts makes batches of a training.

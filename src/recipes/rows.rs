@@ -112,6 +112,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         test: test.map(|test| Box::new(test) as _),
         name: train.name().to_owned(),
         metric: "accuracy",
+        coverage: None,
         lengths: train.rows().iter().map(|row| row.indices.len()).collect(),
         held_out: dev.rows().iter().map(case).collect(),
         said,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{Case, Paths, Prepared, Truth, batches, one_in, options};
+use super::prepared::{Case, Paths, Prepared, Truth, batches, coverage, one_in, options};
 use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Crf, Embedding, Lstm};
@@ -93,6 +93,8 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         found.words.len(),
         dev.texts().len()
     )];
+    let held_out = dev.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
+    let coverage = coverage(&found.words, held_out);
     let running = train.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
     said.extend(net::vectors(config, &mut trainer, &found.words, running)?);
     let case = |text: &TaggedText| Case {
@@ -106,6 +108,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         test: of_test.map(|test| Box::new(test) as _),
         name: train.name().to_owned(),
         metric: "chunk F1",
+        coverage,
         lengths: train.texts().iter().map(|text| text.words.len()).collect(),
         held_out: dev.texts().iter().map(case).collect(),
         said,

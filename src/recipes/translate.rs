@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::net;
 use super::prepared::{
-    CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, one_in, options, target_tokenizer, tokenizer,
+    CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, coverage, one_in, options, target_tokenizer,
+    tokenizer,
 };
 use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
@@ -46,6 +47,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
     let read = |path: &PathBuf| Pairs::open_with([path], &like);
+    let given = dev.is_some();
     let (train, dev) = match &dev {
         Some(dev) => (train, read(dev)?),
         // More would take long to go through after each epoch.
@@ -66,8 +68,11 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let of_test = test.as_ref().map(loader).transpose()?;
     let trainer = network(config, [&sources, &targets], train.pairs().len())?;
     let trainer = trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name());
+    let held_out = dev.pairs().iter().flat_map(|pair| cut.tokens(&pair.source));
+    let coverage = coverage(&sources, held_out);
+    let apart = if given { "" } else { ", no source of which is among them" };
     let said = format!(
-        "{}: {} pairs, {} source tokens and {} target tokens known; {} held out, no source of which is among them",
+        "{}: {} pairs, {} source tokens and {} target tokens known; {} held out{apart}",
         train.name(),
         train.pairs().len(),
         sources.len(),
@@ -85,6 +90,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         test: of_test.map(|test| Box::new(test) as _),
         name: train.name().to_owned(),
         metric: "perplexity",
+        coverage,
         lengths: train.pairs().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
         held_out: dev.by_source().into_iter().map(case).collect(),
         said: vec![said],

@@ -98,7 +98,7 @@ pub(crate) enum Example {
     /// How much each word counted, 0 to 1, and what was answered.
     Attention { words: Vec<(String, f32)>, answer: String },
     /// What was made of a source, and what would have been right.
-    Pair { source: String, target: String, truth: String },
+    Pair { source: String, target: String, truths: Vec<String> },
     /// What the model wrote behind a beginning.
     Written { beginning: String, text: String },
 }

@@ -108,7 +108,7 @@ pub(super) fn examples(examples: &[Example]) -> String {
                 put(&mut out, format_args!("<p class=\"verdict\"><b>{}</b></p>\n", label(answer)));
                 shaded(&mut out, words, false);
             }
-            Example::Pair { source, target, truth } => pair(&mut out, source, target, truth),
+            Example::Pair { source, target, truths } => pair(&mut out, source, target, truths),
             Example::Written { beginning, text } => {
                 put(
                     &mut out,
@@ -153,8 +153,9 @@ fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]
     out.push_str("</p>\n");
 }
 
-fn pair(out: &mut String, source: &str, target: &str, truth: &str) {
-    let (mark, class) = if target == truth { ("✓", "good") } else { ("✗", "bad") };
+fn pair(out: &mut String, source: &str, target: &str, truths: &[String]) {
+    let right = truths.iter().any(|truth| truth == target);
+    let (mark, class) = if right { ("✓", "good") } else { ("✗", "bad") };
     let row = |out: &mut String, name: &str, class: &str, text: &str| {
         let text = if text.is_empty() { "<i>(empty)</i>".into() } else { cut(text, TEXT) };
         put(out, format_args!("<div><dt>{name}</dt><dd class=\"{class}\" dir=\"auto\">{text}</dd></div>"));
@@ -162,8 +163,12 @@ fn pair(out: &mut String, source: &str, target: &str, truth: &str) {
     out.push_str("<dl class=\"pair\">");
     row(out, "source", "", source);
     row(out, &format!("made <span class=\"{class}\">{mark}</span>"), "made", target);
-    if target != truth {
-        row(out, "right", "", truth);
+    let mut told: Vec<&str> = Vec::new();
+    for truth in truths.iter().filter(|_| !right) {
+        if !told.contains(&truth.as_str()) {
+            told.push(truth);
+            row(out, "right", "", truth);
+        }
     }
     out.push_str("</dl>\n");
 }

@@ -100,7 +100,7 @@ fn evil_page() -> Page {
                 found: vec!["O".into(), evil(), evil()],
             },
             Example::Attention { words: words(), answer: evil() },
-            Example::Pair { source: evil(), target: evil(), truth: String::new() },
+            Example::Pair { source: evil(), target: evil(), truths: vec![String::new()] },
             Example::Written { beginning: evil(), text: evil().repeat(10_000) },
         ],
         config: evil(),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::edit_distance;
 
 /// A column that is wanted.
 #[derive(Debug, Clone, Copy)]
@@ -201,26 +202,12 @@ pub(super) fn missing(what: String, given: &str, names: &[impl AsRef<str>]) -> E
     let names = || names.iter().map(|name| name.as_ref().trim());
     let error =
         Error::of(ErrorKind::Format, what, format!("one of {}", quoted(names())), format!("`{given}`"));
-    let nearest = names().map(|name| (distance(&plain(name), &plain(given)), name)).min();
+    let letters = |name: &str| plain(name).chars().collect::<Vec<_>>();
+    let nearest = names().map(|name| (edit_distance(&letters(name), &letters(given)), name)).min();
     match nearest {
         Some((distance, name)) if distance * 2 <= given.chars().count().max(2) => {
             error.noted(format!("the nearest is `{name}`"))
         }
         _ => error,
     }
-}
-
-/// How many characters are to be put in, taken out or replaced to make one text of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, &y) in b.iter().enumerate() {
-            let replaced = corner + usize::from(x != y);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::paths::is_note;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// What the parts are called: as the name of a folder, or as that of a file before the first dot or behind a dot.
+/// What the parts are called: one of the words of a name, between dots, hyphens and underscores.
 const NAMES: [&[&str]; 3] =
     [&["train", "training"], &["dev", "valid", "validation", "val"], &["test", "testing"]];
 
@@ -62,7 +62,7 @@ impl Parts {
         }
         let refused = |e: std::io::Error| Error::io(format!("folder `{}`", path.display()), "read", &e);
         let mut found: [Option<PathBuf>; 3] = Default::default();
-        let mut entries = Vec::new();
+        let (mut entries, mut others) = (Vec::new(), false);
         for entry in fs::read_dir(path).map_err(refused)? {
             entries.push(entry.map_err(refused)?.path());
         }
@@ -70,6 +70,7 @@ impl Parts {
         for entry in entries {
             let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let Some(place) = part(&name).filter(|_| !name.starts_with('.') && !is_note(&name)) else {
+                others |= entry.is_dir() && !name.starts_with('.');
                 continue;
             };
             if let Some(other) = &found[place] {
@@ -83,6 +84,10 @@ impl Parts {
                 ));
             }
             found[place] = Some(entry);
+        }
+        // Folders beside it that are no parts are classes, and one of them has the name of a part.
+        if found.iter().flatten().any(|part| part.is_dir()) && others {
+            return Ok(whole);
         }
         let [train, dev, test] = found;
         Ok(train.map_or(whole, |train| Self { train, dev, test }))

@@ -45,7 +45,8 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     if !numbered(file).unwrap_or(false) {
         return Ok(());
     }
-    let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` reads those";
+    let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` and the command read them by the \
+               file's path, of one in a zip as `data.zip!train.svm`";
     Err(Error::of(
         ErrorKind::Format,
         format!("file `{}`", file.name()),

@@ -118,7 +118,7 @@ impl Wanted<'_> {
                 },
                 Err(reason) => reason,
             };
-            if policy == Malformed::Error {
+            if policy != Malformed::Skip {
                 return Err(lines.malformed(reason));
             }
             count += 1;
@@ -218,7 +218,7 @@ impl Wanted<'_> {
                 Ok(None) => {}
                 Err(reason) => {
                     let error = || Error::of(ErrorKind::Format, place(), reason.expected, reason.got);
-                    if policy == Malformed::Error {
+                    if policy != Malformed::Skip {
                         return Err(error());
                     }
                     self.skipped.add(error);
