@@ -271,7 +271,7 @@ pub(crate) fn print(text: impl Display) -> Outcome<()> {
 }
 
 /// Writes to the standard error, if that is still there: a terminal may be gone.
-fn say(text: impl Display) {
+pub(crate) fn say(text: impl Display) {
     drop(writeln!(io::stderr(), "{text}"));
 }
 

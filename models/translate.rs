@@ -29,6 +29,7 @@ const STOP: i64 = 1;
 const UNKNOWN: i64 = 2;
 const LENGTH_PENALTY: f64 = 0.6;
 const SOURCES: usize = 64; // translated together
+const MOST_TOKENS: usize = 1024; // of a translation, however long its source is
 
 /// Learns to translate, from lines of `source<TAB>target`, perhaps with a third column that is passed over, as Tatoeba's have it;
 /// --predict translates the lines of standard input. Without --dev and --test a part of the lines is held out for each, at most
@@ -240,15 +241,20 @@ impl Translator {
 
     /// What each text becomes.
     fn translate(&self, texts: &[&str]) -> Result<Vec<String>> {
+        Ok(self.written(texts)?.into_iter().map(|(text, _)| text).collect())
+    }
+
+    /// The same, and whether it ended before the limit of its tokens.
+    fn written(&self, texts: &[&str]) -> Result<Vec<(String, bool)>> {
         let (sources, targets) =
             (self.predictor.vocabulary("sources")?, self.predictor.vocabulary("targets")?);
         let ids = |text: &&str| sources.ids(self.cut[0].tokens(text));
         let ids: Vec<Vec<i64>> = texts.iter().map(ids).collect::<Result<_>>()?;
         // Those of similar lengths together, as they end together; none gets longer than its own length allows.
-        let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32);
+        let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());
-        let mut found = vec![String::new(); texts.len()];
+        let mut found = vec![(String::new(), true); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {
             let fed = alike.iter().map(|&i| ids[i].clone()).collect::<Vec<_>>();
             let fed = Variable::from_sequences(&fed)?;
@@ -260,8 +266,9 @@ impl Translator {
                 width => self.generator.beam(&feeds, &options, &Beam::new(width).length(LENGTH_PENALTY))?,
             };
             for (&i, best) in alike.iter().zip(generated.best()?) {
-                let ids = best.map_or(&[][..], |best| best.tokens);
-                found[i] = self.cut[1].join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
+                let (ids, ended) = best.map_or((&[][..], true), |best| (best.tokens, best.stopped));
+                let tokens = ids.iter().map(|&id| targets.token(id).unwrap_or_default());
+                found[i] = (self.cut[1].join(tokens), ended);
             }
         }
         Ok(found)
@@ -307,7 +314,16 @@ fn run(cli: &Cli) -> Outcome<()> {
     let Cli { flags, beam, .. } = cli;
     if let Some(predictor) = flags.predictor(MODEL)? {
         let translator = Translator::new(predictor, *beam)?;
-        return flags::answer(|line| Ok(translator.translate(&[line])?.concat()));
+        return flags::answer(|line| {
+            let mut said = String::new();
+            for (text, ended) in translator.written(&[line])? {
+                if !ended {
+                    flags::say("the next line had not ended when the limit of its tokens was reached");
+                }
+                said += &text;
+            }
+            Ok(said)
+        });
     }
     let (mut settings, [train, dev, test]) = read(cli)?;
     settings.own = cli.scheduled_sampling.unwrap_or(settings.own);

@@ -186,6 +186,7 @@ struct ModelSteps<'a> {
 }
 
 impl<'a> ModelSteps<'a> {
+    #[track_caller]
     fn new(generator: &'a Generator, feeds: &[(&str, &Variable)], options: &Generation) -> Result<Self> {
         let stepping = &generator.stepping;
         let batched = |&&(name, _): &&(&str, &Variable)| {

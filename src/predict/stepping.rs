@@ -101,6 +101,7 @@ impl Stepping {
     ///
     /// # Errors
     /// A feed that is missing, not known or does not fit; data that an operator refuses.
+    #[track_caller]
     pub(super) fn begin(&self, feeds: &[(&str, &Variable)], sequences: usize) -> Result<Begun> {
         let Stepped { before, step, kept, memories, .. } = &self.stepped;
         let names = self.names(&self.once);

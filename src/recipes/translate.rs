@@ -22,6 +22,8 @@ use crate::train::Trainer;
 const FEEDS: [&str; 3] = ["source", "given", "next"];
 /// What comes before the first token, and behind the last.
 const ENDS: [&str; 2] = ["<s>", "</s>"];
+/// No translation has more tokens, however long its source is.
+const MOST_TOKENS: usize = 1024;
 /// Sources that are translated together.
 const SOURCES: usize = 64;
 
@@ -166,7 +168,7 @@ impl Translator {
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
         // Those of similar lengths together, as they end together; none gets longer than its own length allows.
-        let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32);
+        let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());
         let [start, stop] = [targets.lookup(ENDS[0])?, targets.lookup(ENDS[1])?];

@@ -5,8 +5,11 @@ use super::options::{Beam, Generation};
 use super::rules::Rules;
 use super::search::{Room, Running, Said, Search};
 use super::steps::{Steps, logits_of, rooms};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
+
+/// So many logits are made in one step at most, 1 GiB of them: a beam may be wide, but an allocation that fails ends the process.
+const MOST_LOGITS: usize = 1 << 28;
 
 /// The best hypotheses of each source. What is found for a source depends neither on the others nor on the threads.
 ///
@@ -31,6 +34,14 @@ pub(crate) fn beam(
     for step in 0..rules.max_steps {
         if active.is_empty() {
             break;
+        }
+        if parents.len().saturating_mul(classes) > MOST_LOGITS {
+            let expected = format!(
+                "at most {} of {classes} tokens each: a narrower beam, or fewer sources",
+                MOST_LOGITS / classes
+            );
+            let got = parents.len().to_string();
+            return Err(Error::of(ErrorKind::Program, format!("hypotheses at step {step}"), expected, got));
         }
         steps.advance(&parents, &tokens)?;
         let logits = logits_of(steps, parents.len())?;

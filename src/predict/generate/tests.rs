@@ -362,3 +362,12 @@ fn what_a_model_says_of_its_attention_has_to_fit() {
         beam(&mut model, 2, &options, &Beam::new(2).coverage(1.0), &one_thread()).unwrap_err().to_string();
     assert!(got.starts_with("attention of source 0 at step 1: expected as much for each"), "{got}");
 }
+
+#[test]
+fn a_beam_that_no_memory_holds_is_an_error() {
+    // At the first step one hypothesis, at the second one for each token.
+    let mut model = Made::random(1 << 15, 1, 1);
+    let options = Generation::new(9).max_steps(3);
+    let error = beam(&mut model, 1, &options, &Beam::new(1 << 15), &one_thread()).unwrap_err().to_string();
+    assert!(error.starts_with("hypotheses at step 1: expected at most 8192 of 32768 tokens each"), "{error}");
+}
