@@ -196,6 +196,48 @@ fn mistakes_end_with_2_and_write_nothing() {
     assert!(place.refused(&["eval", "run", "bad.tsv"]).contains("bad.tsv"));
     assert!(place.refused(&["export", "run", "run/best.ckpt"]).contains("new file"));
     assert!(place.refused(&["train", "--set", "task=tag"]).contains("--task"));
+
+    // What there is is not replaced unasked.
+    let kept = fs::read(place.0.join("run/last.ckpt")).unwrap();
+    assert!(place.refused(&["train", "--resume", "run", "--overwrite"]).contains("cannot be used with"));
+    assert!(place.refused(&["graph", "run", "-o", "run/last.ckpt"]).contains("new file"));
+    fs::create_dir(place.0.join("folder")).unwrap();
+    place.write("folder/notes.txt", "mine");
+    let over = with(&["train", "--train", "reviews.tsv"], &["--run", "folder", "--overwrite"]);
+    assert!(place.refused(&over).contains("other files in it"));
+    assert_eq!(fs::read(place.0.join("run/last.ckpt")).unwrap(), kept);
+}
+
+#[test]
+fn all_settings_that_make_no_sense_are_named() {
+    let place = Place::new("settings");
+    let wrong = [
+        "training.epochs=0",
+        "training.patience=0",
+        "training.rate=1e39",
+        "threads=99999",
+        "model.layers=100000",
+        "model.dropout=2",
+    ];
+    let mut arguments = vec!["train", "--quiet"];
+    arguments.extend(wrong.iter().flat_map(|setting| ["--set", setting]));
+    let said = place.refused(&arguments);
+    for setting in wrong {
+        let name = setting.split('=').next().unwrap();
+        assert!(said.contains(&format!("{name}: expected")), "{name}: {said}");
+    }
+}
+
+#[test]
+fn answers_are_one_line_and_no_command_to_the_terminal() {
+    let place = Place::new("control");
+    let reviews = reviews().replace("good\n", "\u{1b}[31mgood\n");
+    place.write("reviews.tsv", &reviews);
+    let said =
+        place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run"]), "");
+    assert!(!said.contains('\u{1b}'), "{said}");
+    let said = place.said(&["predict", "run"], "it was fine\n");
+    assert!(said.starts_with("\\u{1b}[31mgood\t"), "{said}");
 }
 
 #[test]

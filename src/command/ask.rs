@@ -31,7 +31,13 @@ impl Predict {
         let mut before = 0;
         terminal::lines(TOGETHER, |texts| {
             let answer = |text: &String, answer: Answer| {
-                if self.json { terminal::print(of(text, &answer)) } else { terminal::print(answer) }
+                if self.json {
+                    terminal::print(of(text, &answer))
+                } else {
+                    let answer = answer.to_string();
+                    let columns: Vec<String> = answer.split('\t').map(terminal::shown).collect();
+                    terminal::print(columns.join("\t"))
+                }
             };
             match model.predict(texts) {
                 Ok(answers) => texts.iter().zip(answers).try_for_each(|(text, found)| answer(text, found))?,
@@ -90,9 +96,9 @@ Examples:
 pub(crate) struct Generate {
     #[command(flatten)]
     which: Which,
-    /// How many tokens to write
-    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
-    length: usize,
+    /// How many tokens to write, at most 100000
+    #[arg(long, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    length: u32,
     /// Below 1 likely tokens become likelier, at 0 it is always the likeliest
     #[arg(long, value_name = "NUMBER", default_value_t = 0.8)]
     temperature: f64,
@@ -124,7 +130,7 @@ impl Generate {
         }
         terminal::lines(1, |texts| {
             for text in texts {
-                let written = model.write(text, sampling, seed, length)?;
+                let written = model.write(text, sampling, seed, length as usize)?;
                 match self.json {
                     true => terminal::print(of(text, &Answer::Text(written)))?,
                     false => terminal::print(format!("{text}{written}"))?,

@@ -153,7 +153,7 @@ fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {
         }
         terminal::print(format!("{name}: {} known", vocabulary.len()))?;
         for (token, count) in counted {
-            terminal::print(format!("{count:>10} {}", super::inspect::shown(token)))?;
+            terminal::print(format!("{count:>10} {}", terminal::shown(token)))?;
         }
     }
     if texts.json { terminal::print(Value::Object(all)) } else { Ok(()) }

@@ -75,7 +75,9 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
     }
     wrong.extend(unknown);
     if wrong.is_empty() {
-        wrong.extend(config.check().err().map(|e| format!("{name}: {}", plain(&e))));
+        let makes_no_sense = config.check().err();
+        let each = makes_no_sense.iter().flat_map(unpadded::Error::all);
+        wrong.extend(each.map(|e| format!("{name}: {}", plain(e))));
     }
     if wrong.is_empty() { Ok(config) } else { bad(wrong.join("\n       ")) }
 }

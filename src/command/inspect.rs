@@ -42,17 +42,6 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
-/// A token in a line: ends of lines and the like as they are written in programs.
-pub(super) fn shown(token: &str) -> String {
-    token.chars().fold(String::new(), |text, c| {
-        if c.is_control() {
-            text + &c.escape_default().to_string()
-        } else {
-            text + c.encode_utf8(&mut [0; 4])
-        }
-    })
-}
-
 /// Numbers as a line of blocks, the lowest to the highest.
 fn sparkline(numbers: &[f64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -128,7 +117,7 @@ impl Inspect {
             terminal::print(format!("optimizer: {}; a state of {states} numbers", updates.join(", ")))?;
         }
         for (name, vocabulary) in &checkpoint.vocabularies {
-            let few: Vec<String> = vocabulary.tokens().take(8).map(shown).collect();
+            let few: Vec<String> = vocabulary.tokens().take(8).map(terminal::shown).collect();
             let more = if vocabulary.len() > few.len() { ", …" } else { "" };
             terminal::print(format!("vocabulary {name}: {} ({}{more})", vocabulary.len(), few.join(", ")))?;
         }

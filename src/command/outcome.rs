@@ -26,6 +26,14 @@ pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }
 
+/// That a file that is to be written is not there yet.
+pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
+    match path.exists() {
+        true => bad(format!("{}: expected the name of a new file, got one that is there", path.display())),
+        false => Ok(()),
+    }
+}
+
 /// Says that an error of the library is one of what was asked for.
 pub(crate) trait Asked<T> {
     fn asked(self) -> Outcome<T>;

@@ -70,6 +70,11 @@ pub(crate) fn is_new(path: &Path) -> bool {
     }
 }
 
+/// Whether a training has written to a folder.
+pub(crate) fn is_run(path: &Path) -> bool {
+    ["metrics.jsonl", "last.ckpt", "best.ckpt"].iter().any(|name| path.join(name).is_file())
+}
+
 /// Whether a file in a run folder is of the events that TensorBoard reads, and of ours.
 fn is_events(name: &str) -> bool {
     name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)

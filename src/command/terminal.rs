@@ -21,6 +21,17 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     }
 }
 
+/// A text in a line, which no character of control breaks or colours: ends of lines and the like as they are written in programs.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().fold(String::new(), |text, c| {
+        if c.is_control() {
+            text + &c.escape_default().to_string()
+        } else {
+            text + c.encode_utf8(&mut [0; 4])
+        }
+    })
+}
+
 /// Writes to the standard error, if that is still there.
 pub(crate) fn say(text: impl Display) {
     drop(writeln!(io::stderr(), "{text}"));

@@ -46,7 +46,7 @@ pub(crate) struct Train {
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "train", "dev", "test"])]
     resume: Option<PathBuf>,
     /// Replace the run that is in the folder
-    #[arg(long, requires = "run")]
+    #[arg(long, requires = "run", conflicts_with = "resume")]
     overwrite: bool,
     /// No progress, only what came out
     #[arg(long, short)]
@@ -83,18 +83,19 @@ impl Train {
         // All that may be wrong with what was asked for is found before anything is written.
         let prepared = prepare(&config).asked()?;
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
-        if self.resume.is_none() && !self.overwrite && !run::is_new(&path) {
+        if self.resume.is_none() && !run::is_new(&path) {
             let name = path.display();
-            return bad(match run::last(&path).exists() {
-                true => format!(
-                    "--run {name}: expected a new folder, got one that holds a run; --resume {name} goes on with it, \
-                     --overwrite replaces it"
-                ),
-                false => format!(
-                    "--run {name}: expected a new folder or an empty one, got one with other files in it; --overwrite replaces \
-                     those that a run has"
-                ),
-            });
+            if !run::is_run(&path) {
+                let expected =
+                    "expected a new folder or an empty one, or with --overwrite one that holds a run";
+                return bad(format!("--run {name}: {expected}, got one with other files in it"));
+            }
+            if !self.overwrite {
+                let advice = format!("--resume {name} goes on with it, --overwrite replaces it");
+                return bad(format!(
+                    "--run {name}: expected a new folder, got one that holds a run; {advice}"
+                ));
+            }
         }
         let folder = Folder::take(path)?;
         if self.overwrite {
@@ -211,7 +212,8 @@ impl Train {
                 Truth::Texts(texts) => format!(" ({} in truth)", texts.join(" | ")),
                 Truth::Tags(..) | Truth::Open => String::new(),
             };
-            terminal::print(format!("  {}\n    {answer}{truth}", case.text))?;
+            let answer = terminal::shown(&format!("{answer}{truth}"));
+            terminal::print(format!("  {}\n    {answer}", terminal::shown(&case.text)))?;
         }
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
         if *tokens > 0 {

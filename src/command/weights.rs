@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::outcome::{Asked, Ended, Outcome, bad};
+use super::outcome::{Asked, Ended, Outcome, bad, fresh};
 use super::terminal;
 use super::which::Which;
 use unpadded::formats::safetensors::{self, Names};
@@ -28,14 +28,6 @@ impl Renamed {
             names = names.rename(ours, theirs);
         }
         Ok(names)
-    }
-}
-
-/// That a file is not there yet.
-fn fresh(path: &std::path::Path) -> Outcome<()> {
-    match path.exists() {
-        true => bad(format!("{}: expected the name of a new file, got one that is there", path.display())),
-        false => Ok(()),
     }
 }
 

@@ -93,13 +93,16 @@ struct GradientSlot {
 }
 
 impl Executor {
+    /// More threads than any machine that this runs on has cores: a larger number is a mistake.
+    pub const MOST_THREADS: usize = 1024;
+
     /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: as many as the
     /// machine has cores). Work is divided for that many where there is enough of it, on no more threads of the system
     /// than there are cores. Operators that neither the fetched variables nor an update needs are left out.
     ///
     /// # Errors
-    /// If the program is not well formed, an operator is not registered, or threads cannot be started (or are more
-    /// than 1024).
+    /// If the program is not well formed, an operator is not registered, or threads cannot be started, or are more
+    /// than [`Self::MOST_THREADS`].
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
         Self::on(program, registry, fetch, Threads::new(threads).at_caller()?)

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{CUT, Case, Paths, Prepared, Truth, batches, coverage, one_in, options, tokenizer};
+use super::prepared::{
+    CUT, Case, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as, tokenizer,
+};
 use crate::data::{Data, LabelledTexts, Loader, Tokenizer, Vocabulary};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
 use crate::predict::Predictor;
@@ -48,10 +50,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         None => (train, embedded::reviews(false)?),
     };
     let test = test.as_ref().map(read).transpose()?;
-    if let Some(of) = [&train, &dev].into_iter().find(|texts| texts.texts().is_empty()) {
-        let expected = "texts to learn from and others to measure on: more of them, or `data.dev`";
-        return Err(Error::new(format!("texts of `{}`", of.name()), expected, "none"));
-    }
+    both([&train, &dev].map(|texts| (texts.name(), texts.texts().len())))?;
     let cut = tokenizer(config)?;
     let words = train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let loader = |texts: &LabelledTexts| -> Result<Loader> {
@@ -69,6 +68,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         words.len(),
         dev.texts().len()
     )];
+    said.extend(read_as(train.read_as()));
     let held_out = dev.texts().iter().flat_map(|text| cut.tokens(&text.text));
     let coverage = coverage(&words, held_out);
     let running = train.texts().iter().flat_map(|text| cut.tokens(&text.text));

@@ -4,7 +4,11 @@ use std::fmt;
 
 use super::settings::{Key, Value, choice, section};
 use crate::error::{AtCaller, Error, Result};
+use crate::executor::Executor;
 use crate::kernels::edit_distance;
+
+/// A program has operators for each layer; more of them than anybody has trained are a slip of the keyboard.
+const MOST_LAYERS: usize = 1000;
 
 choice! {
     /// What is learnt.
@@ -292,46 +296,58 @@ impl Config {
     /// Checks what no type says.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// Each setting that makes no sense.
     #[track_caller]
     pub fn check(&self) -> Result<()> {
-        self.checked().at_caller()
+        let wrong = self.wrong();
+        Error::several(&wrong).map_or(Ok(()), Err).at_caller()
     }
 
-    fn checked(&self) -> Result<()> {
-        if let (Task::Tag, Some(path)) = (self.run.task, &self.text.tokenizer) {
-            let expected = "none for `tag`, whose words are given";
-            return Err(Error::new("text.tokenizer", expected, format!("`{path}`")));
-        }
-        let share = |name: &str, got: f64| match (0.0..1.0).contains(&got) {
-            true => Ok(()),
-            false => Err(Error::new(name, "a share from 0 to below 1", got.to_string())),
-        };
-        share("model.dropout", self.model.dropout)?;
-        if !(0.0..=0.5).contains(&self.data.hold_out) {
-            let got = self.data.hold_out.to_string();
-            return Err(Error::new("data.hold_out", "a share from 0 to 0.5", got));
-        }
-        if self.data.dev.is_none() && self.data.train.is_some() && self.data.hold_out == 0.0 {
-            return Err(Error::new("data.hold_out", "a share above 0, or `data.dev`", "0 and no `data.dev`"));
-        }
-        for (name, got) in [("training.rate", self.training.rate), ("training.clip", self.training.clip)] {
-            if !(got > 0.0 && got.is_finite()) {
-                return Err(Error::new(name, "a number above 0", got.to_string()));
+    fn wrong(&self) -> Vec<Error> {
+        let Self { run, data, text, model, training } = self;
+        let mut wrong = Vec::new();
+        let mut need = |right: bool, name: &str, expected: &str, got: String| {
+            if !right {
+                wrong.push(Error::new(name, expected, got));
             }
+        };
+        if let (Task::Tag, Some(path)) = (run.task, &text.tokenizer) {
+            need(false, "text.tokenizer", "none for `tag`, whose words are given", format!("`{path}`"));
+        }
+        let most = Executor::MOST_THREADS;
+        let threads = format!("at most {most}");
+        need(run.threads <= most, "threads", &threads, run.threads.to_string());
+        let held = data.hold_out;
+        if !(0.0..=0.5).contains(&held) {
+            need(false, "data.hold_out", "a share from 0 to 0.5", held.to_string());
+        } else if data.dev.is_none() && data.train.is_some() {
+            let expected = "a share above 0, or `data.dev`";
+            need(held > 0.0, "data.hold_out", expected, "0 and no `data.dev`".to_owned());
+        }
+        let dropout = model.dropout;
+        let is_share = (0.0..1.0).contains(&dropout);
+        need(is_share, "model.dropout", "a share from 0 to below 1", dropout.to_string());
+        for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
+            // A rate is computed with in f32.
+            let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
+            need(is_rate, name, "a number above 0 that f32 holds", format!("{got:e}"));
         }
         let counts = [
-            ("text.min_count", self.text.min_count),
-            ("text.max_size", self.text.max_size.unwrap_or(1)),
-            ("model.embedding", self.model.embedding),
-            ("model.hidden", self.model.hidden),
-            ("model.layers", self.model.layers),
-            ("training.batch", self.training.batch),
+            ("text.min_count", text.min_count),
+            ("text.max_size", text.max_size.unwrap_or(1)),
+            ("model.embedding", model.embedding),
+            ("model.hidden", model.hidden),
+            ("model.layers", model.layers),
+            ("training.epochs", training.epochs as usize),
+            ("training.batch", training.batch),
+            ("training.patience", training.patience.unwrap_or(1) as usize),
         ];
-        match counts.iter().find(|(_, count)| *count == 0) {
-            Some((name, _)) => Err(Error::new(*name, "at least 1", "0")),
-            None => Ok(()),
+        for (name, count) in counts {
+            need(count > 0, name, "at least 1", count.to_string());
         }
+        let layers = format!("at most {MOST_LAYERS}");
+        need(model.layers <= MOST_LAYERS, "model.layers", &layers, model.layers.to_string());
+        wrong
     }
 
     /// The file with a comment above each setting; those that are not set stand there as comments.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::config::{Config, Task, Tokens};
 use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, Tokenizer, Vocabulary};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::train::Trainer;
 
 /// A training that may begin.
@@ -87,15 +87,36 @@ pub(super) fn options(config: &Config) -> Result<ReadOptions> {
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
     }
+    let task = config.run.task;
     if let Some(text) = &data.text {
-        options = options.text(text).source(text).tokens(text);
+        options = match task {
+            Task::Classify | Task::Lm => options.text(text),
+            Task::Tag => options.tokens(text),
+            Task::Translate => options.source(text),
+        };
     }
     if let Some(label) = &data.label {
-        // Of tagged texts it is the tags that are learnt.
-        let tagged = config.run.task == Task::Tag;
-        options = if tagged { options.tags(label) } else { options.label(label).target(label) };
+        options = match task {
+            Task::Classify | Task::Lm => options.label(label),
+            // Of tagged texts it is the tags that are learnt.
+            Task::Tag => options.tags(label),
+            Task::Translate => options.target(label),
+        };
     }
     Ok(if data.binary { options.binary() } else { options })
+}
+
+/// How a file was read, for people: what was guessed may be wrong.
+pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
+    let said = options.to_string();
+    (!said.is_empty()).then(|| format!("read as {said}"))
+}
+
+/// That there is something to learn from, and something else to measure on.
+pub(super) fn both<'a>(parts: impl IntoIterator<Item = (&'a str, usize)>) -> Result<()> {
+    let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
+    let expected = "texts to learn from and others to measure on: more of them (equal ones stay together), or `data.dev`";
+    Err(Error::new(format!("texts of `{name}`"), expected, "none"))
 }
 
 /// One text in so many is held out.

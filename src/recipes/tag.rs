@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{Case, Paths, Prepared, Truth, batches, coverage, one_in, options};
+use super::prepared::{Case, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as};
 use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
 use crate::ops::Pool;
@@ -69,10 +69,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
     let some = |texts: &&&TaggedTexts| !texts.texts().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());
-    if let Some(of) = all.iter().find(|texts| texts.texts().is_empty()) {
-        let expected = "texts to learn from and others to measure on: more of them, or `data.dev`";
-        return Err(Error::new(format!("texts of `{}`", of.name()), expected, "none"));
-    }
+    both(all.iter().map(|texts| (texts.name(), texts.texts().len())))?;
     let scheme = TaggedTexts::scheme(all.iter().copied())?;
     let found = Found {
         words: train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN]))?,
@@ -93,6 +90,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         found.words.len(),
         dev.texts().len()
     )];
+    said.extend(read_as(train.read_as()));
     let held_out = dev.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
     let coverage = coverage(&found.words, held_out);
     let running = train.texts().iter().flat_map(|text| &text.words).map(|word| form(word));

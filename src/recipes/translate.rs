@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::net;
 use super::prepared::{
-    CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, coverage, one_in, options, target_tokenizer,
-    tokenizer,
+    CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, both, coverage, one_in, options, read_as,
+    target_tokenizer, tokenizer,
 };
 use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
@@ -59,6 +59,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         }
     };
     let test = test.as_ref().map(read).transpose()?;
+    both([&train, &dev].map(|pairs| (pairs.name(), pairs.pairs().len())))?;
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     let sources = train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
     let targets =
@@ -95,7 +96,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         coverage,
         lengths: train.pairs().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
         held_out: dev.by_source().into_iter().map(case).collect(),
-        said: vec![said],
+        said: [said].into_iter().chain(read_as(train.read_as())).collect(),
     })
 }
 

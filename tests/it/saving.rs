@@ -287,10 +287,22 @@ fn ended(folder: &Path, status: ExitStatus) -> String {
     std::fs::read_to_string(folder.join("ended")).unwrap()
 }
 
+/// Whether this program was started so that a hangup means nothing to it and to what it starts, as `nohup` does.
+#[cfg(unix)]
+fn hangups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.is_some_and(|bits| u64::from_str_radix(bits.trim(), 16).is_ok_and(|bits| bits & 1 == 1))
+}
+
 #[cfg(unix)]
 #[test]
 fn what_asks_a_training_to_end_saves_it() {
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        if name == "HUP" && hangups_are_ignored() {
+            println!("not tried, as these tests run under nohup: a hangup");
+            continue;
+        }
         let folder = folder(name);
         let mut child = spawn(&folder, &[]);
         signal(&child, name);

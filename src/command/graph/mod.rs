@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::outcome::{Ended, Outcome, bad};
+use super::outcome::{Ended, Outcome, bad, fresh};
 use super::terminal;
 use super::which::Which;
 
@@ -20,7 +20,7 @@ Examples:
 pub(crate) struct Graph {
     #[command(flatten)]
     which: Which,
-    /// Where it goes [default: standard output]
+    /// The new file that it goes to [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Gradients and updates, too, where there are any, as in a last.ckpt
@@ -39,6 +39,7 @@ enum Format {
 
 impl Graph {
     pub(crate) fn run(self) -> Outcome<Ended> {
+        self.output.as_deref().map_or(Ok(()), fresh)?;
         let checkpoint = self.which.checkpoint()?;
         let drawn = match self.format {
             Format::Svg => draw::svg(&checkpoint.program, self.all),

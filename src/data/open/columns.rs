@@ -138,10 +138,23 @@ impl Columns<'_> {
             }
         }
         let columns: Vec<usize> = columns.into_iter().flatten().collect();
+        let often = |column: usize| first.iter().filter(|cell| Some(*cell) == first.get(column)).count();
+        if header == Some(true) {
+            for (one, &column) in wanted.iter().zip(&columns) {
+                let by_number = one.given.is_some_and(|given| numbered(given).is_some());
+                if often(column) > 1 && !by_number {
+                    let name = first.get(column).map_or("", |name| name.trim());
+                    let what = format!("column `{name}` of file `{}`, the {}", self.name, one.what);
+                    let advice = format!("`{}` may be the number of one, from 1 on", one.what);
+                    let got = often(column).to_string();
+                    return Err(Error::of(ErrorKind::Format, what, "one of that name", got).noted(advice));
+                }
+            }
+        }
         let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
         let header = header.unwrap_or_else(|| label.is_some_and(|&label| self.is_heading(label)));
         let name = |&column: &usize| match first.get(column) {
-            Some(cell) if header && !cell.trim().is_empty() => cell.trim().to_owned(),
+            Some(cell) if header && !cell.trim().is_empty() && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
         let names = columns.iter().map(name).collect();

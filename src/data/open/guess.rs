@@ -92,21 +92,26 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
         let why = Some("its first bytes are `PAR1`".to_owned());
         return Ok(Guess { format: FileFormat::Parquet, why });
     }
-    let by_name = extension(&name).and_then(|extension| match extension {
-        "csv" => Some(FileFormat::Csv),
-        "tsv" | "tab" => Some(FileFormat::Tsv),
-        "jsonl" | "ndjson" | "json" => Some(FileFormat::JsonLines),
-        "parquet" => Some(FileFormat::Parquet),
-        "conll" | "bio" | "iob" => Some(FileFormat::Columns),
-        "dict" => Some(FileFormat::Dictionary),
-        _ => None,
-    });
-    if let Some(format) = by_name.filter(|format| task.formats().contains(format)) {
+    if let Some(format) = by_name(&name, task) {
         let why = Some(format!("its name ends with `.{}`", extension(&name).unwrap_or_default()));
         return Ok(Guess { format, why });
     }
     let (format, why) = by_lines(file, task)?;
     Ok(Guess { format, why: Some(why.to_owned()) })
+}
+
+/// What the ending of a name says.
+pub(super) fn by_name(name: &str, task: Task) -> Option<FileFormat> {
+    let format = match extension(&name.to_lowercase())? {
+        "csv" => FileFormat::Csv,
+        "tsv" | "tab" => FileFormat::Tsv,
+        "jsonl" | "ndjson" | "json" => FileFormat::JsonLines,
+        "parquet" => FileFormat::Parquet,
+        "conll" | "bio" | "iob" => FileFormat::Columns,
+        "dict" => FileFormat::Dictionary,
+        _ => return None,
+    };
+    task.formats().contains(&format).then_some(format)
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {

@@ -17,8 +17,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// A file, and what its records are.
 #[derive(Clone)]
 enum Input {
-    /// Each record has its label.
-    Records(TextFile, Guess),
+    /// Each record has its label; read as these options say.
+    Records(TextFile, Guess, ReadOptions),
     /// Each line is a text of this label.
     Lines(TextFile, String),
     /// The whole is a text of this label.
@@ -28,13 +28,13 @@ enum Input {
 impl Input {
     fn file(&self) -> &TextFile {
         match self {
-            Self::Records(file, _) | Self::Lines(file, _) | Self::Whole(file, _) => file,
+            Self::Records(file, ..) | Self::Lines(file, _) | Self::Whole(file, _) => file,
         }
     }
 
-    fn open(&self, options: &ReadOptions) -> Result<Stream<Labelled>> {
+    fn open(&self) -> Result<Stream<Labelled>> {
         match self {
-            Self::Records(file, guess) => {
+            Self::Records(file, guess, options) => {
                 records(file, guess.format, options).map_err(|e| guess.explain(e)).map(|found| {
                     let guess = guess.clone();
                     Box::new(found.map(move |one| one.map_err(|e| guess.explain(e)))) as Stream<Labelled>
@@ -120,7 +120,7 @@ struct Plan {
 
 fn plan<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, options: &ReadOptions) -> Result<Plan> {
     let (name, found) = find(paths, options)?;
-    let (mut inputs, mut options) = (Vec::new(), options.clone());
+    let (mut inputs, mut options) = (Vec::new(), options.told());
     let mut classes = Vec::new();
     for one in found {
         match one {
@@ -137,13 +137,15 @@ fn plan<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, options: &ReadOption
         inputs.extend(classes.drain(..).map(|(name, file)| Input::Lines(file, label(&name))));
     }
     for (_, file) in classes {
-        let guess = guess(&file, &options, Task::Labelled)?;
+        let of_file = options.of_file(&file, Task::Labelled);
+        let guess = guess(&file, &of_file, Task::Labelled)?;
         // All are read as the first, as far as it says it.
-        let first = inputs.is_empty();
-        if first {
-            options = settled(&file, &guess, &options)?;
+        let alone = inputs.is_empty() || of_file.format.is_none();
+        let read = if alone { settled(&file, &guess, &of_file)? } else { of_file };
+        if inputs.is_empty() {
+            options = read.clone();
         }
-        inputs.push(Input::Records(file, guess));
+        inputs.push(Input::Records(file, guess, read));
     }
     Ok(Plan { name, inputs, options })
 }
@@ -202,9 +204,8 @@ fn folder(
 
 impl Plan {
     fn records(self) -> Stream<Labelled> {
-        let Self { inputs, options, .. } = self;
-        Box::new(inputs.into_iter().flat_map(move |input| -> Stream<Labelled> {
-            input.open(&options).unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
+        Box::new(self.inputs.into_iter().flat_map(move |input| -> Stream<Labelled> {
+            input.open().unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
         }))
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::data::{Encoding, Malformed};
+use super::guess::{Task, by_name};
+use crate::data::{Encoding, Malformed, TextFile};
 use crate::error::{Error, Result};
 
 /// The form of a file, or of a folder, of a data set.
@@ -115,12 +116,32 @@ pub struct ReadOptions {
     pub(super) tags: Option<String>,
     pub(super) binary: bool,
     pub(super) stress: bool,
+    /// What was said before anything was found out of a file.
+    pub(super) told: Option<Box<ReadOptions>>,
 }
 
 impl ReadOptions {
     /// Nothing said.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// What was said, to which is added what is found out.
+    pub(super) fn told(&self) -> Self {
+        let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
+        Self { told: Some(told), ..self.clone() }
+    }
+
+    /// Those for a file: where its name says another format than was found out of others, what was said alone.
+    pub(super) fn of_file(&self, file: &TextFile, task: Task) -> Self {
+        match (&self.told, by_name(&file.name(), task)) {
+            (Some(told), Some(format))
+                if told.format.is_none() && self.format.is_some_and(|f| f != format) =>
+            {
+                told.told()
+            }
+            _ => self.clone(),
+        }
     }
 
     /// The format.
@@ -201,5 +222,23 @@ impl ReadOptions {
     #[must_use]
     pub fn stress(self) -> Self {
         Self { stress: true, ..self }
+    }
+}
+
+/// The format and the columns, as far as they were said or found out.
+impl fmt::Display for ReadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let format = self.format.map(|format| format!("`{format}`"));
+        let columns = [
+            ("text", &self.text),
+            ("label", &self.label),
+            ("source", &self.source),
+            ("target", &self.target),
+            ("words", &self.tokens),
+            ("tags", &self.tags),
+        ];
+        let column = |(what, name): (&str, &Option<String>)| Some(format!("{what} in `{}`", name.as_ref()?));
+        let all: Vec<String> = format.into_iter().chain(columns.into_iter().filter_map(column)).collect();
+        f.write_str(&all.join(", "))
     }
 }

@@ -79,7 +79,7 @@ impl Pairs {
     ) -> Result<Self> {
         let read = || {
             let (name, found) = find(paths, options)?;
-            let (mut pairs, mut options) = (Vec::new(), options.clone());
+            let (mut pairs, mut options) = (Vec::new(), options.told());
             for one in found {
                 let file = match one {
                     Found::File(file) => file,
@@ -89,10 +89,13 @@ impl Pairs {
                         return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
                     }
                 };
-                let guess = guess(&file, &options, Task::Pairs)?;
-                let found =
-                    records(&file, &guess, &mut options).and_then(Iterator::collect::<Result<Vec<_>>>);
+                let mut read = options.of_file(&file, Task::Pairs);
+                let guess = guess(&file, &read, Task::Pairs)?;
+                let found = records(&file, &guess, &mut read).and_then(Iterator::collect::<Result<Vec<_>>>);
                 pairs.extend(found.map_err(|e| guess.explain(e))?);
+                if options.format.is_none_or(|format| format == guess.format) {
+                    options = read;
+                }
             }
             Ok(Self::new(&name, all(&name, pairs.into_iter().map(Ok))?).read_by(options))
         };

@@ -162,9 +162,20 @@ pub(super) fn picked(
     wanted: &[Wanted<'_>],
 ) -> Result<Picked> {
     let cells = Cells::new(separator(format, options), format == FileFormat::Csv);
-    let rows = file.records(Rows { cells, width: None, header: false, make: Ok })?;
-    // What is malformed is said by whoever reads all of it.
-    let rows: Vec<Vec<String>> = rows.map_while(Result::ok).take(LOOKED_AT).collect();
+    let records = file.records(Rows { cells, width: None, header: false, make: Ok })?;
+    let (mut rows, mut wrong) = (Vec::<Vec<String>>::new(), None);
+    for row in records.take(LOOKED_AT) {
+        match row {
+            Ok(row) => rows.push(row),
+            Err(e) => {
+                wrong.get_or_insert(e);
+            }
+        }
+    }
+    // What is malformed is said by whoever reads all of it, where there is anything else.
+    if let (true, Some(wrong)) = (rows.is_empty(), wrong) {
+        return Err(wrong);
+    }
     Columns { name: &file.name(), rows: &rows, header: options.header }.pick(wanted)
 }
 

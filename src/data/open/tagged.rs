@@ -79,7 +79,8 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
     objects::records(file, format, &names, text)?.collect()
 }
 
-fn of_file(file: &TextFile, options: &mut ReadOptions) -> Result<Vec<TaggedText>> {
+fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<Vec<TaggedText>> {
+    let options = &mut all.of_file(file, Task::Tagged);
     let guess = guess(file, options, Task::Tagged)?;
     options.format = Some(guess.format);
     let found = match guess.format {
@@ -87,6 +88,9 @@ fn of_file(file: &TextFile, options: &mut ReadOptions) -> Result<Vec<TaggedText>
         _ if options.tokens.is_some() || options.tags.is_some() => columns(file, options),
         _ => TaggedTexts::of_columns(file).map(|found| found.texts().to_vec()),
     };
+    if all.format.is_none_or(|format| format == guess.format) {
+        all.clone_from(options);
+    }
     found.map_err(|e| guess.explain(e))
 }
 
@@ -113,7 +117,7 @@ impl TaggedTexts {
     ) -> Result<Self> {
         let read = || {
             let (name, found) = find(paths, options)?;
-            let (mut texts, mut options) = (Vec::new(), options.clone());
+            let (mut texts, mut options) = (Vec::new(), options.told());
             for one in found {
                 match one {
                     Found::File(file) => texts.extend(of_file(&file, &mut options)?),

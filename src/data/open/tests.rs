@@ -58,10 +58,9 @@ fn columns_are_found_by_name_number_and_content() {
     let open = |name: &str| LabelledTexts::open(files.at(name)).unwrap();
     let found = open("a.csv");
     assert_eq!(texts(&found), [("Fine, but dull", "no"), ("Two\nlines", "yes")]);
-    assert_eq!(
-        found.read_as(),
-        &ReadOptions::new().format(FileFormat::Csv).header(true).text("Review").label("Label")
-    );
+    let expected = ReadOptions::new().format(FileFormat::Csv).header(true).text("Review").label("Label");
+    assert_eq!(ReadOptions { told: None, ..found.read_as().clone() }, expected);
+    assert_eq!(found.read_as().to_string(), "`csv`, text in `Review`, label in `Label`");
     assert_eq!(texts(&open("first.tsv"))[0], ("good film", "pos"));
     assert_eq!(open("first.tsv").read_as().text.as_deref(), Some("2"));
     assert_eq!(texts(&open("second.txt"))[1], ("dull film", "neg"));
@@ -198,6 +197,68 @@ fn several_files_are_one_data_set() {
     // A damaged UTF-8 file is no Windows-1252.
     let said = files.said(LabelledTexts::open(files.at("broken.txt")));
     assert!(said.starts_with("broken.txt:2: expected UTF-8"), "{said}");
+}
+
+#[test]
+fn a_file_of_another_format_is_read_as_its_own() {
+    let files = Files::new(
+        "formats",
+        &[
+            ("all/a.tsv", b"stars\topinion\tlabel\n3\tgood\tyes\n1\tbad\tno\n"),
+            ("all/b.jsonl", b"{\"text\": \"fine\", \"label\": \"yes\"}\n"),
+            ("more.tsv", b"stars\topinion\tlabel\n2\tso so\tno\n"),
+            ("twice.csv", b"text,label,text\na,b,c\n"),
+            ("utf16.tsv", b"\xff\xfeg\0o\0o\0d\0\t\0y\0\n\0"),
+        ],
+    );
+    let options = ReadOptions::new().text("opinion");
+    let train = LabelledTexts::open_with([files.at("all/a.tsv")], &options).unwrap();
+    // As far as its own format says; the column was asked for, and this file has none of that name.
+    let said = files.said(LabelledTexts::open_with([files.at("all/b.jsonl")], train.read_as()));
+    assert!(said.contains("b.jsonl") && said.contains("`opinion`"), "{said}");
+    let more = LabelledTexts::open_with([files.at("more.tsv")], train.read_as()).unwrap();
+    assert_eq!(texts(&more), [("so so", "no")]);
+    let train = LabelledTexts::open_with([files.at("all/a.tsv")], &ReadOptions::new().text("2")).unwrap();
+    assert_eq!(texts(&train), [("good", "yes"), ("bad", "no")]);
+    let found = LabelledTexts::open_with([files.at("twice.csv")], &ReadOptions::new());
+    let said = files.said(found);
+    assert!(said.contains("column `text`") && said.contains("expected one of that name, got 2"), "{said}");
+    let numbered = ReadOptions::new().text("3").label("2").header(true);
+    let found = LabelledTexts::open_with([files.at("twice.csv")], &numbered).unwrap();
+    assert_eq!(texts(&found), [("c", "b")]);
+    let said = files.said(LabelledTexts::open(files.at("utf16.tsv")));
+    assert!(said.contains("expected UTF-8"), "{said}");
+}
+
+#[test]
+fn formats_are_mixed_by_the_endings_of_names() {
+    let files = Files::new(
+        "mixed",
+        &[
+            ("all/a.tsv", b"stars\ttext\tlabel\n3\tgood\tyes\n1\tbad\tno\n"),
+            ("all/b.jsonl", b"{\"sentence\": \"fine\", \"label\": \"yes\"}\n"),
+            ("words.jsonl", b"{\"tokens\": [\"a\"], \"tags\": [\"B\"]}\n"),
+            ("words.conll", b"a B\nb I\n\n"),
+            ("pairs.tsv", b"one\tun\ntwo\tdeux\n"),
+            ("pairs.jsonl", b"{\"source\": \"three\", \"target\": \"trois\"}\n"),
+        ],
+    );
+    let all = LabelledTexts::open(files.at("all")).unwrap();
+    assert_eq!(texts(&all), [("good", "yes"), ("bad", "no"), ("fine", "yes")]);
+    let [tsv, json] = ["all/a.tsv", "all/b.jsonl"].map(|name| files.at(name));
+    let like = LabelledTexts::open(&tsv).unwrap().read_as().clone();
+    assert_eq!(texts(&LabelledTexts::open_with([&json], &like).unwrap()), [("fine", "yes")]);
+    // And back again: what was found out of the one holds for the others of its format.
+    let like = LabelledTexts::open(&json).unwrap().read_as().clone();
+    assert_eq!(LabelledTexts::open_with([&tsv], &like).unwrap().texts().len(), 2);
+    for [one, other] in [["words.jsonl", "words.conll"], ["words.conll", "words.jsonl"]] {
+        let like = TaggedTexts::open(files.at(one)).unwrap().read_as().clone();
+        assert_eq!(TaggedTexts::open_with([files.at(other)], &like).unwrap().texts().len(), 1);
+    }
+    for [one, other] in [["pairs.tsv", "pairs.jsonl"], ["pairs.jsonl", "pairs.tsv"]] {
+        let like = Pairs::open(files.at(one)).unwrap().read_as().clone();
+        assert!(!Pairs::open_with([files.at(other)], &like).unwrap().pairs().is_empty());
+    }
 }
 
 #[test]

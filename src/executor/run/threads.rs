@@ -5,9 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-
-/// More threads than any machine that this runs on has cores; a larger number is a mistake.
-const MOST_THREADS: usize = 1024;
+use crate::executor::Executor;
 
 /// Threads that several executors may share: each divides its work for that many.
 #[derive(Clone)]
@@ -22,11 +20,12 @@ impl Threads {
     /// So many threads (0: as many as the machine has cores), on no more threads of the system than there are cores.
     ///
     /// # Errors
-    /// If they cannot be started, or are more than 1024.
+    /// If they cannot be started, or are more than [`Executor::MOST_THREADS`].
     #[track_caller]
     pub(crate) fn new(threads: usize) -> Result<Self> {
-        if threads > MOST_THREADS {
-            return Err(Error::new("threads", format!("at most {MOST_THREADS}"), threads.to_string()));
+        let most = Executor::MOST_THREADS;
+        if threads > most {
+            return Err(Error::new("threads", format!("at most {most}"), threads.to_string()));
         }
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let number = if threads == 0 { cores } else { threads };
