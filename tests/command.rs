@@ -229,6 +229,29 @@ fn all_settings_that_make_no_sense_are_named() {
 }
 
 #[test]
+fn files_that_are_larger_than_memory_are_left_where_they_are() {
+    let place = Place::new("window");
+    place.write("reviews.tsv", &reviews());
+    let train = with(&["train", "--train", "reviews.tsv", "--set", "data.window=16"], &["--run", "run"]);
+    let last = place.json(&[&train[..], &["--epochs", "6", "--json"]].concat(), "");
+    assert_eq!(last["value"], 100.0, "{last}");
+    let held = with(&["train", "--train", "reviews.tsv"], &["--run", "held", "--epochs", "6"]);
+    place.said(&held, "");
+    // The same texts are held out; the order of the others is another.
+    let scores = |run: &str| place.json(&["eval", run, "reviews.tsv", "--json"], "");
+    assert_eq!(scores("run")["count"], scores("held")["count"]);
+    place.write("longer.tsv", &(reviews() + "no label\n"));
+    let longer = with(&["train", "--train", "longer.tsv", "--set", "data.window=16"], &["--run", "none"]);
+    let before = place.files();
+    assert!(place.refused(&longer).contains("longer.tsv:121:"));
+    for setting in ["data.window=0", "task=tag"] {
+        let said = place.refused(&[&train[..], &["--set", setting]].concat());
+        assert!(said.contains("data.window") || said.contains("--task"), "{said}");
+    }
+    assert_eq!(place.files(), before);
+}
+
+#[test]
 fn answers_are_one_line_and_no_command_to_the_terminal() {
     let place = Place::new("control");
     let reviews = reviews().replace("good\n", "\u{1b}[31mgood\n");

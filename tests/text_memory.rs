@@ -11,8 +11,7 @@ mod peak_memory;
 use std::sync::Mutex;
 
 use unpadded::data::{
-    Batching, Continuous, Data, LabelledTexts, Limits, Loader, ReadOptions, TextFile, Tokenizer, Vocabulary,
-    WordVectors,
+    Batching, Continuous, Data, LabelledFiles, Limits, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 
 /// Who counts, as the allocator counts for all threads.
@@ -62,9 +61,9 @@ fn a_stream_takes_its_window_however_long_the_file_is() {
         std::fs::write(&path, (0..lines).map(line).collect::<String>()).unwrap();
         peak_memory::of(|| {
             let cut = Tokenizer::whitespace();
-            let stream =
-                LabelledTexts::stream([&path], &ReadOptions::new(), &cut, (&words, &labels)).unwrap();
-            let loader = Loader::new(stream, &["words", "label"]).unwrap();
+            let files = LabelledFiles::open(&path).unwrap();
+            assert_eq!(files.labels().unwrap().len(), labels.len());
+            let loader = files.loader(["words", "label"], &cut, (&words, &labels)).unwrap();
             let loader = loader.shuffle(3).buffer(256).batching(Batching::Sequences(16));
             let mut seen = vec![0u8; lines];
             for batch in loader.batches(Some(0), 0).unwrap() {

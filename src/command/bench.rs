@@ -122,7 +122,7 @@ impl Bench {
         let more = 100.0 * (padded / tokens.max(1.0) - 1.0);
 
         let model = Model::new(trainer.for_inference()?)?;
-        let texts: Vec<&str> = held_out.iter().take(ASKED).map(|case| case.text.as_str()).collect();
+        let texts: Vec<&str> = held_out.cases.iter().take(ASKED).map(|case| case.text.as_str()).collect();
         // A language model is not asked for answers.
         let texts = if model.task() == Task::Lm { Vec::new() } else { texts };
         let (together, alone) = asked(&model, &texts)?;

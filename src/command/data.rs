@@ -78,7 +78,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     if texts.json {
         let line = json::object([
             ("dataset", prepared.name.as_str().into()),
-            ("held_out", prepared.held_out.len().into()),
+            ("held_out", prepared.held_out.count.into()),
         ]);
         return terminal::print(line);
     }

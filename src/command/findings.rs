@@ -4,11 +4,9 @@ use super::outcome::Outcome;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
-use unpadded::recipes::{Answer, Case, Config, Model, Truth, Weigher};
+use unpadded::recipes::{Answer, Case, Config, HeldOut, Model, Truth, Weigher};
 use unpadded::train::Report;
 
-/// So many held-out texts are looked at.
-const CASES: usize = 5_000;
 /// So many mistakes and examples are shown.
 const SHOWN: usize = 12;
 
@@ -24,7 +22,7 @@ pub(crate) struct Findings<'a> {
     pub(crate) report: &'a Report,
     pub(crate) test: Option<f64>,
     pub(crate) lengths: Vec<usize>,
-    pub(crate) held_out: &'a [Case],
+    pub(crate) held_out: &'a HeldOut,
     pub(crate) profile: Option<&'a Profile>,
 }
 
@@ -44,7 +42,7 @@ impl Findings<'_> {
                 format!("{:.1} s, {:.0} tokens/s", report.seconds, report.tokens_per_s),
             ),
             ("parameters".to_owned(), parameters(&self.checkpoint).to_string()),
-            ("held-out texts".to_owned(), self.held_out.len().to_string()),
+            ("held-out texts".to_owned(), self.held_out.count.to_string()),
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(self.test.map(|x| (format!("test {metric}"), format!("{:.2} {unit}", scaled(x)))));
@@ -72,7 +70,7 @@ impl Findings<'_> {
             page.lengths =
                 Some(Lengths { lengths: self.lengths, tokens: report.tokens, padded: report.padded });
         }
-        let cases = &self.held_out[..self.held_out.len().min(CASES)];
+        let cases = &self.held_out.cases[..];
         let asked = if matches!(cases.first(), Some(Case { truth: Truth::Label(_) | Truth::Tags(..), .. })) {
             cases
         } else {

@@ -180,7 +180,7 @@ impl Train {
             &Conclusion { folder: folder.path(), name: &name, metric, percent, value, tested },
             &report,
             &model,
-            &held_out,
+            &held_out.cases,
         )?;
         Ok(Ended::Done)
     }

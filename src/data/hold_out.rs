@@ -10,10 +10,13 @@ pub(super) fn hold_out<T>(
     seed: u64,
     key: impl Fn(Fingerprint, &T) -> Fingerprint,
 ) -> (Vec<T>, Vec<T>) {
-    let seeded = Fingerprint::default().number(seed);
-    let (held, rest) =
-        all.into_iter().partition(|one| key(seeded, one).finish().checked_rem(one_in) == Some(0));
+    let (held, rest) = all.into_iter().partition(|one| is_held(one_in, seed, |f| key(f, one)));
     (rest, held)
+}
+
+/// Whether an entry is held out.
+pub(super) fn is_held(one_in: u64, seed: u64, key: impl FnOnce(Fingerprint) -> Fingerprint) -> bool {
+    key(Fingerprint::default().number(seed)).finish().checked_rem(one_in) == Some(0)
 }
 
 /// What messages call the part of a data set that is held out.

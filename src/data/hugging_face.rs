@@ -118,14 +118,14 @@ impl HuggingFace {
     }
 
     /// All tokens with their numbers, counted in these texts; behind them the specials of the limits that are not among them.
-    pub(super) fn vocabulary<'a>(
+    pub(super) fn vocabulary<T: AsRef<str>>(
         &self,
-        texts: impl IntoIterator<Item = &'a str>,
+        texts: impl IntoIterator<Item = T>,
         limits: &Limits,
     ) -> Result<Vocabulary> {
         let mut counts = vec![0; self.tokens.len()];
         for text in texts {
-            if let Ok(cut) = self.cutter.encode_fast(text, false) {
+            if let Ok(cut) = self.cutter.encode_fast(text.as_ref(), false) {
                 cut.get_ids()
                     .iter()
                     .for_each(|&id| counts.get_mut(id as usize).into_iter().for_each(|count| *count += 1));

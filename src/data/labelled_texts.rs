@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::hold_out::{held_name, hold_out};
 use super::records::shown;
-use super::{Labelled, Limits, Loader, ReadOptions, Samples, TextFile, Tokenizer, Vocabulary};
+use super::{Field, Labelled, Limits, Loader, ReadOptions, Samples, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Texts with a label each, in memory, and what messages call where they are from.
@@ -103,13 +103,7 @@ impl LabelledTexts {
     /// If there are not two: nothing could be learned.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
-        let different: BTreeSet<&str> = self.texts.iter().map(|text| text.label.as_str()).collect();
-        if different.len() < 2 {
-            let got = different.first().map_or_else(|| "none".to_owned(), |label| format!("`{label}` alone"));
-            let what = format!("labels in `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least two", got));
-        }
-        Vocabulary::labels(self.texts.iter().map(|text| &text.label))
+        at_least_two(&self.name, self.texts.iter().map(|text| &text.label)).at_caller()
     }
 
     /// Holds out about one in so many, by the seed and the text alone: equal texts are on one side, and what is held out
@@ -160,15 +154,36 @@ impl LabelledTexts {
             let what = format!("texts of `{}`", self.name);
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
         }
-        let sample = |Labelled { text, label }: &Labelled| {
-            let of = |e: Error, what: &str| e.noted(format!("{what} of {} in `{}`", shown(text), self.name));
-            let ids = tokens.ids(tokenizer.tokens(text)).map_err(|e| of(e, "a token"))?;
-            let label = labels.lookup(label).map_err(|e| of(e, "the label"))?;
-            Ok(vec![ids.into(), label.into()])
-        };
+        let sample = |text: &Labelled| sample(text, &self.name, tokenizer, (tokens, labels));
         let samples: Samples = self.texts.iter().map(sample).collect::<Result<_>>().at_caller()?;
         Loader::new(samples, &feeds)
     }
+}
+
+/// The labels of texts, sorted, where a classifier could learn to tell them apart.
+pub(super) fn at_least_two<T: AsRef<str>>(
+    name: &str,
+    labels: impl IntoIterator<Item = T>,
+) -> Result<Vocabulary> {
+    let got = match Vocabulary::labels(labels) {
+        Ok(found) if found.len() > 1 => return Ok(found),
+        Ok(found) => found.tokens().map(|label| format!("`{label}` alone")).collect(),
+        Err(_) => "none".to_owned(),
+    };
+    Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), "at least two", got))
+}
+
+/// The numbers of a text's tokens and of its label.
+pub(super) fn sample(
+    Labelled { text, label }: &Labelled,
+    name: &str,
+    tokenizer: &Tokenizer,
+    (tokens, labels): (&Vocabulary, &Vocabulary),
+) -> Result<Vec<Field>> {
+    let of = |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(text)));
+    let ids = tokens.ids(tokenizer.tokens(text)).map_err(|e| of(e, "a token"))?;
+    let label = labels.lookup(label).map_err(|e| of(e, "the label"))?;
+    Ok(vec![ids.into(), label.into()])
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
-//! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] |
+//! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] in memory, [`LabelledFiles`] in files that are larger |
 //! | texts and their translations | vocabularies, a part held out, what each may become, a loader | [`Pairs`] |
 //! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`], [`TagScheme`] |
 //! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
@@ -62,6 +62,7 @@ mod folder;
 mod hold_out;
 #[cfg(feature = "tokenizers")]
 mod hugging_face;
+mod labelled_files;
 mod labelled_rows;
 mod labelled_texts;
 mod libsvm;
@@ -84,6 +85,7 @@ pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
 pub use fingerprint::Fingerprint;
 pub use folder::Folder;
+pub use labelled_files::LabelledFiles;
 pub use labelled_rows::{LabelledRows, Target};
 pub use labelled_texts::LabelledTexts;
 pub use libsvm::{FirstIndex, LabelledRow};

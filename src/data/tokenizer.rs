@@ -9,6 +9,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 #[cfg(feature = "tokenizers")]
 use super::hugging_face::HuggingFace;
+use super::vocabulary::Counted;
 use super::{Limits, Vocabulary};
 #[cfg(not(feature = "tokenizers"))]
 use crate::error::ErrorKind;
@@ -195,16 +196,20 @@ impl Tokenizer {
     /// # Errors
     /// As [`Vocabulary::of`].
     #[track_caller]
-    pub fn vocabulary<'a>(
+    pub fn vocabulary<T: AsRef<str>>(
         &self,
-        texts: impl IntoIterator<Item = &'a str>,
+        texts: impl IntoIterator<Item = T>,
         limits: &Limits,
     ) -> Result<Vocabulary> {
         #[cfg(feature = "tokenizers")]
         if let Cut::HuggingFace(of) = &self.cut {
             return of.vocabulary(texts, limits).at_caller();
         }
-        Vocabulary::of(texts.into_iter().flat_map(|text| self.tokens(text)), limits)
+        let mut counted = Counted::default();
+        for text in texts {
+            self.tokens(text.as_ref()).for_each(|token| counted.add(&token));
+        }
+        counted.within(limits).at_caller()
     }
 
     /// A text of these tokens: characters one behind the other; others with a space between, but for [pieces](Self::pieces) that

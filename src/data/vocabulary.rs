@@ -52,25 +52,22 @@ impl PartialEq for Vocabulary {
     }
 }
 
-impl Vocabulary {
-    /// The special that stands for every token without a number of its own.
-    pub const UNKNOWN: &'static str = "<unk>";
+/// How often each token occurs.
+#[derive(Default)]
+pub(super) struct Counted(HashMap<String, u64>);
 
-    /// Counts tokens and numbers them: the specials first, then the more frequent ones, equally frequent ones in the
-    /// order of their text. A special that occurs among the tokens is the special.
-    ///
-    /// # Errors
-    /// If a special is named twice, if they are more than `max_size`, or if no token is left.
-    #[track_caller]
-    pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
-        let mut counts: HashMap<String, u64> = HashMap::new();
-        for token in tokens {
-            // `entry` would need an owned token even for one that is there.
-            match counts.get_mut(token.as_ref()) {
-                Some(count) => *count += 1,
-                None => drop(counts.insert(token.as_ref().to_owned(), 1)),
-            }
+impl Counted {
+    pub(super) fn add(&mut self, token: &str) {
+        // `entry` would need an owned token even for one that is there.
+        match self.0.get_mut(token) {
+            Some(count) => *count += 1,
+            None => drop(self.0.insert(token.to_owned(), 1)),
         }
+    }
+
+    /// Those that [`Limits`] let in.
+    pub(super) fn within(self, limits: &Limits) -> Result<Vocabulary> {
+        let Self(mut counts) = self;
         let Some(room) = limits.max_size.checked_sub(limits.specials.len()) else {
             let expected = format!("at least {}, the number of specials", limits.specials.len());
             return Err(Error::new("size of a vocabulary", expected, limits.max_size.to_string()));
@@ -90,14 +87,31 @@ impl Vocabulary {
             let got = format!("{distinct} distinct ones, none of them so");
             return Err(Error::new("tokens of a vocabulary", expected, got));
         }
-        let unknown = limits.specials.iter().position(|special| special == Self::UNKNOWN);
+        let unknown = limits.specials.iter().position(|special| special == Vocabulary::UNKNOWN);
         if let Some((_, count)) = unknown.and_then(|id| entries.get_mut(id)) {
             *count += left_out;
         }
         entries.extend(kept);
         let twice =
             |special| Error::new("specials of a vocabulary", "each once", format!("`{special}` twice"));
-        Self::new(entries, unknown.map(|id| id as i64)).map_err(twice).at_caller()
+        Vocabulary::new(entries, unknown.map(|id| id as i64)).map_err(twice)
+    }
+}
+
+impl Vocabulary {
+    /// The special that stands for every token without a number of its own.
+    pub const UNKNOWN: &'static str = "<unk>";
+
+    /// Counts tokens and numbers them: the specials first, then the more frequent ones, equally frequent ones in the
+    /// order of their text. A special that occurs among the tokens is the special.
+    ///
+    /// # Errors
+    /// If a special is named twice, if they are more than `max_size`, or if no token is left.
+    #[track_caller]
+    pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
+        let mut counted = Counted::default();
+        tokens.into_iter().for_each(|token| counted.add(token.as_ref()));
+        counted.within(limits).at_caller()
     }
 
     /// Labels: sorted by their text, with no specials, so that an unknown one is an error.

@@ -12,7 +12,7 @@ use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{Placed, Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
-use crate::executor::run::threads::Threads;
+use crate::executor::run::threads::{MOST_THREADS, Threads};
 use crate::kernels::arena::Plain;
 use crate::program::contract::call::Repeated;
 use crate::program::{Program, Registry, Role, VarId};
@@ -94,7 +94,7 @@ struct GradientSlot {
 
 impl Executor {
     /// More threads than any machine that this runs on has cores: a larger number is a mistake.
-    pub const MOST_THREADS: usize = 1024;
+    pub const MOST_THREADS: usize = MOST_THREADS;
 
     /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: as many as the
     /// machine has cores). Work is divided for that many where there is enough of it, on no more threads of the system

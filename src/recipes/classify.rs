@@ -1,14 +1,13 @@
 //! A label for each text: words, their vectors, recurrent layers, and what of their states says the label.
 
-use std::path::PathBuf;
-
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
 use super::prepared::{
-    CUT, Case, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as, tokenizer,
+    CUT, Case, Coverage, HeldOut, Paths, Prepared, Truth, both, one_in, read_as, tokenizer,
 };
-use crate::data::{Data, LabelledTexts, Loader, Tokenizer, Vocabulary};
+use super::texts::Texts;
+use crate::data::{Data, Labelled, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
@@ -26,67 +25,67 @@ pub(super) fn data(
     path: &str,
 ) -> Result<Box<dyn Data>> {
     let known = (predictor.vocabulary("words")?, predictor.vocabulary("labels")?);
-    Ok(Box::new(batches(
-        LabelledTexts::open_with([path], &options(config)?)?.loader(FEEDS, cut, known)?,
-        config,
-    )))
+    // Nothing is shuffled that a model is measured on.
+    let texts = Texts::open(path, config)?;
+    Ok(Box::new(texts.loader(FEEDS, cut, known, config)?))
 }
 
 pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let Paths { train, dev, test } = Paths::of(config)?;
     let own = train.is_some();
     let train = match train {
-        Some(path) => LabelledTexts::open_with([path], &options(config)?)?,
-        None => embedded::reviews(true)?,
+        Some(path) => Texts::open(path, config)?,
+        None => Texts::Held(embedded::reviews(true)?),
     };
-    // What was found out of the training texts holds for the others.
-    let like = train.read_as().clone();
-    let read = |path: &PathBuf| LabelledTexts::open_with([path], &like);
+    let test = test.map(|path| train.open_alike(path)).transpose()?;
     // Before any is held out: a label may be that of one text.
     let labels = train.labels()?;
-    let (train, dev) = match &dev {
-        Some(dev) => (train, read(dev)?),
+    let (train, dev) = match dev {
+        Some(dev) => {
+            let dev = train.open_alike(dev)?;
+            (train, dev)
+        }
         None if own => train.hold_out(one_in(config), config.run.seed),
-        None => (train, embedded::reviews(false)?),
+        None => (train, Texts::Held(embedded::reviews(false)?)),
     };
-    let test = test.as_ref().map(read).transpose()?;
-    both([&train, &dev].map(|texts| (texts.name(), texts.texts().len())))?;
     let cut = tokenizer(config)?;
+    let (mut lengths, mut held_out) = (Vec::new(), HeldOut::default());
+    train.each(|text| lengths.push(cut.tokens(&text.text).count()))?;
+    dev.each(|text| held_out.add(|| case(text)))?;
+    both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
     let words = train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
-    let loader = |texts: &LabelledTexts| -> Result<Loader> {
-        Ok(batches(texts.loader(FEEDS, &cut, (&words, &labels))?, config))
-    };
+    let mut coverage = Coverage::of(&words);
+    dev.each(|text| coverage.add(cut.tokens(&text.text)))?;
+    let loader = |texts: &Texts| texts.loader(FEEDS, &cut, (&words, &labels), config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let test = test.as_ref().map(loader).transpose()?;
-    let mut trainer = network(config, &words, &labels, train.texts().len())?.note(CUT, cut.name());
-    let lengths: Vec<usize> = train.texts().iter().map(|text| cut.tokens(&text.text).count()).collect();
+    let mut trainer = network(config, &words, &labels, lengths.len())?.note(CUT, cut.name());
     let mut said = vec![format!(
         "{}: {} texts of {} labels, {} words known; {} held out",
         train.name(),
-        train.texts().len(),
+        lengths.len(),
         labels.len(),
         words.len(),
-        dev.texts().len()
+        held_out.count
     )];
     said.extend(read_as(train.read_as()));
-    let held_out = dev.texts().iter().flat_map(|text| cut.tokens(&text.text));
-    let coverage = coverage(&words, held_out);
-    let running = train.texts().iter().flat_map(|text| cut.tokens(&text.text));
-    said.extend(net::vectors(config, &mut trainer, &words, running)?);
-    let case =
-        |of: &crate::data::Labelled| Case { text: of.text.clone(), truth: Truth::Label(of.label.clone()) };
+    said.extend(net::vectors(config, &mut trainer, &words)?);
     Ok(Prepared {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),
         test: test.map(|test| Box::new(test) as _),
-        name: train.name().to_owned(),
+        name: train.name().into_owned(),
         metric: "accuracy",
         lengths,
-        coverage,
-        held_out: dev.texts().iter().map(case).collect(),
+        coverage: coverage.share(),
+        held_out,
         said,
     })
+}
+
+fn case(of: &Labelled) -> Case {
+    Case { text: of.text.clone(), truth: Truth::Label(of.label.clone()) }
 }
 
 fn network(config: &Config, words: &Vocabulary, labels: &Vocabulary, texts: usize) -> Result<Trainer> {

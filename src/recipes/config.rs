@@ -83,6 +83,8 @@ section! {
         label: Option<String> = None;
         /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
         binary: bool = false;
+        /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory. Of `classify` alone; without it, all texts are in memory.
+        window: Option<usize> = None;
     }
 }
 
@@ -314,6 +316,10 @@ impl Config {
         if let (Task::Tag, Some(path)) = (run.task, &text.tokenizer) {
             need(false, "text.tokenizer", "none for `tag`, whose words are given", format!("`{path}`"));
         }
+        if data.window.is_some() && (run.task != Task::Classify || data.train.is_none()) {
+            let expected = "none but for `classify`, with `data.train`";
+            need(false, "data.window", expected, data.window.unwrap_or(0).to_string());
+        }
         let most = Executor::MOST_THREADS;
         let threads = format!("at most {most}");
         need(run.threads <= most, "threads", &threads, run.threads.to_string());
@@ -333,6 +339,7 @@ impl Config {
             need(is_rate, name, "a number above 0 that f32 holds", format!("{got:e}"));
         }
         let counts = [
+            ("data.window", data.window.unwrap_or(1)),
             ("text.min_count", text.min_count),
             ("text.max_size", text.max_size.unwrap_or(1)),
             ("model.embedding", model.embedding),

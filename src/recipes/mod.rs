@@ -30,6 +30,7 @@ mod prepared;
 mod rows;
 mod settings;
 mod tag;
+mod texts;
 mod translate;
 mod weigh;
 
@@ -38,7 +39,7 @@ pub use config::{
     nearest,
 };
 pub use model::{Answer, Model};
-pub use prepared::{Case, Prepared, Truth};
+pub use prepared::{Case, HeldOut, Prepared, Truth};
 pub use settings::{Key, Setting, Value};
 pub use weigh::Weigher;
 

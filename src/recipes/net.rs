@@ -71,12 +71,7 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
 pub(super) const TABLE: &str = "words.weight";
 
 /// Starts the words' vectors from a file, if the config names one; says how much of the running words it has.
-pub(super) fn vectors<T: AsRef<str>>(
-    config: &Config,
-    trainer: &mut Trainer,
-    words: &Vocabulary,
-    running: impl IntoIterator<Item = T>,
-) -> Result<Option<String>> {
+pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
     let Some(path) = &config.text.vectors else { return Ok(None) };
     let found = WordVectors::open(path, words)?;
     if found.width() != config.model.embedding {
@@ -89,5 +84,10 @@ pub(super) fn vectors<T: AsRef<str>>(
     table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
     found.fill(&mut table)?;
     trainer.set_parameter(TABLE, table)?;
-    Ok(Some(format!("{found}: {:.1} % of the running words", 100.0 * found.coverage(running))))
+    // The unknown one was counted for all that are not known.
+    let running: u64 = (0..words.len() as i64).map(|id| words.count(id)).sum();
+    let known = found.vectors().filter(|(id, _)| Some(*id) != words.unknown());
+    let covered: u64 = known.map(|(id, _)| words.count(id)).sum();
+    let share = 100.0 * covered as f64 / running.max(1) as f64;
+    Ok(Some(format!("{found}: {share:.1} % of the running words")))
 }

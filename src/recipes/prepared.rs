@@ -25,10 +25,40 @@ pub struct Prepared {
     pub lengths: Vec<usize>,
     /// Which share of the held-out tokens is known, where they are looked up in a vocabulary.
     pub coverage: Option<f64>,
-    /// The texts of `dev`, each with what would be right.
-    pub held_out: Vec<Case>,
+    /// Texts of `dev`, each with what would be right.
+    pub held_out: HeldOut,
     /// Lines that say what was read, for people.
     pub said: Vec<String>,
+}
+
+/// What was held out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HeldOut {
+    /// The first texts, [`Self::MOST`] of them at most.
+    pub cases: Vec<Case>,
+    /// How many texts there are.
+    pub count: usize,
+}
+
+impl HeldOut {
+    /// So many texts are looked at one by one, and stay in memory for that.
+    pub const MOST: usize = 5_000;
+
+    pub(super) fn add(&mut self, case: impl FnOnce() -> Case) {
+        self.count += 1;
+        if self.cases.len() < Self::MOST {
+            self.cases.push(case());
+        }
+    }
+}
+
+impl FromIterator<Case> for HeldOut {
+    fn from_iter<I: IntoIterator<Item = Case>>(cases: I) -> Self {
+        cases.into_iter().fold(Self::default(), |mut held, case| {
+            held.add(|| case);
+            held
+        })
+    }
 }
 
 /// A text with what would be right.
@@ -113,10 +143,10 @@ pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
 }
 
 /// That there is something to learn from, and something else to measure on.
-pub(super) fn both<'a>(parts: impl IntoIterator<Item = (&'a str, usize)>) -> Result<()> {
+pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
     let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
     let expected = "texts to learn from and others to measure on: more of them (equal ones stay together), or `data.dev`";
-    Err(Error::new(format!("texts of `{name}`"), expected, "none"))
+    Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
 }
 
 /// One text in so many is held out.
@@ -149,16 +179,39 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
     if config.text.lowercase { cut.lowercase() } else { cut }
 }
 
-/// Which share of tokens a vocabulary has; none of no token.
+/// Which share of tokens a vocabulary has.
+pub(super) struct Coverage<'a> {
+    known: &'a Vocabulary,
+    all: u64,
+    found: u64,
+}
+
+impl<'a> Coverage<'a> {
+    pub(super) fn of(known: &'a Vocabulary) -> Self {
+        Self { known, all: 0, found: 0 }
+    }
+
+    pub(super) fn add<T: AsRef<str>>(&mut self, tokens: impl IntoIterator<Item = T>) {
+        for token in tokens {
+            self.all += 1;
+            self.found += u64::from(self.known.id(token.as_ref()).is_some());
+        }
+    }
+
+    /// None of no token.
+    pub(super) fn share(&self) -> Option<f64> {
+        (self.all > 0).then(|| self.found as f64 / self.all as f64)
+    }
+}
+
+/// As [`Coverage`], of tokens that are all there.
 pub(super) fn coverage<T: AsRef<str>>(
     known: &Vocabulary,
     tokens: impl IntoIterator<Item = T>,
 ) -> Option<f64> {
-    let (mut all, mut found) = (0u64, 0u64);
-    for token in tokens {
-        (all, found) = (all + 1, found + u64::from(known.id(token.as_ref()).is_some()));
-    }
-    (all > 0).then(|| found as f64 / all as f64)
+    let mut coverage = Coverage::of(known);
+    coverage.add(tokens);
+    coverage.share()
 }
 
 /// How a loader of texts makes batches of a training.

@@ -62,6 +62,13 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         let expected = "a LIBSVM file, as its format says";
         return Err(Error::new("data.train", expected, "none: no rows come with the program"));
     };
+    if let Some(window) = config.data.window {
+        return Err(Error::new(
+            "data.window",
+            "none for rows of features, which are in memory",
+            window.to_string(),
+        ));
+    }
     let all = LabelledRows::open(path)?;
     let (columns, labels, count) = (all.columns(), all.classes()?, all.rows().len());
     if !(1..=MOST).contains(&columns) {

@@ -93,8 +93,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     said.extend(read_as(train.read_as()));
     let held_out = dev.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
     let coverage = coverage(&found.words, held_out);
-    let running = train.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
-    said.extend(net::vectors(config, &mut trainer, &found.words, running)?);
+    said.extend(net::vectors(config, &mut trainer, &found.words)?);
     let case = |text: &TaggedText| Case {
         text: text.words.join(" "),
         truth: Truth::Tags(text.tags.clone(), text.label.clone()),

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use unpadded::data::LabelledTexts;
 #[cfg(feature = "parquet")]
 use unpadded::data::{
-    Data, FileFormat, Limits, Loader, Malformed, Pairs, PlainText, ReadOptions, TaggedTexts, Tokenizer,
+    Data, FileFormat, LabelledFiles, Limits, Loader, Malformed, Pairs, PlainText, ReadOptions, TaggedTexts,
+    Tokenizer,
 };
 #[cfg(feature = "parquet")]
 use unpadded::recipes::{Config, Task, prepare};
@@ -125,15 +126,15 @@ fn tagged_texts_have_lists_and_the_names_of_their_tags() {
 #[cfg(feature = "parquet")]
 #[test]
 fn a_file_is_streamed_and_trained_on() -> unpadded::Result<()> {
-    let (file, options, cut) = (fixture("reviews"), ReadOptions::new(), Tokenizer::words());
+    let (file, cut) = (fixture("reviews"), Tokenizer::words());
     let whole = LabelledTexts::open(&file)?;
     let (words, labels) = (whole.vocabulary(&cut, &Limits::default())?, whole.labels()?);
-    let streamed = LabelledTexts::stream([&file], &options, &cut, (&words, &labels))?;
+    let streamed = LabelledFiles::open(&file)?.loader(["words", "label"], &cut, (&words, &labels))?;
     let numbers = |data: &Loader| -> unpadded::Result<Vec<_>> {
         data.batches(None, 0)?.map(|batch| batch.map(|batch| (batch.numbers, batch.tokens))).collect()
     };
     let in_memory = whole.loader(["words", "label"], &cut, (&words, &labels))?;
-    assert_eq!(numbers(&Loader::new(streamed, &["words", "label"])?)?, numbers(&in_memory)?);
+    assert_eq!(numbers(&streamed)?, numbers(&in_memory)?);
 
     let mut config = Config::new(Task::Classify);
     config.data.train = Some(file.display().to_string());

@@ -100,8 +100,17 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
     Ok(Guess { format, why: Some(why.to_owned()) })
 }
 
+/// How a file is read, after what was found out of others: where its name says another format, as was said alone.
+pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
+    let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
+    match &options.told {
+        Some(told) if other && told.format.is_none() => told.told(),
+        _ => options.clone(),
+    }
+}
+
 /// What the ending of a name says.
-pub(super) fn by_name(name: &str, task: Task) -> Option<FileFormat> {
+fn by_name(name: &str, task: Task) -> Option<FileFormat> {
     let format = match extension(&name.to_lowercase())? {
         "csv" => FileFormat::Csv,
         "tsv" | "tab" => FileFormat::Tsv,

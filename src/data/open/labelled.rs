@@ -4,18 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::columns::{LABEL, TEXT, Wanted};
-use super::guess::{Guess, Task, guess};
+use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared};
 use super::{fields, objects, parts, rows, table, trees};
 use crate::data::records::{OneLine, Stream};
-use crate::data::{
-    Fingerprint, Folder, Labelled, LabelledTexts, Sample, Sampled, Streamed, TextFile, Tokenizer, Vocabulary,
-};
+use crate::data::{Folder, Labelled, LabelledTexts, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A file, and what its records are.
-#[derive(Clone)]
+#[derive(Debug)]
 enum Input {
     /// Each record has its label; read as these options say.
     Records(TextFile, Guess, ReadOptions),
@@ -26,12 +24,6 @@ enum Input {
 }
 
 impl Input {
-    fn file(&self) -> &TextFile {
-        match self {
-            Self::Records(file, ..) | Self::Lines(file, _) | Self::Whole(file, _) => file,
-        }
-    }
-
     fn open(&self) -> Result<Stream<Labelled>> {
         match self {
             Self::Records(file, guess, options) => {
@@ -112,42 +104,11 @@ fn settled(file: &TextFile, guess: &Guess, options: &ReadOptions) -> Result<Read
 }
 
 /// The files of a data set, and how they are read.
-struct Plan {
-    name: String,
+#[derive(Debug)]
+pub(in crate::data) struct Plan {
+    pub(in crate::data) name: String,
     inputs: Vec<Input>,
-    options: ReadOptions,
-}
-
-fn plan<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, options: &ReadOptions) -> Result<Plan> {
-    let (name, found) = find(paths, options)?;
-    let (mut inputs, mut options) = (Vec::new(), options.told());
-    let mut classes = Vec::new();
-    for one in found {
-        match one {
-            Found::File(file) => classes.push((file.name(), file)),
-            Found::Folder(path) => folder(&path, &options, &mut inputs, &mut classes)?,
-        }
-    }
-    // Several files of a text a line, as `rt-polarity.*`, are a file a class.
-    if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
-        let label = |name: &str| {
-            let name = name.rsplit(['/', '!']).next().unwrap_or(name);
-            name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
-        };
-        inputs.extend(classes.drain(..).map(|(name, file)| Input::Lines(file, label(&name))));
-    }
-    for (_, file) in classes {
-        let of_file = options.of_file(&file, Task::Labelled);
-        let guess = guess(&file, &of_file, Task::Labelled)?;
-        // All are read as the first, as far as it says it.
-        let alone = inputs.is_empty() || of_file.format.is_none();
-        let read = if alone { settled(&file, &guess, &of_file)? } else { of_file };
-        if inputs.is_empty() {
-            options = read.clone();
-        }
-        inputs.push(Input::Records(file, guess, read));
-    }
-    Ok(Plan { name, inputs, options })
+    pub(in crate::data) options: ReadOptions,
 }
 
 /// What is in a folder: files of records, or files and folders of a class each.
@@ -203,9 +164,47 @@ fn folder(
 }
 
 impl Plan {
-    fn records(self) -> Stream<Labelled> {
-        Box::new(self.inputs.into_iter().flat_map(move |input| -> Stream<Labelled> {
-            input.open().unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
+    /// Finds the files of these paths, and out of their first lines how all are read.
+    pub(in crate::data) fn new<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let (name, found) = find(paths, options)?;
+        let (mut inputs, mut options) = (Vec::new(), options.told());
+        let mut classes = Vec::new();
+        for one in found {
+            match one {
+                Found::File(file) => classes.push((file.name(), file)),
+                Found::Folder(path) => folder(&path, &options, &mut inputs, &mut classes)?,
+            }
+        }
+        // Several files of a text a line, as `rt-polarity.*`, are a file a class.
+        if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
+            let label = |name: &str| {
+                let name = name.rsplit(['/', '!']).next().unwrap_or(name);
+                name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+            };
+            inputs.extend(classes.drain(..).map(|(name, file)| Input::Lines(file, label(&name))));
+        }
+        for (_, file) in classes {
+            let of_file = alike(&options, &file, Task::Labelled);
+            let guess = guess(&file, &of_file, Task::Labelled)?;
+            // All are read as the first, as far as it says it.
+            let alone = inputs.is_empty() || of_file.format.is_none();
+            let read = if alone { settled(&file, &guess, &of_file)? } else { of_file };
+            if inputs.is_empty() {
+                options = read.clone();
+            }
+            inputs.push(Input::Records(file, guess, read));
+        }
+        Ok(Self { name, inputs, options })
+    }
+
+    /// All that is in them, one after another; what is wrong in a file comes as an item.
+    pub(in crate::data) fn records(self: Arc<Self>) -> Stream<Labelled> {
+        let open = move |number: usize| self.inputs.get(number).map(Input::open);
+        Box::new((0..).map_while(open).flat_map(|records| -> Stream<Labelled> {
+            records.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
         }))
     }
 }
@@ -254,57 +253,10 @@ impl LabelledTexts {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
-            let plan = plan(paths, options)?;
-            let (name, options) = (plan.name.clone(), plan.options.clone());
-            Ok(Self::new(&name, all(&name, plan.records())?).read_by(options))
+            let plan = Arc::new(Plan::new(paths, options)?);
+            let texts = all(&plan.name, Arc::clone(&plan).records())?;
+            Ok(Self::new(&plan.name, texts).read_by(plan.options.clone()))
         };
         read().at_caller()
-    }
-
-    /// The labelled texts of these paths one by one, of which one is in memory: for vocabularies of files that are larger.
-    ///
-    /// # Errors
-    /// If there is no file. What is wrong in one comes as an item.
-    #[track_caller]
-    pub fn records<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-    ) -> Result<Box<dyn Iterator<Item = Result<Labelled>> + Send>> {
-        Ok(plan(paths, options).at_caller()?.records())
-    }
-
-    /// Samples of these paths that are read anew in each epoch and never all in memory, for files that are larger:
-    /// [`Loader::shuffle`](crate::data::Loader::shuffle) shuffles them in a window of
-    /// [`Loader::buffer`](crate::data::Loader::buffer) samples. The files are read once for their fingerprint.
-    ///
-    /// # Errors
-    /// If there is no file, or one cannot be read. What is wrong in one comes as an item of the batches.
-    #[track_caller]
-    pub fn stream<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-        tokenizer: &Tokenizer,
-        (tokens, labels): (&Vocabulary, &Vocabulary),
-    ) -> Result<Streamed> {
-        let Plan { name, inputs, options } = plan(paths, options).at_caller()?;
-        let mut fingerprint = Fingerprint::default().text(&tokenizer.name()).text(&format!("{options:?}"));
-        for input in &inputs {
-            fingerprint = fingerprint.number(input.file().fingerprint().at_caller()?);
-        }
-        for token in tokens.tokens().chain(labels.tokens()) {
-            fingerprint = fingerprint.text(token);
-        }
-        let vocabularies = Arc::new((tokenizer.clone(), tokens.clone(), labels.clone()));
-        let open = move || -> Result<Sampled> {
-            let plan = Plan { name: name.clone(), inputs: inputs.clone(), options: options.clone() };
-            let of = Arc::clone(&vocabularies);
-            Ok(Box::new((0..).zip(plan.records()).map(move |(number, text)| {
-                let (tokenizer, tokens, labels) = &*of;
-                let Labelled { text, label } = text?;
-                let ids = tokens.ids(tokenizer.tokens(&text))?;
-                Ok(Sample::new(number, [ids.into(), labels.lookup(&label)?.into()]))
-            })))
-        };
-        Ok(Streamed::new(fingerprint.finish(), open))
     }
 }

@@ -19,6 +19,7 @@ mod table;
 mod tagged;
 mod trees;
 
+pub(super) use labelled::Plan;
 pub use options::{FileFormat, ReadOptions};
 pub use parts::Parts;
 pub use plain::PlainText;

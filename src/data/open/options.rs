@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::guess::{Task, by_name};
-use crate::data::{Encoding, Malformed, TextFile};
+use crate::data::{Encoding, Malformed};
 use crate::error::{Error, Result};
 
 /// The form of a file, or of a folder, of a data set.
@@ -130,18 +129,6 @@ impl ReadOptions {
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), ..self.clone() }
-    }
-
-    /// Those for a file: where its name says another format than was found out of others, what was said alone.
-    pub(super) fn of_file(&self, file: &TextFile, task: Task) -> Self {
-        match (&self.told, by_name(&file.name(), task)) {
-            (Some(told), Some(format))
-                if told.format.is_none() && self.format.is_some_and(|f| f != format) =>
-            {
-                told.told()
-            }
-            _ => self.clone(),
-        }
     }
 
     /// The format.

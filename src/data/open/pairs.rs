@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::columns::{SOURCE, TARGET, Wanted};
-use super::guess::{Guess, Task, guess};
+use super::guess::{Guess, Task, alike, guess};
 use super::labelled::all;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find};
@@ -89,7 +89,7 @@ impl Pairs {
                         return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
                     }
                 };
-                let mut read = options.of_file(&file, Task::Pairs);
+                let mut read = alike(&options, &file, Task::Pairs);
                 let guess = guess(&file, &read, Task::Pairs)?;
                 let found = records(&file, &guess, &mut read).and_then(Iterator::collect::<Result<Vec<_>>>);
                 pairs.extend(found.map_err(|e| guess.explain(e))?);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::columns::{INTENT, TAGS, TOKENS, Wanted};
 use super::fields;
-use super::guess::{Task, guess};
+use super::guess::{Task, alike, guess};
 use super::labelled::all;
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
@@ -80,7 +80,7 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
 }
 
 fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<Vec<TaggedText>> {
-    let options = &mut all.of_file(file, Task::Tagged);
+    let options = &mut alike(all, file, Task::Tagged);
     let guess = guess(file, options, Task::Tagged)?;
     options.format = Some(guess.format);
     let found = match guess.format {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::data::{Data, LabelledTexts, Limits, Loader, Malformed, Pairs, TaggedTexts, Tokenizer};
+use crate::data::{
+    Data, LabelledFiles, LabelledTexts, Limits, Loader, Malformed, Pairs, TaggedTexts, Tokenizer,
+};
 use crate::error::Result;
 
 /// Files in a folder that goes with it.
@@ -268,18 +270,32 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let (paths, options, cut) = ([files.at("*.tsv")], ReadOptions::new(), Tokenizer::words());
     let whole = LabelledTexts::open_with(&paths, &options)?;
     let (words, labels) = (whole.vocabulary(&cut, &Limits::default())?, whole.labels()?);
-    let records = LabelledTexts::records(&paths, &options)?.collect::<Result<Vec<_>>>()?;
-    assert_eq!(records, whole.texts());
+    let in_files = LabelledFiles::open_with(&paths, &options)?;
+    let texts = |of: &LabelledFiles| of.texts().collect::<Result<Vec<_>>>();
+    assert_eq!(texts(&in_files)?, whole.texts());
+    let limits = Limits { min_count: 20, ..Limits::default() };
+    assert_eq!(in_files.vocabulary(&cut, &limits)?, whole.vocabulary(&cut, &limits)?);
+    assert_eq!((in_files.labels()?, in_files.read_as()), (whole.labels()?, whole.read_as()));
+    // The same texts are held out, and of what is left again.
+    let (rest, held) = in_files.clone().hold_out(3, 5);
+    let (whole_rest, whole_held) = whole.clone().hold_out(3, 5);
+    assert_eq!((texts(&rest)?, texts(&held)?), (whole_rest.texts().into(), whole_held.texts().into()));
+    assert_eq!(held.name(), whole_held.name());
+    let (again, whole_again) = (rest.hold_out(2, 6), whole_rest.hold_out(2, 6));
+    assert_eq!(texts(&again.0)?, whole_again.0.texts());
+    assert_eq!(texts(&again.1)?, whole_again.1.texts());
 
-    let streamed = || LabelledTexts::stream(&paths, &options, &cut, (&words, &labels));
     let feeds = ["words", "label"];
     let read = |data: &Loader, epoch, from| -> Result<Vec<_>> {
         let batches = data.batches(epoch, from)?.map(|batch| batch.map(|batch| batch.numbers));
         batches.collect()
     };
     let in_memory = whole.loader(feeds, &cut, (&words, &labels))?;
-    assert_eq!(read(&Loader::new(streamed()?, &feeds)?, None, 0)?, read(&in_memory, None, 0)?);
-    let shuffled = Loader::new(streamed()?, &feeds)?.shuffle(7).buffer(64);
+    let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
+    assert_eq!(read(&streamed()?, None, 0)?, read(&in_memory, None, 0)?);
+    assert_eq!(streamed()?.batch_count(), in_memory.batch_count());
+    assert_eq!(streamed()?.fingerprint(), in_memory.fingerprint());
+    let shuffled = streamed()?.shuffle(7).buffer(64);
     let (first, second) = (read(&shuffled, Some(0), 0)?, read(&shuffled, Some(1), 0)?);
     assert_ne!(first, second);
     let mut numbers = first.concat();
@@ -289,7 +305,23 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     for from in [1, 5, 15] {
         assert_eq!(read(&shuffled, Some(0), from)?, first[from as usize..]);
     }
-    assert_eq!(shuffled.fingerprint(), Loader::new(streamed()?, &feeds)?.shuffle(7).buffer(64).fingerprint());
+    assert_eq!(shuffled.fingerprint(), streamed()?.shuffle(7).buffer(64).fingerprint());
+
+    // What is wrong far down is met before an epoch begins, and where nothing is held out there is nothing to load.
+    fs::write(files.at("b.tsv"), lines.clone() + "no label\n").unwrap();
+    for said in
+        [in_files.labels().map(drop), in_files.vocabulary(&cut, &limits).map(drop), streamed().map(drop)]
+    {
+        assert!(files.said(said).starts_with("b.tsv:501: "));
+    }
+    fs::write(files.at("b.tsv"), "word1\t7\n").unwrap();
+    let said = files.said(streamed());
+    assert!(
+        said.starts_with("token: expected one of `0`, `1`, `2`, got `7`; the label of \"word1\" in"),
+        "{said}"
+    );
+    let said = files.said(in_files.clone().hold_out(0, 1).1.loader(feeds, &cut, (&words, &labels)));
+    assert!(said.contains(", held out`: expected at least one, got none"), "{said}");
     Ok(())
 }
 

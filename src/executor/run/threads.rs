@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::Executor;
+
+/// More threads than any machine that this runs on has cores; a larger number is a mistake.
+pub(crate) const MOST_THREADS: usize = 1024;
 
 /// Threads that several executors may share: each divides its work for that many.
 #[derive(Clone)]
@@ -20,12 +22,11 @@ impl Threads {
     /// So many threads (0: as many as the machine has cores), on no more threads of the system than there are cores.
     ///
     /// # Errors
-    /// If they cannot be started, or are more than [`Executor::MOST_THREADS`].
+    /// If they cannot be started, or are more than [`MOST_THREADS`].
     #[track_caller]
     pub(crate) fn new(threads: usize) -> Result<Self> {
-        let most = Executor::MOST_THREADS;
-        if threads > most {
-            return Err(Error::new("threads", format!("at most {most}"), threads.to_string()));
+        if threads > MOST_THREADS {
+            return Err(Error::new("threads", format!("at most {MOST_THREADS}"), threads.to_string()));
         }
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let number = if threads == 0 { cores } else { threads };

@@ -3,9 +3,9 @@
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows,
-    LabelledTexts, Limits, Loader, Pairs, Parts, PlainText, ReadOptions, Sample, Samples, Source, Streamed,
-    TagScheme, TaggedTexts, Target, TextFile, Tokenizer, Vocabulary, WordVectors,
+    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledFiles, LabelledRow,
+    LabelledRows, LabelledTexts, Limits, Loader, Pairs, Parts, PlainText, ReadOptions, Sample, Samples,
+    Source, Streamed, TagScheme, TaggedTexts, Target, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
 
@@ -99,7 +99,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledTexts::open", || LabelledTexts::open(&nowhere));
     calls.at("LabelledTexts::open", || LabelledTexts::open(folder.join("a.txt")));
     calls.at("LabelledTexts::open_with", || LabelledTexts::open_with([&nowhere], &options));
-    calls.at("LabelledTexts::records", || LabelledTexts::records([&nowhere], &options).map(drop));
+    calls.at("LabelledFiles::open", || LabelledFiles::open(&nowhere).map(drop));
+    calls.at("LabelledFiles::open_with", || LabelledFiles::open_with([&nowhere], &options).map(drop));
     let two = folder.join("parts");
     fs::create_dir_all(&two).unwrap();
     ["train.tsv", "train.csv"].iter().for_each(|name| fs::write(two.join(name), "a\n").unwrap());
@@ -113,9 +114,12 @@ pub(super) fn calls(calls: &mut Calls) {
     let (words, labels) = (Vocabulary::labels(["a"]).unwrap(), Vocabulary::labels(["c"]).unwrap());
     let (cut, rare) = (Tokenizer::words(), Limits { min_count: 2, ..Limits::default() });
     calls.at("LabelledTexts::vocabulary", || texts.vocabulary(&cut, &rare));
-    calls.at("LabelledTexts::stream", || {
-        LabelledTexts::stream([&nowhere], &options, &cut, (&words, &labels)).map(drop)
-    });
+    fs::write(folder.join("labelled.tsv"), "a\tb\n").unwrap();
+    let files = LabelledFiles::open(folder.join("labelled.tsv")).unwrap();
+    calls.at("LabelledFiles::vocabulary", || files.vocabulary(&cut, &rare));
+    calls.at("LabelledFiles::labels", || files.labels());
+    calls.at("LabelledFiles::loader", || files.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
+    fs::remove_file(folder.join("labelled.tsv")).unwrap();
     calls.at("LabelledTexts::labels", || texts.labels());
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
@@ -138,7 +142,7 @@ pub(super) fn calls(calls: &mut Calls) {
 
     calls.at("Tokenizer::from_name", || Tokenizer::from_name("bpe"));
     calls.at("Tokenizer::hugging_face", || Tokenizer::hugging_face(&nowhere));
-    calls.at("Tokenizer::vocabulary", || Tokenizer::words().vocabulary([], &Limits::default()));
+    calls.at("Tokenizer::vocabulary", || Tokenizer::words().vocabulary([""; 0], &Limits::default()));
     calls.at("Vocabulary::of", || Vocabulary::of::<&str>([], &Limits::default()));
     let twice = Limits { specials: vec!["a".into(), "a".into()], ..Limits::default() };
     calls.at("Vocabulary::of", || Vocabulary::of(["b"], &twice));

@@ -1,0 +1,158 @@
+//! Texts with a label each that are not held in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::hold_out::{held_name, is_held};
+use super::labelled_texts::{at_least_two, sample};
+use super::open::Plan;
+use super::{
+    Fingerprint, Labelled, Limits, Loader, ReadOptions, Sample, Sampled, Streamed, Tokenizer, Vocabulary,
+};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// Texts with a label each in files that may be larger than memory: they are read anew whenever something is asked of them, and
+/// one text is held at a time. What [`LabelledTexts`](super::LabelledTexts) finds out of a path and takes, this does, too.
+///
+/// ```
+/// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
+/// # let path = std::env::temp_dir().join(format!("unpadded-files-{}.tsv", std::process::id()));
+/// # std::fs::write(&path, "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n").unwrap();
+/// let reviews = LabelledFiles::open(&path)?; // A fine film.⇥praise ↵ Dull.⇥blame ↵ …
+/// let cut = Tokenizer::words().lowercase();
+/// let (words, labels) = (reviews.vocabulary(&cut, &Limits::default())?, reviews.labels()?);
+/// // Of an epoch's texts so many are in memory, out of which the next is drawn.
+/// let train = reviews.loader(["words", "label"], &cut, (&words, &labels))?.shuffle(1).buffer(10_000);
+/// assert_eq!(train.batch_count(), Some(1));
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct LabelledFiles {
+    plan: Arc<Plan>,
+    /// Parts of parts, the last of which is meant.
+    parts: Vec<Part>,
+}
+
+/// A part of the texts: those that are held out, or the rest.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    one_in: u64,
+    seed: u64,
+    held: bool,
+}
+
+impl LabelledFiles {
+    /// The labelled texts of a path, as [`LabelledTexts::open`](super::LabelledTexts::open) finds them. The form of the files is found
+    /// out now, what is wrong further down when they are read.
+    ///
+    /// # Errors
+    /// If there is no file, or its first lines are not as its format says.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with([path], &ReadOptions::default())
+    }
+
+    /// The labelled texts of these paths together, read as the options say.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        Ok(Self { plan: Arc::new(Plan::new(paths, options).at_caller()?), parts: Vec::new() })
+    }
+
+    /// What messages call them.
+    pub fn name(&self) -> String {
+        let held = self.parts.iter().filter(|part| part.held);
+        held.fold(self.plan.name.clone(), |name, _| held_name(&name))
+    }
+
+    /// The format and the columns that were found, and all that was told: other parts of the same data set are read so.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.plan.options
+    }
+
+    /// Holds out about one in so many, the same ones as [`LabelledTexts::hold_out`](super::LabelledTexts::hold_out): by the seed and the
+    /// text alone. The rest comes first; of 0, nothing is held out.
+    #[must_use]
+    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+        let (mut rest, mut out) = (self.clone(), self);
+        rest.parts.push(Part { one_in, seed, held: false });
+        out.parts.push(Part { one_in, seed, held: true });
+        (rest, out)
+    }
+
+    /// Each of them, one after another. What is wrong in a file comes as an item, after which there are no more.
+    pub fn texts(&self) -> Box<dyn Iterator<Item = Result<Labelled>> + Send> {
+        let parts = self.parts.clone();
+        let is_of = move |text: &Labelled| {
+            let mut parts = parts.iter();
+            parts.all(|part| is_held(part.one_in, part.seed, |f| f.text(&text.text)) == part.held)
+        };
+        Box::new(Arc::clone(&self.plan).records().filter(move |text| text.as_ref().map_or(true, &is_of)))
+    }
+
+    /// The tokens of the texts that are known, by [`Tokenizer::vocabulary`]; distinct tokens are held in memory until they are counted.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`]; what is wrong in a file.
+    #[track_caller]
+    pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        let mut wrong = None;
+        let texts = self.texts().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let found = tokenizer.vocabulary(texts.map(|text| text.text), limits);
+        let found = found.map_err(|e| e.noted(format!("in `{}`", self.name())));
+        wrong.map_or(found, Err).at_caller()
+    }
+
+    /// The labels, sorted.
+    ///
+    /// # Errors
+    /// If there are not two: nothing could be learned; what is wrong in a file.
+    #[track_caller]
+    pub fn labels(&self) -> Result<Vocabulary> {
+        let mut wrong = None;
+        let texts = self.texts().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let found = at_least_two(&self.name(), texts.map(|text| text.label));
+        wrong.map_or(found, Err).at_caller()
+    }
+
+    /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names. The files are read
+    /// once now, so that nothing wrong is met in the midst of an epoch, and once in each epoch.
+    /// [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    ///
+    /// # Errors
+    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have; what is wrong in a file.
+    #[track_caller]
+    pub fn loader(
+        &self,
+        feeds: [&str; 2],
+        tokenizer: &Tokenizer,
+        (tokens, labels): (&Vocabulary, &Vocabulary),
+    ) -> Result<Loader> {
+        let vocabularies = Arc::new((tokenizer.clone(), tokens.clone(), labels.clone()));
+        let files = self.clone();
+        let open = move || -> Result<Sampled> {
+            let (name, of) = (files.name(), Arc::clone(&vocabularies));
+            Ok(Box::new((0..).zip(files.texts()).map(move |(number, text)| {
+                let (tokenizer, tokens, labels) = &*of;
+                let fields = sample(&text?, &name, tokenizer, (tokens, labels))?;
+                Ok(Sample::new(number, fields))
+            })))
+        };
+        let (mut size, mut fingerprint) = (0, Fingerprint::default());
+        for sample in open().at_caller()? {
+            fingerprint = sample.at_caller()?.fingerprint(fingerprint);
+            size += 1;
+        }
+        if size == 0 {
+            let what = format!("texts of `{}`", self.name());
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        Loader::new(Streamed::new(fingerprint.finish(), open).size(size), &feeds)
+    }
+}
