@@ -279,6 +279,16 @@ fn files_of_others_are_left_alone() {
         assert_eq!(fs::read_to_string(place.0.join(name)).unwrap() == "mine", kept, "{name}");
     }
     place.said(&["predict", "mine"], "it was fine");
+    // A training does not go on with other texts, and what it has stays as it is.
+    let kept = || {
+        ["config.toml", "best.ckpt", "metrics.jsonl"]
+            .map(|name| fs::read(place.0.join("mine").join(name)).unwrap())
+    };
+    let before = kept();
+    place.write("reviews.tsv", &(reviews() + "another\tgood\n"));
+    let said = place.refused(&["train", "--resume", "mine", "--epochs", "2"]);
+    assert!(said.contains("that of the training so far"), "{said}");
+    assert!(kept() == before);
     // While a training runs its last checkpoint answers.
     fs::remove_file(place.0.join("mine/best.ckpt")).unwrap();
     place.said(&["predict", "mine"], "it was fine");

@@ -118,6 +118,7 @@ impl Train {
         let mut history = Vec::new();
         if self.resume.is_some() {
             trainer.resume(&last).asked()?;
+            trainer.check_data(&*train, &*dev).asked()?;
             history = Checkpoint::load(&last).asked()?.history;
             // Soon it is not the best one any more; what it holds is in the last one.
             std::fs::remove_file(run::best(folder.path())).ok();

@@ -67,7 +67,7 @@ choice! {
 section! {
     /// Where the texts are.
     DataConfig = "data" {
-        /// What to train on: a file, a folder, or several by a pattern such as `data/*.tsv`; without it, the texts that come with the program.
+        /// What to train on: a file, a folder, or several by a pattern such as `data/*.tsv`; this and all paths from the folder in which the command runs; without it, the texts that come with the program.
         train: Option<String> = None;
         /// What to measure on after each epoch, and to choose the best epoch by; without it, a part of the training texts is held out.
         dev: Option<String> = None;

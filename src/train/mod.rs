@@ -61,9 +61,7 @@ impl Trainer {
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
-        self.prepare(Some(train)).map_err(|e| e.called(caller))?;
-        [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
-        let remeasure = self.must_remeasure(dev).map_err(|e| e.called(caller))?;
+        let remeasure = self.checked(train, dev).map_err(|e| e.called(caller))?;
         let file = self.claim(until, remeasure).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
@@ -221,6 +219,24 @@ impl Trainer {
         let mut made = BatchesMade::default();
         made.count(&batch);
         Ok(made)
+    }
+
+    /// Checks what [`fit`](Self::fit) checks of data before it begins, and compiles the program: for whoever writes files of a run of
+    /// their own first.
+    ///
+    /// # Errors
+    /// If data does not fit the feeds; in a training that goes on, if they are not those it has had so far.
+    #[track_caller]
+    pub fn check_data(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<()> {
+        let caller = Location::caller();
+        self.checked(train, dev).map(drop).map_err(|e| e.called(caller))
+    }
+
+    /// The same, and whether the best epoch so far has to be measured anew.
+    fn checked(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<bool> {
+        self.prepare(Some(train))?;
+        [train, dev].into_iter().try_for_each(|data| self.check(data))?;
+        self.must_remeasure(dev)
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
