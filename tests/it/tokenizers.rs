@@ -75,10 +75,10 @@ fn specials_that_a_file_lacks_come_behind() -> Result<()> {
         specials: ["<s>", "</s>", Vocabulary::UNKNOWN].map(String::from).to_vec(),
         ..Limits::default()
     };
-    let of = |name: &str| cut(name).vocabulary([], &limits);
+    let of = |name: &str| cut(name).vocabulary([""; 0], &limits);
     let (bpe, piece) = (of("bpe")?, of("wordpiece")?);
     assert_eq!((bpe.id("<s>"), bpe.id("</s>"), bpe.unknown()), (Some(0), Some(1), None));
-    let last = cut("wordpiece").vocabulary([], &Limits::default())?.len() as i64;
+    let last = cut("wordpiece").vocabulary([""; 0], &Limits::default())?.len() as i64;
     assert_eq!((piece.id("<s>"), piece.id("</s>")), (Some(last), Some(last + 1)));
     assert_eq!((piece.unknown(), piece.id(Vocabulary::UNKNOWN)), (piece.id("[UNK]"), None));
     Ok(())
