@@ -41,7 +41,6 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Trainer::fit", || trainer().checkpoint("no such folder/x").fit(&train(), &dev(), until));
     let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
     calls.at("Trainer::fit", || trainer().fit(&Loader::new(one.clone(), &["words"])?, &dev(), until));
-    calls.at("Trainer::check_data", || trainer().check_data(&Loader::new(one.clone(), &["words"])?, &dev()));
     calls.at("Trainer::evaluate", || trainer().evaluate(&Nothing));
     calls.at("Trainer::tables", || trainer().tables(&Nothing));
     calls.at("Metric::merge", || Loss::new(loss).merge(&[1.0]));
