@@ -225,7 +225,7 @@ impl Trainer {
     /// their own first.
     ///
     /// # Errors
-    /// If data does not fit the feeds; in a training that goes on, if they are not those it has had so far.
+    /// If lengths of data in memory are not as the feeds say; in a training that goes on, if the data are not those it has had so far.
     #[track_caller]
     pub fn check_data(&mut self, train: &dyn Data, dev: &dyn Data) -> Result<()> {
         let caller = Location::caller();
