@@ -122,7 +122,7 @@ impl Coo {
         let mut order: Vec<usize> = (0..self.values.len()).collect();
         order.sort_by(|&a, &b| self.entry(a).cmp(self.entry(b)));
         let (values, heads) =
-            self.values.sum_runs(&order, |a, b| self.entry(a).eq(self.entry(b))).at_caller()?;
+            self.values.sum_runs(&order, &|a, b| self.entry(a).eq(self.entry(b))).at_caller()?;
         let coordinates = self.coordinates.select(Axis(0), &heads);
         Ok(Self { shape: self.shape, coordinates, values })
     }
@@ -139,7 +139,7 @@ impl Coo {
         let place = |entry| {
             self.entry(entry).zip(&self.shape).fold(0, |place, (&at, extent)| place * extent + at as usize)
         };
-        self.values.place((0..self.values.len()).map(place), &self.shape).at_caller()
+        self.values.place(&mut (0..self.values.len()).map(place), &self.shape).at_caller()
     }
 
     /// The same in canonical form, borrowed if it is so already.

@@ -150,7 +150,7 @@ impl Csr {
             order[ends[0] as usize..ends[1] as usize].sort_by_key(|&at| self.indices[at]);
         }
         let same = |a: usize, b: usize| (row_of[a], self.indices[a]) == (row_of[b], self.indices[b]);
-        let (values, heads) = self.values.sum_runs(&order, same).at_caller()?;
+        let (values, heads) = self.values.sum_runs(&order, &same).at_caller()?;
         let rows: Vec<usize> = heads.iter().map(|&at| row_of[at]).collect();
         let indices = heads.iter().map(|&at| self.indices[at]).collect();
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
@@ -175,8 +175,9 @@ impl Csr {
             return self.clone().canonicalize()?.to_dense();
         }
         let row_of = self.row_of();
-        let at = row_of.iter().zip(&self.indices).map(|(row, &column)| row * self.shape[1] + column as usize);
-        self.values.place(at, &self.shape).at_caller()
+        let mut at =
+            row_of.iter().zip(&self.indices).map(|(row, &column)| row * self.shape[1] + column as usize);
+        self.values.place(&mut at, &self.shape).at_caller()
     }
 
     /// The row of each entry.

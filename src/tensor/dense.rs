@@ -11,7 +11,7 @@ use ndarray::{Array, ArrayD, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
 pub(super) use arithmetic::{Combine, Pair};
 
 use super::dtype::sealed::Sealed;
-use super::dtype::{DType, Element};
+use super::dtype::{DType, Element, Number};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A dense tensor of any dtype and rank. The first dimension counts the rows.
@@ -217,9 +217,33 @@ impl Dense {
         if dtype == self.dtype() {
             return self.clone();
         }
+        let mut out = for_dtype!(dtype, T => Self(T::wrap(ArrayD::default(self.shape()))));
+        // Through a few numbers at a time: each dtype is read by one loop and written by one, not by one for each pair.
+        let mut piece = [Number::Integer(0); 256];
+        for start in (0..self.len()).step_by(piece.len()) {
+            let numbers = &mut piece[..(self.len() - start).min(256)];
+            self.read_numbers_from(start, numbers);
+            out.write_numbers_from(start, numbers);
+        }
+        out
+    }
+
+    fn read_numbers_from(&self, start: usize, to: &mut [Number]) {
         each!(&self.0, array => {
-            for_dtype!(dtype, T => Self(T::wrap(array.mapv(|x| T::from_number(x.number())))))
-        })
+            let from = array.as_slice().unwrap_or(&[]);
+            for (to, x) in to.iter_mut().zip(&from[start..]) {
+                *to = x.number();
+            }
+        });
+    }
+
+    fn write_numbers_from(&mut self, start: usize, from: &[Number]) {
+        for_dtype!(self.dtype(), T => {
+            let to = T::get_mut(&mut self.0).and_then(|array| array.as_slice_mut()).unwrap_or(&mut []);
+            for (to, &x) in to[start..].iter_mut().zip(from) {
+                *to = T::from_number(x);
+            }
+        });
     }
 
     /// The rows with the given numbers, in that order, repeated if listed so.
@@ -292,19 +316,20 @@ impl Dense {
     }
 
     /// The first number of a tensor of floats that is so, with its place in row-major order.
-    pub(crate) fn find_float(&self, so: impl Fn(f64) -> bool) -> Option<(usize, f64)> {
-        fn first<T: Copy>(
-            all: Result<&[T]>,
-            wide: impl Fn(T) -> f64,
-            so: impl Fn(f64) -> bool,
-        ) -> Option<(usize, f64)> {
-            all.ok()?.iter().map(|&x| wide(x)).enumerate().find(|&(_, x)| so(x))
+    pub(crate) fn find_float(&self, so: fn(f64) -> bool) -> Option<(usize, f64)> {
+        fn first<T: Copy + Into<f64>>(all: &ArrayD<T>, so: fn(f64) -> bool) -> Option<(usize, f64)> {
+            for (place, &x) in all.as_slice()?.iter().enumerate() {
+                if so(x.into()) {
+                    return Some((place, x.into()));
+                }
+            }
+            None
         }
-        match self.dtype() {
-            DType::F32 => first(self.as_slice::<f32>(), f64::from, so),
-            DType::F64 => first(self.as_slice::<f64>(), |x| x, so),
-            DType::F16 => first(self.as_slice::<f16>(), f64::from, so),
-            DType::BF16 => first(self.as_slice::<bf16>(), f64::from, so),
+        match &self.0 {
+            Data::F32(all) => first(all, so),
+            Data::F64(all) => first(all, so),
+            Data::F16(all) => first(all, so),
+            Data::BF16(all) => first(all, so),
             _ => None,
         }
     }
@@ -338,7 +363,7 @@ impl Dense {
     pub(super) fn sum_runs(
         &self,
         order: &[usize],
-        same: impl Fn(usize, usize) -> bool,
+        same: &dyn Fn(usize, usize) -> bool,
     ) -> Result<(Self, Vec<usize>)> {
         let runs: Vec<&[usize]> = order.chunk_by(|&a, &b| same(a, b)).collect();
         let heads = runs.iter().map(|run| run[0]).collect();
@@ -346,16 +371,14 @@ impl Dense {
         let sums = for_dtype!(self.dtype(), T => {
             let from = self.as_slice::<T>()?;
             let mut numbers: Vec<T> = reserved(size(&shape, T::DTYPE)?)?;
-            let mut sums = Vec::with_capacity(w);
             for run in runs {
-                let first = &from[run[0] * w..(run[0] + 1) * w];
-                sums.clear();
-                sums.extend(first.iter().map(|x| x.summand()));
-                for row in &run[1..] {
-                    let row = &from[row * w..(row + 1) * w];
-                    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = T::add(*sum, x));
+                for column in 0..w {
+                    let mut sum = from[run[0] * w + column].summand();
+                    for row in &run[1..] {
+                        sum = T::add(sum, from[row * w + column]);
+                    }
+                    numbers.push(T::narrow(sum));
                 }
-                numbers.extend(sums.iter().map(|&sum| T::narrow(sum)));
             }
             Self::from_vec(&shape, numbers)?
         });
@@ -363,13 +386,13 @@ impl Dense {
     }
 
     /// Zeros of `shape` with this tensor's rows written over the places `at`, counted in rows of this width.
-    pub(super) fn place(&self, at: impl Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
+    pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {
             let (from, to) = (self.as_slice::<T>()?, out.as_mut_slice::<T>()?);
-            at.enumerate().for_each(|(row, place)| {
+            for (row, place) in at.enumerate() {
                 to[place * w..(place + 1) * w].copy_from_slice(&from[row * w..(row + 1) * w]);
-            });
+            }
         });
         Ok(out)
     }

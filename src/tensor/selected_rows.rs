@@ -119,7 +119,7 @@ impl SelectedRows {
         }
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         order.sort_by_key(|&place| self.rows[place]);
-        let (value, heads) = self.value.sum_runs(&order, |a, b| self.rows[a] == self.rows[b]).at_caller()?;
+        let (value, heads) = self.value.sum_runs(&order, &|a, b| self.rows[a] == self.rows[b]).at_caller()?;
         Ok(Self { rows: heads.into_iter().map(|place| self.rows[place]).collect(), value, shape: self.shape })
     }
 
@@ -141,7 +141,7 @@ impl SelectedRows {
         if !self.is_merged() {
             return self.clone().merge()?.densify();
         }
-        self.value.place(self.rows.iter().map(|&row| row as usize), &self.shape).at_caller()
+        self.value.place(&mut self.rows.iter().map(|&row| row as usize), &self.shape).at_caller()
     }
 }
 

@@ -81,7 +81,7 @@ impl Csr {
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_by_key(|&i| places[i]);
         let values = Dense::from_vec(&[values.len()], values)?;
-        let (values, heads) = values.sum_runs(&order, |a, b| places[a] == places[b]).at_caller()?;
+        let (values, heads) = values.sum_runs(&order, &|a, b| places[a] == places[b]).at_caller()?;
         let rows: Vec<usize> = heads.iter().map(|&i| places[i].0 as usize).collect();
         let indices = heads.iter().map(|&i| places[i].1).collect();
         Ok(Self { shape, indptr: pointers(&rows, shape[0]).at_caller()?, indices, values })

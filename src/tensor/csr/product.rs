@@ -196,17 +196,27 @@ fn dense_product<T: Element>(x: &Csr, y: &Dense, out: &mut Dense) -> Result<()> 
 fn sparse_product<T: Element>(x: &Csr, y: &Csr) -> Result<Csr> {
     let (x_values, y_values) = (x.values.as_slice::<T>()?, y.values.as_slice::<T>()?);
     let mut indptr = pointers(&[], x.shape[0]).at_caller()?;
-    let (mut indices, mut values, mut products) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut indices, mut values, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..x.shape[0] {
-        products.clear();
+        // The pairs of entries that make a product, by its column, and there in the order of the entries.
+        pairs.clear();
         for i in x.range(row) {
-            let product = |j: usize| (y.indices[j], T::times(x_values[i].summand(), y_values[j].summand()));
-            products.extend(y.range(x.indices[i] as usize).map(product));
+            for j in y.range(x.indices[i] as usize) {
+                pairs.push((y.indices[j], i, j));
+            }
         }
-        products.sort_by_key(|&(column, _)| column);
-        for run in products.chunk_by(|a, b| a.0 == b.0) {
-            indices.push(run[0].0);
-            values.push(T::narrow(run[1..].iter().fold(run[0].1, |sum, &(_, x)| T::plus(sum, x))));
+        pairs.sort_unstable();
+        let product = |i: usize, j: usize| T::times(x_values[i].summand(), y_values[j].summand());
+        let mut at = 0;
+        while let Some(&(column, i, j)) = pairs.get(at) {
+            let mut sum = product(i, j);
+            at += 1;
+            while let Some(&(_, i, j)) = pairs.get(at).filter(|next| next.0 == column) {
+                sum = T::plus(sum, product(i, j));
+                at += 1;
+            }
+            indices.push(column);
+            values.push(T::narrow(sum));
         }
         indptr[row + 1] = indices.len() as i64;
     }

@@ -66,32 +66,25 @@ impl Dense {
     /// Row by row of two tensors of one dtype and width; where one side has none, zeros stand for it.
     #[track_caller]
     pub(in crate::tensor) fn combine(&self, other: &Self, pairs: &[Pair], how: Combine) -> Result<Self> {
-        fn rows<'a, T, U>(
-            [left, right, none]: [&'a [T]; 3],
-            pairs: &'a [Pair],
-            f: impl Fn(&T, &T) -> U + Copy + 'a,
-        ) -> impl Iterator<Item = U> + 'a {
-            let w = none.len();
-            pairs.iter().flat_map(move |&pair| {
-                let (a, b) = match pair {
-                    Pair::Left(a) => (&left[a * w..(a + 1) * w], none),
-                    Pair::Right(b) => (none, &right[b * w..(b + 1) * w]),
-                    Pair::Both(a, b) => (&left[a * w..(a + 1) * w], &right[b * w..(b + 1) * w]),
-                };
-                a.iter().zip(b).map(move |(a, b)| f(a, b))
-            })
-        }
         let mut shape = self.shape().to_vec();
         if let Some(first) = shape.first_mut() {
             *first = pairs.len();
         }
         with_element!(self.dtype(), T => {
-            let none = vec![T::default(); self.width()];
-            let sides = [self.as_slice::<T>()?, other.as_slice::<T>()?, &none];
-            if how.compares() {
-                return Self::from_vec(&shape, rows(sides, pairs, |&a, &b| how.truth(a, b)).collect());
+            let (none, w) = (vec![T::default(); self.width()], self.width());
+            let (left, right) = (self.as_slice::<T>()?, other.as_slice::<T>()?);
+            let (mut truths, mut numbers) = (Vec::<bool>::new(), Vec::<T>::new());
+            for &pair in pairs {
+                let (a, b) = match pair {
+                    Pair::Left(a) => (&left[a * w..(a + 1) * w], &none[..]),
+                    Pair::Right(b) => (&none[..], &right[b * w..(b + 1) * w]),
+                    Pair::Both(a, b) => (&left[a * w..(a + 1) * w], &right[b * w..(b + 1) * w]),
+                };
+                for (&a, &b) in a.iter().zip(b) {
+                    if how.compares() { truths.push(how.truth(a, b)) } else { numbers.push(how.numbers(a, b)) }
+                }
             }
-            Self::from_vec(&shape, rows(sides, pairs, |&a, &b| how.numbers(a, b)).collect::<Vec<T>>())
+            if how.compares() { Self::from_vec(&shape, truths) } else { Self::from_vec(&shape, numbers) }
         })
     }
 

@@ -23,11 +23,18 @@ impl Dense {
     /// What `take` returns.
     #[track_caller]
     pub fn write_numbers(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.write_pieces(&mut take).at_caller()
+    }
+
+    #[track_caller]
+    fn write_pieces(&self, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut bytes = Vec::new();
         with_element!(self.dtype(), T => {
             for piece in self.as_slice::<T>()?.chunks(PIECE) {
                 bytes.clear();
-                piece.iter().for_each(|&x| x.put(&mut bytes));
+                for &x in piece {
+                    x.put(&mut bytes);
+                }
                 take(&bytes)?;
             }
             Ok(())
@@ -44,6 +51,14 @@ impl Dense {
         dtype: DType,
         shape: &[usize],
         mut fill: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        Self::read_pieces(dtype, shape, &mut fill).at_caller()
+    }
+
+    fn read_pieces(
+        dtype: DType,
+        shape: &[usize],
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<Self> {
         let n = size(shape, dtype).at_caller()?;
         let mut bytes = vec![0; n.min(PIECE) * dtype.size_of()];

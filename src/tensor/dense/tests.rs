@@ -101,7 +101,7 @@ fn bits_are_stricter_than_values() {
 fn half_sums_are_kept_in_single_precision() {
     let x = Dense::from(Array1::from_elem(1000, bf16::from_f32(1.0)));
     let order: Vec<usize> = (0..1000).collect();
-    let (sum, heads) = x.sum_runs(&order, |_, _| true).unwrap();
+    let (sum, heads) = x.sum_runs(&order, &|_, _| true).unwrap();
     assert_eq!(heads, [0]);
     assert_eq!(sum.as_slice::<bf16>().unwrap(), [bf16::from_f32(1000.0)]);
 }

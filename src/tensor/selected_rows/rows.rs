@@ -77,7 +77,7 @@ impl SelectedRows {
         if places.is_empty() {
             return Dense::zeros(self.dtype(), &self.shape[1..]);
         }
-        let (sum, _) = self.value.sum_runs(&places, |_, _| true).at_caller()?;
+        let (sum, _) = self.value.sum_runs(&places, &|_, _| true).at_caller()?;
         sum.reshape(&self.shape[1..])
     }
 
