@@ -300,12 +300,25 @@ impl<F: Fn(T, T) -> bool, T: Number> Sweep for Rows<'_, F, T> {
         let mask = |x: T, y: T| if holds(x, y) { T::ONE } else { T::ZERO };
         for (i, out) in out.iter_mut().enumerate() {
             let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
-            match (x.len() == out.len(), y.len() == out.len()) {
+            let n = out.len();
+            match (x.len() == n, y.len() == n) {
                 (true, true) => {
-                    out.iter_mut().zip(x.iter().zip(y)).for_each(|(out, (&x, &y))| *out = mask(x, y))
+                    for i in 0..n {
+                        out[i] = mask(x[i], y[i]);
+                    }
                 }
-                (true, false) => out.iter_mut().zip(x).for_each(|(out, &x)| *out = mask(x, y[0])),
-                (false, _) => out.iter_mut().zip(y).for_each(|(out, &y)| *out = mask(x[0], y)),
+                (true, false) => {
+                    let y = y[0];
+                    for i in 0..n {
+                        out[i] = mask(x[i], y);
+                    }
+                }
+                (false, _) => {
+                    let x = x[0];
+                    for i in 0..n {
+                        out[i] = mask(x, y[i]);
+                    }
+                }
             }
         }
     }

@@ -49,8 +49,7 @@ impl<F: Function> Op for Unary<F> {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            let (x, mut out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
-            sweep(Values { function: self.0, x, out: out.reborrow() });
+            self.0.values(run.input::<T>(X)?, run.output::<T>(OUT)?);
             Ok(())
         })
     }
@@ -64,7 +63,7 @@ impl<F: Function> Op for Unary<F> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => slopes::<F, T>(self.0, run))
+        with_float!(run.dtype(X), T => slopes::<T>(run, &self.0, F::SLOPE_FROM))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -79,17 +78,35 @@ impl<F: Function> Op for Unary<F> {
     }
 }
 
-fn slopes<F: Function, T: RowValue>(function: F, run: &mut Backward<'_>) -> Result<()> {
+fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: From) -> Result<()> {
     let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
         return Ok(());
     };
-    let from = match F::SLOPE_FROM {
+    let from = match from {
         From::Nothing => dout,
         From::Input => run.input::<T>(X)?,
         From::Output => run.output::<T>(OUT)?,
     };
-    sweep(Slopes { function, from, dout, dx, store });
+    function.slopes(from, dout, dx, store);
     Ok(())
+}
+
+/// A [`Function`] over whole views. It is called through `dyn`, so that what prepares the views is compiled once for all functions.
+pub(in crate::ops) trait OverViews<T>: Send + Sync {
+    /// out = f(x).
+    fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>);
+    /// dx = dout · f', or dx += dout · f'.
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Store);
+}
+
+impl<F: Function, T: Float> OverViews<T> for F {
+    fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>) {
+        sweep(Values { function: *self, x, out });
+    }
+
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Store) {
+        sweep(Slopes { function: *self, from, dout, dx, store });
+    }
 }
 
 /// out = f(x).
@@ -132,10 +149,14 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
             let values = dx.iter_mut().zip(self.from.row(i)).zip(self.dout.row(i));
             match self.store {
                 Store::Write => {
-                    values.for_each(|((dx, &from), &g)| *dx = g * self.function.slope::<T, A>(from))
+                    for ((dx, &from), &g) in values {
+                        *dx = g * self.function.slope::<T, A>(from);
+                    }
                 }
                 Store::Add => {
-                    values.for_each(|((dx, &from), &g)| *dx += g * self.function.slope::<T, A>(from))
+                    for ((dx, &from), &g) in values {
+                        *dx += g * self.function.slope::<T, A>(from);
+                    }
                 }
             }
         }

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Store, View, ViewMut, helpers, join, sweep};
-use crate::ops::elementwise::arithmetic::Combine;
+use crate::kernels::{Store, View, ViewMut, helpers, join};
+use crate::ops::elementwise::arithmetic::{Combine, Elements};
 use crate::program::{CsrBuffer, RowBuffer, RowValue};
 
 /// Below this many numbers a second thread costs more than it gains.
@@ -99,25 +99,84 @@ pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
     view.row(if view.rows() == 1 { 0 } else { i })
 }
 
+/// How many entries a function is computed for at a time.
+pub(super) const MANY: usize = 64;
+
+/// A function of two numbers and a gradient; the first number is the sparse variable's, whether that is x or y.
+#[derive(Clone, Copy)]
+pub(super) struct Meet<T> {
+    f: Combine<T>,
+    y_first: bool,
+}
+
+impl<T: RowValue> Meet<T> {
+    /// Of a function of x and y, where the sparse variable is in slot `first`.
+    pub(super) fn new(f: Combine<T>, first: usize) -> Self {
+        Self { f, y_first: first == 1 }
+    }
+
+    /// Writes or adds f(first, second, g), where first and second have as many numbers as `to`, or one for all. A value reads
+    /// no `g`.
+    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], store: Store) {
+        let (x, y) = if self.y_first { (second, first) } else { (first, second) };
+        (self.f)(Elements { x, y, g, to, store });
+    }
+
+    /// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
+    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], store: Store) {
+        let (columns, values) = match sparse {
+            Row::Whole(sparse) => return self.put(sparse, dense, g, to, store),
+            Row::Entries(columns, values) => (columns, values),
+        };
+        let zero = [T::ZERO];
+        let mut from = 0;
+        let (mut others, mut gradients, mut results) = ([T::ZERO; MANY], [T::ZERO; MANY], [T::ZERO; MANY]);
+        for (columns, values) in columns.chunks(MANY).zip(values.chunks(MANY)) {
+            // All columns as if nothing were stored, the stored ones apart.
+            let end = columns[columns.len() - 1] as usize + 1;
+            let results = gather(to, columns, &mut results);
+            let g_there = gather(g, columns, &mut gradients);
+            self.put(values, gather(dense, columns, &mut others), g_there, results, store);
+            self.put(&zero, part(dense, from..end), part(g, from..end), &mut to[from..end], store);
+            for (&column, &result) in columns.iter().zip(&*results) {
+                to[column as usize] = result;
+            }
+            from = end;
+        }
+        let rest = from..to.len();
+        self.put(&zero, part(dense, rest.clone()), part(g, rest.clone()), &mut to[rest], store);
+    }
+}
+
 /// The number at a column of a row that has all of them, or one for all.
 #[inline(always)]
-pub(super) fn at<T: Copy>(row: &[T], column: usize) -> T {
+fn at<T: Copy>(row: &[T], column: usize) -> T {
     if row.len() == 1 { row[0] } else { row[column] }
 }
 
+/// The numbers at at most [`MANY`] columns of such a row; none of a row without numbers.
+pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; MANY]) -> &'a mut [T] {
+    if row.is_empty() {
+        return &mut [];
+    }
+    for (to, &column) in room.iter_mut().zip(columns) {
+        *to = at(row, column as usize);
+    }
+    &mut room[..columns.len()]
+}
+
 /// Some columns of such a row.
-#[inline(always)]
 fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
-    if row.len() == 1 { row } else { &row[columns] }
+    if row.len() < 2 { row } else { &row[columns] }
 }
 
 /// Writes or adds f(sparse, dense, g) in every row.
-pub(super) struct Mixed<'a, F, T> {
-    pub(super) f: F,
+pub(super) struct Mixed<'a, T> {
+    pub(super) f: Meet<T>,
     pub(super) sparse: Sparse<'a, T>,
     /// Each of its rows, or one for all.
     pub(super) dense: View<'a, T>,
-    /// As wide as the result; without it, 0.
+    /// As wide as the result; none if f is a value.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
@@ -125,7 +184,7 @@ pub(super) struct Mixed<'a, F, T> {
     pub(super) store: Store,
 }
 
-impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Mixed<'_, F, T> {
+impl<T: RowValue> Mixed<'_, T> {
     pub(super) fn share(self, threads: usize) {
         let work = self.to.rows().saturating_mul(self.to.width());
         self.on(helpers(work, WORTH_A_THREAD, threads));
@@ -144,57 +203,8 @@ impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Mixed<'_, F, T> {
         }
         for (i, to) in self.to.iter_mut().enumerate() {
             let i = self.first + i;
-            let g = self.g.map(|g| g.row(i));
-            combine(self.f, self.sparse.row(i), beside(self.dense, i), g, to, self.store);
-        }
-    }
-}
-
-/// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
-pub(super) fn combine<T: RowValue>(
-    f: impl Fn(T, T, T) -> T + Copy,
-    sparse: Row<'_, T>,
-    dense: &[T],
-    g: Option<&[T]>,
-    to: &mut [T],
-    store: Store,
-) {
-    let (columns, values) = match sparse {
-        Row::Whole(sparse) => return segment(f, sparse, dense, g, to, store),
-        Row::Entries(columns, values) => (columns, values),
-    };
-    let zero = [T::ZERO];
-    let mut from = 0;
-    let between = |to: &mut [T], columns: std::ops::Range<usize>| {
-        let g = g.map(|g| &g[columns.clone()]);
-        segment(f, &zero, part(dense, columns.clone()), g, &mut to[columns], store);
-    };
-    for (&column, &value) in columns.iter().zip(values) {
-        let column = column as usize;
-        between(to, from..column);
-        store.put(&mut to[column], f(value, at(dense, column), g.map_or(T::ZERO, |g| g[column])));
-        from = column + 1;
-    }
-    let end = to.len();
-    between(to, from..end);
-}
-
-/// The same where both have a number a column, or one for all.
-fn segment<T: RowValue>(
-    f: impl Fn(T, T, T) -> T,
-    x: &[T],
-    y: &[T],
-    g: Option<&[T]>,
-    to: &mut [T],
-    store: Store,
-) {
-    let whole = |v: &&[T]| v.len() == to.len();
-    // Where there is no gradient to read, an operand of the result's size stands for it.
-    match g.or_else(|| [x, y].into_iter().find(whole)) {
-        Some(g) => sweep(Combine { f, x, y, g, to, store }),
-        None => {
-            let value = f(x[0], y[0], T::ZERO);
-            to.iter_mut().for_each(|to| store.put(to, value));
+            let g = self.g.map_or(&[][..], |g| g.row(i));
+            self.f.put_row(self.sparse.row(i), beside(self.dense, i), g, to, self.store);
         }
     }
 }
@@ -236,8 +246,8 @@ impl<T: RowValue> Row<'_, T> {
 }
 
 /// Writes or adds f(value, other, g) for each entry of a matrix.
-pub(super) struct Entries<'a, F, T> {
-    pub(super) f: F,
+pub(super) struct Entries<'a, T> {
+    pub(super) f: Meet<T>,
     pub(super) of: CsrView<'a, T>,
     pub(super) other: Beside<'a, T>,
     pub(super) g: Beside<'a, T>,
@@ -247,7 +257,7 @@ pub(super) struct Entries<'a, F, T> {
     pub(super) store: Store,
 }
 
-impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Entries<'_, F, T> {
+impl<T: RowValue> Entries<'_, T> {
     pub(super) fn share(self, threads: usize) {
         let work = self.of.entries();
         self.on(helpers(work, WORTH_A_THREAD, threads));
@@ -265,14 +275,22 @@ impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Entries<'_, F, T> {
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
-        let mut to = self.to.iter_mut();
+        // What stands beside the entries is gathered, of several rows if they are short.
+        let (mut others, mut gradients) = ([T::ZERO; MANY], [T::ZERO; MANY]);
+        let (mut values, mut to) = (self.of.values(), self.to);
+        let mut many = 0;
         for r in 0..rows {
-            let (columns, values) = self.of.row(r);
             let (mut other, mut g) = (self.other.row(self.first + r), self.g.row(self.first + r));
-            // `to` comes last, so that none of it is lost where a row ends.
-            for ((&column, &value), to) in columns.iter().zip(values).zip(&mut to) {
-                self.store.put(to, (self.f)(value, other.next(column), g.next(column)));
+            for &column in self.of.row(r).0 {
+                (others[many], gradients[many]) = (other.next(column), g.next(column));
+                many += 1;
+                if many == MANY {
+                    let (now, later) = to.split_at_mut(many);
+                    self.f.put(&values[..many], &others, &gradients, now, self.store);
+                    (values, to, many) = (&values[many..], later, 0);
+                }
             }
         }
+        self.f.put(values, &others[..many], &gradients[..many], to, self.store);
     }
 }
