@@ -67,15 +67,19 @@ impl<F: Function> Op for Unary<F> {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&F::sample(), 3, |mut sample, _| {
-            if F::POSITIVE {
-                for number in sample.operands[0].value.as_mut_slice::<f64>()? {
-                    *number = number.abs() + 0.25;
-                }
-            }
-            Ok(sample)
-        })
+        samples(&F::sample(), F::POSITIVE)
     }
+}
+
+fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<Sample>> {
+    Sample::of_rows(attributes, 3, |mut sample, _| {
+        if positive {
+            for number in sample.operands[0].value.as_mut_slice::<f64>()? {
+                *number = number.abs() + 0.25;
+            }
+        }
+        Ok(sample)
+    })
 }
 
 fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: From) -> Result<()> {

@@ -84,12 +84,12 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
     }
 }
 
-/// Computes the gradients that are asked for: `terms` calls its last argument with each class that counts for a row, and how the
-/// loss changes with its score.
-pub(in crate::ops) fn gradients<T: RowValue>(
-    run: &mut Backward<'_>,
-    mut terms: impl FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()>,
-) -> Result<()> {
+/// Calls its last argument with each class that counts for a row (a number and a vector), and how the loss changes with its
+/// score.
+type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
+
+/// Computes the gradients that are asked for.
+pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut Terms<'_, T>) -> Result<()> {
     // Without one only the samples were used, which pass no gradient.
     let dloss = run.output_gradient::<T>(LOSS)?;
     let x = run.input::<T>(X)?;

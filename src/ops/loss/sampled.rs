@@ -350,7 +350,7 @@ impl<F: Contrast> Sampled<F> {
         let drawn = run.output::<i64>(SAMPLES)?;
         let labels = ids!(run, LABELS);
         let mut room = std::mem::take(run.scratch().get::<Room<T>>());
-        let outcome = gradients::<T>(run, |_, row, x, add| {
+        let outcome = gradients::<T>(run, &mut |_, row, x, add| {
             let label = class_of(&labels, row, classes)?;
             self.meet(label, classes, trains.then(|| drawn.row(row)), &mut room.met);
             Self::row(table, x, &mut room);

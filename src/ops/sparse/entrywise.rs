@@ -82,17 +82,21 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        of_storages(&F::of_samples(), |mut sample| {
-            let value = &mut sample.operands[0].value;
-            // No kinks, and no number that the function does not take.
-            *value = changed(value, |x| match x {
-                _ if F::POSITIVE => x.abs() + 0.25,
-                0.0 => 0.375,
-                _ => x,
-            })?;
-            Ok(sample)
-        })
+        samples(&F::of_samples(), F::POSITIVE)
     }
+}
+
+fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<Sample>> {
+    of_storages(attributes, &|mut sample| {
+        let value = &mut sample.operands[0].value;
+        // No kinks, and no number that the function does not take.
+        *value = changed(value, &|x| match x {
+            _ if positive => x.abs() + 0.25,
+            0.0 => 0.375,
+            _ => x,
+        })?;
+        Ok(sample)
+    })
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>, function: &dyn OverViews<T>) -> Result<()> {

@@ -294,3 +294,92 @@ impl<T: RowValue> Entries<'_, T> {
         self.f.put(values, &others[..many], &gradients[..many], to, self.store);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::elementwise::arithmetic::{Div, Function, Maximum, slopes, value};
+
+    /// Rows of no, few and very many entries.
+    fn matrix(columns: usize) -> (Vec<i64>, Vec<i64>, Vec<f32>) {
+        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        for step in [0, 1, 2, 7, columns, 3] {
+            indices.extend((0..columns as i64).filter(|c| step != 0 && c % step as i64 == 0));
+            indptr.push(indices.len() as i64);
+        }
+        let values = numbers(indices.len(), 3.0);
+        (indptr, indices, values)
+    }
+
+    fn numbers(n: usize, from: f32) -> Vec<f32> {
+        (0..n).map(|i| (i as f32 * 0.7 + from).sin() + 1.5).collect()
+    }
+
+    /// Each number of a result by itself; `first` is the slot of the sparse one.
+    fn expected<F: Function>(part: usize, first: usize, [sparse, other, g]: [f32; 3]) -> f32 {
+        let (x, y) = if first == 0 { (sparse, other) } else { (other, sparse) };
+        [F::value::<f32>(x, y), F::dx(x, y, g), F::dy(x, y, g)][part]
+    }
+
+    fn agrees<F: Function>() {
+        let [dx, dy] = slopes::<F, f32>();
+        let columns = 300;
+        let (indptr, indices, values) = matrix(columns);
+        let csr = CsrView::new(columns, &indptr, &indices, &values);
+        let rows = csr.rows();
+        let (dense, gradient) = (numbers(rows * columns, 0.0), numbers(rows * columns, 9.0));
+        let g = View::new(&gradient, rows, columns);
+        let others =
+            [View::new(&dense, rows, columns), View::new(&dense, 1, columns), View::new(&dense, rows, 1)];
+        let others = others.into_iter().chain([View::new(&dense[..1], 1, 1)]);
+        for (other, part) in others.flat_map(|other| (0..3).map(move |part| (other, part))) {
+            for (first, store, threads) in [(0, Store::Write, 1), (1, Store::Add, 1), (0, Store::Add, 3)] {
+                let f = Meet::new([value::<F, f32>(), dx, dy][part], first);
+                let put = |to: f32, term: f32| if store == Store::Write { term } else { to + term };
+                let at = |r: usize, c: usize| [super::at(beside(other, r), c), gradient[r * columns + c]];
+
+                let mut all = numbers(rows * columns, 5.0);
+                let mut naive = all.clone();
+                let mut stored = numbers(indices.len(), 6.0);
+                let mut naive_stored = stored.clone();
+                for r in 0..rows {
+                    let mut whole = vec![0.0; columns];
+                    for e in indptr[r] as usize..indptr[r + 1] as usize {
+                        let c = indices[e] as usize;
+                        whole[c] = values[e];
+                        let [other, g] = at(r, c);
+                        let term = expected::<F>(part, first, [values[e], other, g]);
+                        naive_stored[e] = put(naive_stored[e], term);
+                    }
+                    for (c, to) in naive[r * columns..][..columns].iter_mut().enumerate() {
+                        let [other, g] = at(r, c);
+                        *to = put(*to, expected::<F>(part, first, [whole[c], other, g]));
+                    }
+                }
+
+                let to = ViewMut::new(&mut all, rows, columns);
+                let g = (part > 0).then_some(g);
+                Mixed { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, store }.on(threads);
+                assert_eq!(all, naive, "part {part}, {store:?}, {threads} threads");
+                let beside = Beside::Dense(View::new(&gradient, rows, columns));
+                let of = Entries {
+                    f,
+                    of: csr,
+                    other: Beside::Dense(other),
+                    g: beside,
+                    to: &mut stored,
+                    first: 0,
+                    store,
+                };
+                of.on(threads);
+                assert_eq!(stored, naive_stored, "part {part}, {store:?}, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn runs_of_entries_and_of_gaps_are_element_by_element() {
+        agrees::<Div>();
+        agrees::<Maximum>();
+    }
+}

@@ -102,7 +102,7 @@ impl<R: OnSparse> Op for SparseWhole<R> {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        of_storages(&Attributes::new(), Ok)
+        of_storages(&Attributes::new(), &Ok)
     }
 }
 
@@ -184,7 +184,7 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        of_storages(&Attributes::new(), Ok)
+        of_storages(&Attributes::new(), &Ok)
     }
 }
 
@@ -336,7 +336,7 @@ impl Op for SumRows {
         let mut samples = Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))?;
         let vector = Sample::new("a vector", Attributes::new());
         samples.push(vector.constant("x", array![0.5, -1.5, 2.0]));
-        samples.extend(of_storages(&Attributes::new(), Ok)?);
+        samples.extend(of_storages(&Attributes::new(), &Ok)?);
         Ok(samples)
     }
 }
