@@ -82,7 +82,7 @@ impl<T: Float> Rows<'_, T> {
             3 => self.each::<Few<2, 2>>(),
             4 => self.each::<Few<4, 1>>(),
             5..8 => self.each::<Few<4, 2>>(),
-            // A constant, so that no float has the loops of the other one.
+            // A constant condition: each float compiles its own loops only.
             width => {
                 if const { size_of::<T>() > 4 } {
                     self.each::<Wide<8>>();

@@ -64,10 +64,10 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
     }
 }
 
-/// Writes f(x, y) for each of some pairs of numbers.
+/// Evaluates f(x, y) for several pairs; the last slice is the output.
 type Combine<'a, T> = &'a dyn Fn(&[T], &[T], &mut [T]);
 
-/// Pairs of numbers of which a function is computed, several at a time.
+/// Entries whose values are pending: `f` is evaluated for 64 pairs per call.
 struct Pairs<'a, T> {
     f: Combine<'a, T>,
     x: [T; 64],
@@ -80,7 +80,7 @@ impl<'a, T: Float> Pairs<'a, T> {
         Self { f, x: [T::ZERO; 64], y: [T::ZERO; 64], len: 0 }
     }
 
-    /// The next entry of the result, whose value may be due.
+    /// Appends an entry to the result; its value may stay pending.
     fn push(&mut self, column: i64, x: T, y: T, out: &mut CsrMut<'_, T>) {
         out.indices.push(column);
         (self.x[self.len], self.y[self.len]) = (x, y);
@@ -90,7 +90,7 @@ impl<'a, T: Float> Pairs<'a, T> {
         }
     }
 
-    /// The values that are due.
+    /// Evaluates the pending values.
     fn finish(&mut self, out: &mut CsrMut<'_, T>) {
         let done = out.values.len();
         out.values.resize(done + self.len, T::ZERO);
@@ -99,8 +99,8 @@ impl<'a, T: Float> Pairs<'a, T> {
     }
 }
 
-/// `f(x, y)` for each entry that `x` or `y` stores; the other is 0 there. Both are canonical, so the result is. `f` writes what it
-/// gives for several pairs at a time.
+/// `f(x, y)` for each entry that `x` or `y` stores; the other is 0 there. Both are canonical, so the result is. `f`
+/// evaluates several pairs per call.
 ///
 /// # Panics
 /// If the shapes differ.
@@ -130,8 +130,8 @@ pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: Combine<'_, T>, 
     pairs.finish(&mut out);
 }
 
-/// `f(x, y)` for each entry that both store. Both are canonical, so the result is. `f` writes what it gives for several pairs at a
-/// time.
+/// `f(x, y)` for each entry that both store. Both are canonical, so the result is. `f` evaluates several pairs per
+/// call.
 ///
 /// # Panics
 /// If the shapes differ.

@@ -383,28 +383,28 @@ fn combine_rows<T: Float>(
     }
 }
 
-/// Elements that a function is computed for.
+/// The operands of one kernel call.
 pub(in crate::ops) struct Elements<'a, T> {
-    /// As many numbers as `to` has, or one for all.
+    /// `to.len()` numbers, or one that is broadcast.
     pub(in crate::ops) x: &'a [T],
-    /// As many numbers as `to` has, or one for all.
+    /// `to.len()` numbers, or one that is broadcast.
     pub(in crate::ops) y: &'a [T],
-    /// The output's gradient, as many numbers as `to` has; a value reads none.
+    /// The gradient of the output, `to.len()` numbers; the kernel of a value reads none.
     pub(in crate::ops) g: &'a [T],
     pub(in crate::ops) to: &'a mut [T],
     pub(in crate::ops) store: Store,
 }
 
-/// A [`Function`] or one of its derivatives over elements. It is a pointer that is called a row at a time, so that the loops
+/// The kernel of a [`Function`] or of one of its derivatives. Callers call it once per row through a pointer, so that the loops
 /// over rows, entries and threads are compiled once for all functions.
 pub(in crate::ops) type Combine<T> = fn(Elements<'_, T>);
 
-/// The value of a function.
+/// The kernel of a function's value.
 pub(in crate::ops) fn value<F: Function, T: Float>() -> Combine<T> {
     |elements| sweep(Each::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
 }
 
-/// The derivatives of a function by x and by y.
+/// The kernels of a function's derivatives by x and by y.
 pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     [
         |elements| sweep(Each::<_, T, true> { f: F::dx::<T>, elements }),
@@ -412,7 +412,7 @@ pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     ]
 }
 
-/// Writes or adds f(x, y, g) for each element.
+/// Writes or adds f(x, y, g), element by element.
 struct Each<'a, F, T, const READS_G: bool> {
     f: F,
     elements: Elements<'a, T>,
@@ -427,7 +427,7 @@ impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for Each<'_, F, T
     fn run<A: Arithmetic>(self) {
         let Self { f, elements: Elements { x, y, g, to, store } } = self;
         let n = to.len();
-        // Of a known length, so that no index is checked.
+        // Slices of length n: the compiler drops the bounds checks.
         let g = if READS_G { &g[..n] } else { g };
         let g = |i: usize| if READS_G { g[i] } else { T::ZERO };
         match (x.len() == n, y.len() == n) {

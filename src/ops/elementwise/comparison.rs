@@ -284,7 +284,7 @@ fn compare<T: Number>(run: &mut Forward<'_>, number: Option<f64>, masks: Masks<T
     Ok(())
 }
 
-/// 1 where x and y compare as a comparison says, else 0.
+/// The kernel of a [`Comparison`]: out = 1 where it holds, else 0.
 type Masks<T> = fn(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>);
 
 fn masks<F: Comparison, T: Number>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>) {

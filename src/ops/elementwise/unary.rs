@@ -95,7 +95,7 @@ fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from
     Ok(())
 }
 
-/// A [`Function`] over whole views. It is called through `dyn`, so that what prepares the views is compiled once for all functions.
+/// The kernels of a [`Function`]. Callers hold a `dyn`, so that their code is compiled once for all functions.
 pub(in crate::ops) trait OverViews<T>: Send + Sync {
     /// out = f(x).
     fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>);

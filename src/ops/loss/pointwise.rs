@@ -152,7 +152,7 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>, function: &dyn SlopesOf<T>, we
     Ok(())
 }
 
-/// The derivatives of a loss.
+/// The kernel of a loss's derivatives, called through `dyn`.
 trait SlopesOf<T> {
     fn slopes(&self, slopes: Slopes<'_, T>);
 }
@@ -214,7 +214,7 @@ enum By {
     Y,
 }
 
-/// Where derivatives go, and what they are computed from.
+/// The operands of a derivative's kernel.
 struct Slopes<'a, T> {
     by: By,
     x: View<'a, T>,

@@ -280,7 +280,7 @@ struct Room<T> {
     times: Vec<T>,
 }
 
-/// What a [`Contrast`] does with classes. Its loss is a pointer beside it, so that the loops over rows are compiled once for both.
+/// The parameters of a [`Contrast`]. Its loss is a separate pointer, so that the loops over rows are compiled once for both.
 #[derive(Clone, Copy)]
 struct Rule {
     samples: usize,

@@ -210,7 +210,7 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
     })
 }
 
-/// The gradient of a slot: `slope` is the derivative by it, and reads what `reads` says.
+/// The gradient of a slot: `slope` is the kernel of the derivative by it, which reads the slots in `reads`.
 fn gradient<T: RowValue>(run: &mut Backward<'_>, slot: usize, reads: Reads, slope: Combine<T>) -> Result<()> {
     if run.input_spec(slot).storage != StorageKind::Dense {
         let f = Meet::new(slope, slot);

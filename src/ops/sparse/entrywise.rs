@@ -152,7 +152,7 @@ pub(super) fn flat<T: RowValue>(rows: &RowBuffer) -> Result<&[T]> {
     Ok(rows.values::<T>()?.contiguous().unwrap_or(&[]))
 }
 
-/// The numbers as one row.
+/// A slice as a view of one row.
 fn row<T>(numbers: &[T]) -> View<'_, T> {
     View::new(numbers, 1, numbers.len())
 }
@@ -162,7 +162,7 @@ fn row_mut<T>(numbers: &mut [T]) -> ViewMut<'_, T> {
     ViewMut::new(numbers, 1, len)
 }
 
-/// How many numbers one half of the threads takes; none if one thread takes all.
+/// Where work is divided, and the threads of both halves; `None` if one thread does all of it.
 fn divided(len: usize, threads: usize) -> Option<(usize, [usize; 2])> {
     let threads = helpers(len, WORTH_A_THREAD, threads);
     (threads > 1).then(|| (len / threads * (threads / 2), [threads / 2, threads - threads / 2]))

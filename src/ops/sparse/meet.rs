@@ -99,10 +99,10 @@ pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
     view.row(if view.rows() == 1 { 0 } else { i })
 }
 
-/// How many entries a function is computed for at a time.
+/// Entries per kernel call.
 pub(super) const MANY: usize = 64;
 
-/// A function of two numbers and a gradient; the first number is the sparse variable's, whether that is x or y.
+/// The kernel of f(first, second, g), where the first operand is the sparse variable, whether x or y.
 #[derive(Clone, Copy)]
 pub(super) struct Meet<T> {
     f: Combine<T>,
@@ -110,13 +110,13 @@ pub(super) struct Meet<T> {
 }
 
 impl<T: RowValue> Meet<T> {
-    /// Of a function of x and y, where the sparse variable is in slot `first`.
+    /// From a kernel of x and y; `first` is the slot of the sparse variable.
     pub(super) fn new(f: Combine<T>, first: usize) -> Self {
         Self { f, y_first: first == 1 }
     }
 
-    /// Writes or adds f(first, second, g), where first and second have as many numbers as `to`, or one for all. A value reads
-    /// no `g`.
+    /// Writes or adds f(first, second, g); first and second have `to.len()` numbers, or one that is broadcast. The kernel of a
+    /// value reads no `g`.
     pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], store: Store) {
         let (x, y) = if self.y_first { (second, first) } else { (first, second) };
         (self.f)(Elements { x, y, g, to, store });
@@ -132,7 +132,7 @@ impl<T: RowValue> Meet<T> {
         let mut from = 0;
         let (mut others, mut gradients, mut results) = ([T::ZERO; MANY], [T::ZERO; MANY], [T::ZERO; MANY]);
         for (columns, values) in columns.chunks(MANY).zip(values.chunks(MANY)) {
-            // All columns as if nothing were stored, the stored ones apart.
+            // One call over all columns with zeros in place of entries, one over the entries, whose results replace those.
             let end = columns[columns.len() - 1] as usize + 1;
             let results = gather(to, columns, &mut results);
             let g_there = gather(g, columns, &mut gradients);
@@ -154,7 +154,7 @@ fn at<T: Copy>(row: &[T], column: usize) -> T {
     if row.len() == 1 { row[0] } else { row[column] }
 }
 
-/// The numbers at at most [`MANY`] columns of such a row; none of a row without numbers.
+/// The numbers of such a row at up to [`MANY`] columns; none if the row is empty.
 pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; MANY]) -> &'a mut [T] {
     if row.is_empty() {
         return &mut [];
@@ -176,7 +176,7 @@ pub(super) struct Mixed<'a, T> {
     pub(super) sparse: Sparse<'a, T>,
     /// Each of its rows, or one for all.
     pub(super) dense: View<'a, T>,
-    /// As wide as the result; none if f is a value.
+    /// As wide as the result; none for the kernel of a value.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
@@ -275,7 +275,7 @@ impl<T: RowValue> Entries<'_, T> {
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
-        // What stands beside the entries is gathered, of several rows if they are short.
+        // The other operands are gathered for each kernel call, across rows, since rows may be short.
         let (mut others, mut gradients) = ([T::ZERO; MANY], [T::ZERO; MANY]);
         let (mut values, mut to) = (self.of.values(), self.to);
         let mut many = 0;

@@ -49,10 +49,10 @@ macro_rules! sparse_family {
 pub(in crate::ops) struct SparseWhole<R>(R);
 sparse_family!(SparseWhole);
 
-/// A [`Reduction`] as pointers, so that what goes over the rows of a storage is compiled once for all of them.
+/// A [`Reduction`] as pointers, so that the loops over storages are compiled once for all reductions.
 #[derive(Clone, Copy)]
 struct Reduce<T> {
-    /// The result for rows of `n` numbers together, of which these are stored.
+    /// The result for the stored numbers of some rows, which have `n` numbers together.
     reduce: fn(&mut dyn Iterator<Item = &[T]>, usize) -> T,
     /// The derivative by every number of `n`.
     slope: fn(usize) -> T,
