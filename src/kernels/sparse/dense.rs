@@ -75,19 +75,25 @@ impl<T: Float> Rows<'_, T> {
 impl<T: Float> Rows<'_, T> {
     /// The width decides which loop runs; a unit of columns fills a line of the nearest cache.
     fn run(self) {
-        let width = self.y.width();
-        let unit = if size_of::<T>() == 4 { 16 } else { 8 };
-        match width {
+        match self.y.width() {
             0 => {}
             1 => sweep(Vector(self)),
             2 => self.each::<Few<2, 1>>(),
             3 => self.each::<Few<2, 2>>(),
             4 => self.each::<Few<4, 1>>(),
             5..8 => self.each::<Few<4, 2>>(),
-            8 => self.each::<Few<8, 1>>(),
-            _ if width < unit => self.each::<Few<8, 2>>(),
-            _ if unit == 16 => self.each::<Wide<16>>(),
-            _ => self.each::<Wide<8>>(),
+            // A constant condition: each float compiles its own loops only.
+            width => {
+                if const { size_of::<T>() > 4 } {
+                    self.each::<Wide<8>>();
+                } else if width == 8 {
+                    self.each::<Few<8, 1>>();
+                } else if width < 16 {
+                    self.each::<Few<8, 2>>();
+                } else {
+                    self.each::<Wide<16>>();
+                }
+            }
         }
     }
 

@@ -64,56 +64,100 @@ pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut
     }
 }
 
-/// `f(x, y)` for each entry that `x` or `y` stores; the other is 0 there. Both are canonical, so the result is.
+/// Evaluates f(x, y) for several pairs; the last slice is the output.
+type Combine<'a, T> = &'a dyn Fn(&[T], &[T], &mut [T]);
+
+/// Entries whose values are pending: `f` is evaluated for 64 pairs per call.
+struct Pairs<'a, T> {
+    f: Combine<'a, T>,
+    x: [T; 64],
+    y: [T; 64],
+    len: usize,
+}
+
+impl<'a, T: Float> Pairs<'a, T> {
+    fn new(f: Combine<'a, T>) -> Self {
+        Self { f, x: [T::ZERO; 64], y: [T::ZERO; 64], len: 0 }
+    }
+
+    /// Appends an entry to the result; its value may stay pending.
+    fn push(&mut self, column: i64, x: T, y: T, out: &mut CsrMut<'_, T>) {
+        out.indices.push(column);
+        (self.x[self.len], self.y[self.len]) = (x, y);
+        self.len += 1;
+        if self.len == self.x.len() {
+            self.finish(out);
+        }
+    }
+
+    /// Evaluates the pending values.
+    fn finish(&mut self, out: &mut CsrMut<'_, T>) {
+        let done = out.values.len();
+        out.values.resize(done + self.len, T::ZERO);
+        (self.f)(&self.x[..self.len], &self.y[..self.len], &mut out.values[done..]);
+        self.len = 0;
+    }
+}
+
+/// `f(x, y)` for each entry that `x` or `y` stores; the other is 0 there. Both are canonical, so the result is. `f`
+/// evaluates several pairs per call.
 ///
 /// # Panics
 /// If the shapes differ.
-pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: impl Fn(T, T) -> T, mut out: CsrMut<'_, T>) {
+pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: Combine<'_, T>, mut out: CsrMut<'_, T>) {
     assert_eq!((x.rows(), x.columns()), (y.rows(), y.columns()), "shapes of sparse matrices");
     out.begin();
+    let mut pairs = Pairs::new(f);
     for r in 0..x.rows() {
         let ((x_at, x), (y_at, y)) = (x.row(r), y.row(r));
         let (mut i, mut j) = (0, 0);
         while i < x.len() && j < y.len() {
             let (a, b) = (x_at[i], y_at[j]);
             let (left, right) = (a <= b, b <= a);
-            out.push(a.min(b), f(if left { x[i] } else { T::ZERO }, if right { y[j] } else { T::ZERO }));
+            let (x, y) = (if left { x[i] } else { T::ZERO }, if right { y[j] } else { T::ZERO });
+            pairs.push(a.min(b), x, y, &mut out);
             i += usize::from(left);
             j += usize::from(right);
         }
-        out.indices.extend_from_slice(&x_at[i..]);
-        out.values.extend(x[i..].iter().map(|&x| f(x, T::ZERO)));
-        out.indices.extend_from_slice(&y_at[j..]);
-        out.values.extend(y[j..].iter().map(|&y| f(T::ZERO, y)));
+        for i in i..x.len() {
+            pairs.push(x_at[i], x[i], T::ZERO, &mut out);
+        }
+        for j in j..y.len() {
+            pairs.push(y_at[j], T::ZERO, y[j], &mut out);
+        }
         out.end_row();
     }
+    pairs.finish(&mut out);
 }
 
-/// `f(x, y)` for each entry that both store. Both are canonical, so the result is.
+/// `f(x, y)` for each entry that both store. Both are canonical, so the result is. `f` evaluates several pairs per
+/// call.
 ///
 /// # Panics
 /// If the shapes differ.
 pub fn intersection<T: Float>(
     x: CsrView<'_, T>,
     y: CsrView<'_, T>,
-    f: impl Fn(T, T) -> T,
+    f: Combine<'_, T>,
     mut out: CsrMut<'_, T>,
 ) {
     assert_eq!((x.rows(), x.columns()), (y.rows(), y.columns()), "shapes of sparse matrices");
     out.begin();
+    let mut pairs = Pairs::new(f);
     for r in 0..x.rows() {
         let ((x_at, x), (y_at, y)) = (x.row(r), y.row(r));
         let (mut i, mut j) = (0, 0);
         while i < x.len() && j < y.len() {
             let (a, b) = (x_at[i], y_at[j]);
             if a == b {
-                out.push(a, f(x[i], y[j]));
+                pairs.push(a, x[i], y[j], &mut out);
             }
             i += usize::from(a <= b);
             j += usize::from(b <= a);
         }
         out.end_row();
     }
+    pairs.finish(&mut out);
 }
 
 #[cfg(test)]
@@ -145,8 +189,11 @@ mod tests {
             assert_eq!(a.indices.len(), maps(x.view()).iter().map(BTreeMap::len).sum::<usize>());
             assert_eq!(a.canonical(), a);
             let f = |x: T, y: T| x * y + x + y + y;
-            let both = Sparse::made(columns, |out| union(a.view(), b.view(), f, out));
-            let common = Sparse::made(columns, |out| intersection(a.view(), b.view(), f, out));
+            let all = |x: &[T], y: &[T], to: &mut [T]| {
+                to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (&x, &y))| *to = f(x, y));
+            };
+            let both = Sparse::made(columns, |out| union(a.view(), b.view(), &all, out));
+            let common = Sparse::made(columns, |out| intersection(a.view(), b.view(), &all, out));
             assert!(is_canonical(&both.indptr, &both.indices));
             assert!(is_canonical(&common.indptr, &common.indices));
             for (r, (x, y)) in maps(a.view()).iter().zip(maps(b.view())).enumerate() {
@@ -172,8 +219,8 @@ mod tests {
         let y = CsrView::new(4, &[0, 0], &[], &[]);
         let run = |both: bool| {
             Sparse::made(3, |out| match both {
-                true => union(x, y, |x, _| x, out),
-                false => intersection(x, y, |x, _| x, out),
+                true => union(x, y, &|x, _, to| to.copy_from_slice(x), out),
+                false => intersection(x, y, &|x, _, to| to.copy_from_slice(x), out),
             })
         };
         assert!([true, false].iter().all(|&both| std::panic::catch_unwind(|| run(both)).is_err()));

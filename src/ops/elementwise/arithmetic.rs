@@ -233,7 +233,7 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward::<F, T>(run))
+        with_float!(run.dtype(X), T => forward(run, value::<F, T>()))
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
@@ -247,7 +247,7 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<F, T>(run))
+        with_float!(run.dtype(X), T => backward(run, F::READS, slopes::<F, T>()))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -287,14 +287,9 @@ fn samples() -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-fn forward<F: Function, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+fn forward<T: RowValue>(run: &mut Forward<'_>, value: Combine<T>) -> Result<()> {
     let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-    let size = (out.rows(), out.width());
-    // There is no gradient to read: an operand of the output's size stands for it.
-    match [x, y].into_iter().find(|v| (v.rows(), v.width()) == size) {
-        Some(g) => combine_rows(|x, y, _| F::value(x, y), x, y, g, out, Store::Write),
-        None => combine_outer(F::value::<T>, x, y, out),
-    }
+    combine_rows(value, x, y, None, out, Store::Write);
     Ok(())
 }
 
@@ -303,28 +298,23 @@ pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &
     y.row(if y.rows() == rows { i } else { 0 })
 }
 
-fn backward<F: Function, T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+fn backward<T: RowValue>(run: &mut Backward<'_>, reads: [Reads; 2], slopes: [Combine<T>; 2]) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
     // A value that the derivative does not read may be gone: zeros of any fitting shape stand for it.
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {
         let Some((to, store)) = run.gradient::<T>(slot)? else { continue };
-        let reads = F::READS[slot];
-        let x = if reads.has_input(X) { run.input::<T>(X)? } else { zero };
-        let y = if reads.has_input(Y) { run.input::<T>(Y)? } else { zero };
-        let sums = run.scratch().get::<Sums<T>>();
-        match slot {
-            X => gradient(F::dx::<T>, x, y, dout, (to, store), sums),
-            _ => gradient(F::dy::<T>, x, y, dout, (to, store), sums),
-        }
+        let x = if reads[slot].has_input(X) { run.input::<T>(X)? } else { zero };
+        let y = if reads[slot].has_input(Y) { run.input::<T>(Y)? } else { zero };
+        gradient(slopes[slot], x, y, dout, (to, store), run.scratch().get::<Sums<T>>());
     }
     Ok(())
 }
 
 /// The gradient of an operand, added up over the rows and columns that it was repeated for.
 fn gradient<T: Float>(
-    f: impl Fn(T, T, T) -> T + Copy,
+    f: Combine<T>,
     x: View<'_, T>,
     y: View<'_, T>,
     dout: View<'_, T>,
@@ -334,7 +324,7 @@ fn gradient<T: Float>(
     let rows = dout.rows();
     let (own_row, own_column) = (to.rows() == rows, to.width() == dout.width());
     if own_row && own_column {
-        return combine_rows(f, x, y, dout, to, store);
+        return combine_rows(f, x, y, Some(dout), to, store);
     }
     all.clear();
     all.resize(to.width(), T::ZERO);
@@ -342,10 +332,10 @@ fn gradient<T: Float>(
     for (i, g) in dout.iter().enumerate() {
         let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
         if own_column {
-            sweep(Combine { f, x, y, g, to: all, store: Store::Add });
+            f(Elements { x, y, g, to: all, store: Store::Add });
             continue;
         }
-        sweep(Combine { f, x, y, g, to: row, store: Store::Write });
+        f(Elements { x, y, g, to: row, store: Store::Write });
         let sum: T = row.iter().copied().sum();
         if own_row {
             store.put_row(to.row(i), &[sum]);
@@ -370,65 +360,100 @@ impl<T> Default for Sums<T> {
     }
 }
 
-/// Writes f(x, y) where x has the rows and y the columns, or the other way round.
-fn combine_outer<T: Float>(f: impl Fn(T, T) -> T, x: View<'_, T>, y: View<'_, T>, mut to: ViewMut<'_, T>) {
-    let rows = to.rows();
-    for (i, to) in to.iter_mut().enumerate() {
-        let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
-        let at = |v: &[T], column: usize| if v.len() == 1 { v[0] } else { v[column] };
-        to.iter_mut().enumerate().for_each(|(column, to)| *to = f(at(x, column), at(y, column)));
-    }
-}
-
-/// Writes or adds f(x, y, g) in every row of g.
+/// Writes or adds f(x, y, g) in every row.
 fn combine_rows<T: Float>(
-    f: impl Fn(T, T, T) -> T,
+    f: Combine<T>,
     x: View<'_, T>,
     y: View<'_, T>,
-    g: View<'_, T>,
+    g: Option<View<'_, T>>,
     mut to: ViewMut<'_, T>,
     store: Store,
 ) {
-    let f = &f;
-    let (rows, size) = (g.rows(), (g.rows(), g.width()));
+    let (rows, size) = (to.rows(), (to.rows(), to.width()));
     let flat = |v: View<'_, T>| [size, (1, 1)].contains(&(v.rows(), v.width()));
     if flat(x) && flat(y) {
-        let all = (x.contiguous(), y.contiguous(), g.contiguous(), to.contiguous());
-        if let (Some(x), Some(y), Some(g), Some(to)) = all {
-            return sweep(Combine { f, x, y, g, to, store });
+        let g = g.map_or(Some(&[][..]), |g| g.contiguous());
+        if let (Some(x), Some(y), Some(g), Some(to)) = (x.contiguous(), y.contiguous(), g, to.contiguous()) {
+            return f(Elements { x, y, g, to, store });
         }
     }
     for (i, to) in to.iter_mut().enumerate() {
-        sweep(Combine { f, x: meeting(x, i, rows), y: meeting(y, i, rows), g: g.row(i), to, store });
+        let g = g.map_or(&[][..], |g| g.row(i));
+        f(Elements { x: meeting(x, i, rows), y: meeting(y, i, rows), g, to, store });
     }
 }
 
-/// Writes or adds f(x, y, g), where x and y have as many elements as g, or one for all.
-pub(in crate::ops) struct Combine<'a, F, T> {
-    pub(in crate::ops) f: F,
+/// The operands of one kernel call.
+pub(in crate::ops) struct Elements<'a, T> {
+    /// `to.len()` numbers, or one that is broadcast.
     pub(in crate::ops) x: &'a [T],
+    /// `to.len()` numbers, or one that is broadcast.
     pub(in crate::ops) y: &'a [T],
+    /// The gradient of the output, `to.len()` numbers; the kernel of a value reads none.
     pub(in crate::ops) g: &'a [T],
     pub(in crate::ops) to: &'a mut [T],
     pub(in crate::ops) store: Store,
 }
 
-impl<F: Fn(T, T, T) -> T, T: Float> Sweep for Combine<'_, F, T> {
+/// The kernel of a [`Function`] or of one of its derivatives. Callers call it once per row through a pointer, so that the loops
+/// over rows, entries and threads are compiled once for all functions.
+pub(in crate::ops) type Combine<T> = fn(Elements<'_, T>);
+
+/// The kernel of a function's value.
+pub(in crate::ops) fn value<F: Function, T: Float>() -> Combine<T> {
+    |elements| sweep(Each::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
+}
+
+/// The kernels of a function's derivatives by x and by y.
+pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
+    [
+        |elements| sweep(Each::<_, T, true> { f: F::dx::<T>, elements }),
+        |elements| sweep(Each::<_, T, true> { f: F::dy::<T>, elements }),
+    ]
+}
+
+/// Writes or adds f(x, y, g), element by element.
+struct Each<'a, F, T, const READS_G: bool> {
+    f: F,
+    elements: Elements<'a, T>,
+}
+
+impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for Each<'_, F, T, READS_G> {
     type Output = ();
+
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Combine { f, x, y, g, to, store } = self;
-        let to = to.iter_mut().zip(g);
-        let whole = |a: &[T]| a.len() == g.len();
-        match (whole(x), whole(y)) {
+        let Self { f, elements: Elements { x, y, g, to, store } } = self;
+        let n = to.len();
+        // Slices of length n: the compiler drops the bounds checks.
+        let g = if READS_G { &g[..n] } else { g };
+        let g = |i: usize| if READS_G { g[i] } else { T::ZERO };
+        match (x.len() == n, y.len() == n) {
             (true, true) => {
-                to.zip(x.iter().zip(y)).for_each(|((to, &g), (&x, &y))| store.put(to, f(x, y, g)))
+                for i in 0..n {
+                    store.put(&mut to[i], f(x[i], y[i], g(i)));
+                }
             }
-            (true, false) => to.zip(x).for_each(|((to, &g), &x)| store.put(to, f(x, y[0], g))),
-            (false, true) => to.zip(y).for_each(|((to, &g), &y)| store.put(to, f(x[0], y, g))),
-            (false, false) => to.for_each(|(to, &g)| store.put(to, f(x[0], y[0], g))),
+            (true, false) => {
+                let y = y[0];
+                for i in 0..n {
+                    store.put(&mut to[i], f(x[i], y, g(i)));
+                }
+            }
+            (false, true) => {
+                let x = x[0];
+                for i in 0..n {
+                    store.put(&mut to[i], f(x, y[i], g(i)));
+                }
+            }
+            (false, false) => {
+                let (x, y) = (x[0], y[0]);
+                for (i, to) in to.iter_mut().enumerate() {
+                    store.put(to, f(x, y, g(i)));
+                }
+            }
         }
     }
 }

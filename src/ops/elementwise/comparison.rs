@@ -190,40 +190,45 @@ family!(Compared);
 
 impl<F: Comparison> Op for Compared<F> {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.dtype_in(X, &[DType::F32, DType::F64, DType::I32, DType::I64])?;
-        let out = match (s.optional(Y).is_some(), self.0.number()) {
-            (true, None) => together(s)?,
-            (false, Some(number)) => {
-                let dtype = s.input(X).dtype;
-                if !dtype.is_float() && !among(dtype, number) {
-                    let expected = format!("a whole number that {dtype} holds, as `x` does");
-                    let what = "attribute `number`";
-                    return Err(Error::of(ErrorKind::Program, what, expected, number.to_string()));
-                }
-                s.input(X).clone()
-            }
-            (given, _) => {
-                let got = if given { "both" } else { "neither" };
-                let what = "what `x` is compared with";
-                return Err(Error::of(ErrorKind::Program, what, "a variable `y` or a `number`", got));
-            }
-        };
-        s.set(OUT, out);
-        Ok(())
+        infer_shape(s, self.0.number())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let number = self.0.number();
         match run.dtype(X) {
-            DType::F32 => self.compare::<f32>(run),
-            DType::F64 => self.compare::<f64>(run),
-            DType::I32 => self.compare::<i32>(run),
-            _ => self.compare::<i64>(run),
+            DType::F32 => compare::<f32>(run, number, masks::<F, f32>),
+            DType::F64 => compare::<f64>(run, number, masks::<F, f64>),
+            DType::I32 => compare::<i32>(run, number, masks::<F, i32>),
+            _ => compare::<i64>(run, number, masks::<F, i64>),
         }
     }
 
     fn samples() -> Result<Vec<Sample>> {
         samples()
     }
+}
+
+fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
+    s.dtype_in(X, &[DType::F32, DType::F64, DType::I32, DType::I64])?;
+    let out = match (s.optional(Y).is_some(), number) {
+        (true, None) => together(s)?,
+        (false, Some(number)) => {
+            let dtype = s.input(X).dtype;
+            if !dtype.is_float() && !among(dtype, number) {
+                let expected = format!("a whole number that {dtype} holds, as `x` does");
+                let what = "attribute `number`";
+                return Err(Error::of(ErrorKind::Program, what, expected, number.to_string()));
+            }
+            s.input(X).clone()
+        }
+        (given, _) => {
+            let got = if given { "both" } else { "neither" };
+            let what = "what `x` is compared with";
+            return Err(Error::of(ErrorKind::Program, what, "a variable `y` or a `number`", got));
+        }
+    };
+    s.set(OUT, out);
+    Ok(())
 }
 
 /// The samples of all of them: compiled once, not for each.
@@ -268,17 +273,22 @@ fn samples() -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-impl<F: Comparison> Compared<F> {
-    fn compare<T: Number>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let number = [T::nearest(self.0.number().unwrap_or_default())];
-        let x = run.input::<T>(X)?;
-        let y = match self.0.number() {
-            Some(_) => View::new(&number, 1, 1),
-            None => run.input::<T>(Y)?,
-        };
-        sweep(Rows { holds: F::holds::<T>, x, y, out: run.output::<T>(OUT)? });
-        Ok(())
-    }
+fn compare<T: Number>(run: &mut Forward<'_>, number: Option<f64>, masks: Masks<T>) -> Result<()> {
+    let nearest = [T::nearest(number.unwrap_or_default())];
+    let x = run.input::<T>(X)?;
+    let y = match number {
+        Some(_) => View::new(&nearest, 1, 1),
+        None => run.input::<T>(Y)?,
+    };
+    masks(x, y, run.output::<T>(OUT)?);
+    Ok(())
+}
+
+/// The kernel of a [`Comparison`]: out = 1 where it holds, else 0.
+type Masks<T> = fn(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>);
+
+fn masks<F: Comparison, T: Number>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>) {
+    sweep(Rows { holds: F::holds::<T>, x, y, out });
 }
 
 /// Each row of the result, from those of x and y that meet there.
@@ -300,12 +310,25 @@ impl<F: Fn(T, T) -> bool, T: Number> Sweep for Rows<'_, F, T> {
         let mask = |x: T, y: T| if holds(x, y) { T::ONE } else { T::ZERO };
         for (i, out) in out.iter_mut().enumerate() {
             let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
-            match (x.len() == out.len(), y.len() == out.len()) {
+            let n = out.len();
+            match (x.len() == n, y.len() == n) {
                 (true, true) => {
-                    out.iter_mut().zip(x.iter().zip(y)).for_each(|(out, (&x, &y))| *out = mask(x, y))
+                    for i in 0..n {
+                        out[i] = mask(x[i], y[i]);
+                    }
                 }
-                (true, false) => out.iter_mut().zip(x).for_each(|(out, &x)| *out = mask(x, y[0])),
-                (false, _) => out.iter_mut().zip(y).for_each(|(out, &y)| *out = mask(x[0], y)),
+                (true, false) => {
+                    let y = y[0];
+                    for i in 0..n {
+                        out[i] = mask(x[i], y);
+                    }
+                }
+                (false, _) => {
+                    let x = x[0];
+                    for i in 0..n {
+                        out[i] = mask(x, y[i]);
+                    }
+                }
             }
         }
     }

@@ -49,8 +49,7 @@ impl<F: Function> Op for Unary<F> {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            let (x, mut out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
-            sweep(Values { function: self.0, x, out: out.reborrow() });
+            self.0.values(run.input::<T>(X)?, run.output::<T>(OUT)?);
             Ok(())
         })
     }
@@ -64,32 +63,54 @@ impl<F: Function> Op for Unary<F> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => slopes::<F, T>(self.0, run))
+        with_float!(run.dtype(X), T => slopes::<T>(run, &self.0, F::SLOPE_FROM))
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&F::sample(), 3, |mut sample, _| {
-            if F::POSITIVE {
-                for number in sample.operands[0].value.as_mut_slice::<f64>()? {
-                    *number = number.abs() + 0.25;
-                }
-            }
-            Ok(sample)
-        })
+        samples(&F::sample(), F::POSITIVE)
     }
 }
 
-fn slopes<F: Function, T: RowValue>(function: F, run: &mut Backward<'_>) -> Result<()> {
+fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<Sample>> {
+    Sample::of_rows(attributes, 3, |mut sample, _| {
+        if positive {
+            for number in sample.operands[0].value.as_mut_slice::<f64>()? {
+                *number = number.abs() + 0.25;
+            }
+        }
+        Ok(sample)
+    })
+}
+
+fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: From) -> Result<()> {
     let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
         return Ok(());
     };
-    let from = match F::SLOPE_FROM {
+    let from = match from {
         From::Nothing => dout,
         From::Input => run.input::<T>(X)?,
         From::Output => run.output::<T>(OUT)?,
     };
-    sweep(Slopes { function, from, dout, dx, store });
+    function.slopes(from, dout, dx, store);
     Ok(())
+}
+
+/// The kernels of a [`Function`]. Callers hold a `dyn`, so that their code is compiled once for all functions.
+pub(in crate::ops) trait OverViews<T>: Send + Sync {
+    /// out = f(x).
+    fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>);
+    /// dx = dout · f', or dx += dout · f'.
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Store);
+}
+
+impl<F: Function, T: Float> OverViews<T> for F {
+    fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>) {
+        sweep(Values { function: *self, x, out });
+    }
+
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Store) {
+        sweep(Slopes { function: *self, from, dout, dx, store });
+    }
 }
 
 /// out = f(x).
@@ -132,10 +153,14 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
             let values = dx.iter_mut().zip(self.from.row(i)).zip(self.dout.row(i));
             match self.store {
                 Store::Write => {
-                    values.for_each(|((dx, &from), &g)| *dx = g * self.function.slope::<T, A>(from))
+                    for ((dx, &from), &g) in values {
+                        *dx = g * self.function.slope::<T, A>(from);
+                    }
                 }
                 Store::Add => {
-                    values.for_each(|((dx, &from), &g)| *dx += g * self.function.slope::<T, A>(from))
+                    for ((dx, &from), &g) in values {
+                        *dx += g * self.function.slope::<T, A>(from);
+                    }
                 }
             }
         }

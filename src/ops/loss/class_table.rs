@@ -84,12 +84,12 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
     }
 }
 
-/// Computes the gradients that are asked for: `terms` calls its last argument with each class that counts for a row, and how the
-/// loss changes with its score.
-pub(in crate::ops) fn gradients<T: RowValue>(
-    run: &mut Backward<'_>,
-    mut terms: impl FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()>,
-) -> Result<()> {
+/// Calls its last argument once per class that counts for a row, with the derivative of the loss by the class's score. The other
+/// arguments are the run, the number of the row and the row of x.
+type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
+
+/// Computes the requested gradients of x, table and bias from the `terms` of each row.
+pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut Terms<'_, T>) -> Result<()> {
     // Without one only the samples were used, which pass no gradient.
     let dloss = run.output_gradient::<T>(LOSS)?;
     let x = run.input::<T>(X)?;

@@ -208,7 +208,7 @@ impl HierarchicalSigmoid {
     fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
         let labels = ids!(run, LABELS);
-        gradients::<T>(run, |_, row, x, add| {
+        gradients::<T>(run, &mut |_, row, x, add| {
             let class = self.class(&labels, row)?;
             self.path::<T>(class, |node, sign| {
                 // −sigmoid(−s), in the direction of the score.

@@ -66,21 +66,12 @@ pub(in crate::ops) fn one_each(s: &InferShape<'_>, x: usize, y: usize) -> Result
 
 impl<F: Pointwise> Op for RowLoss<F> {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        let out = one_each(s, X, Y)?;
-        let width = s.input(X).width();
-        for slot in [WEIGHT, POSITIVE].into_iter().filter(|_| F::WEIGHED) {
-            if s.optional(slot).is_some() {
-                s.same_dtype(X, slot)?;
-                s.constant(slot, &[width])?;
-            }
-        }
-        s.set(OUT, out);
-        Ok(())
+        infer_shape(s, F::WEIGHED)
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            let weights = weights!(F, T, run);
+            let weights = weights!(F::WEIGHED, T, run);
             let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
             sweep(Losses { function: self.0, x, y, weights, out });
             Ok(())
@@ -93,35 +84,52 @@ impl<F: Pointwise> Op for RowLoss<F> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => self.gradients::<T>(run))
+        with_float!(run.dtype(X), T => gradients::<T>(run, &self.0, F::WEIGHED))
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        let beside = |sample: Sample, x: &Variable| -> Result<Sample> {
-            let y = numbers(x.rows(), x.shape()[1], 5).mapv(F::target);
-            let y = Variable::from(y).with_lod(x.lod().cloned())?;
-            Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
-        };
-        let mut samples = Sample::of_rows(&F::sample(), 3, beside)?;
-        samples.extend(Sample::of_rows(&F::sample(), 1, beside)?);
-        if F::WEIGHED {
-            samples.extend(Sample::of_rows(&F::sample(), 3, |sample, x| {
-                let positive = ndarray::array![2.0, 0.5, 1.0];
-                Ok(beside(sample, x)?.constant("positive_weight", positive))
-            })?);
-            samples.extend(Sample::of_rows(&F::sample(), 3, |sample, x| {
-                let weight = ndarray::array![0.5, 1.5, 0.0];
-                Ok(beside(sample, x)?.constant("weight", weight))
-            })?);
-        }
-        Ok(samples)
+        samples(&F::sample(), F::target, F::WEIGHED)
     }
+}
+
+fn infer_shape(s: &mut InferShape<'_>, weighed: bool) -> Result<()> {
+    let out = one_each(s, X, Y)?;
+    let width = s.input(X).width();
+    for slot in [WEIGHT, POSITIVE].into_iter().filter(|_| weighed) {
+        if s.optional(slot).is_some() {
+            s.same_dtype(X, slot)?;
+            s.constant(slot, &[width])?;
+        }
+    }
+    s.set(OUT, out);
+    Ok(())
+}
+
+fn samples(attributes: &Attributes, target: fn(f64) -> f64, weighed: bool) -> Result<Vec<Sample>> {
+    let beside = |sample: Sample, x: &Variable| -> Result<Sample> {
+        let y = numbers(x.rows(), x.shape()[1], 5).mapv(target);
+        let y = Variable::from(y).with_lod(x.lod().cloned())?;
+        Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
+    };
+    let mut samples = Sample::of_rows(attributes, 3, beside)?;
+    samples.extend(Sample::of_rows(attributes, 1, beside)?);
+    if weighed {
+        samples.extend(Sample::of_rows(attributes, 3, |sample, x| {
+            let positive = ndarray::array![2.0, 0.5, 1.0];
+            Ok(beside(sample, x)?.constant("positive_weight", positive))
+        })?);
+        samples.extend(Sample::of_rows(attributes, 3, |sample, x| {
+            let weight = ndarray::array![0.5, 1.5, 0.0];
+            Ok(beside(sample, x)?.constant("weight", weight))
+        })?);
+    }
+    Ok(samples)
 }
 
 /// The weights of columns at a call.
 macro_rules! weights {
-    ($function:ident, $float:ty, $run:expr) => {
-        if $function::WEIGHED {
+    ($weighed:expr, $float:ty, $run:expr) => {
+        if $weighed {
             let row =
                 |slot| Ok::<_, crate::error::Error>($run.optional::<$float>(slot)?.map(|view| view.row(0)));
             Columns { all: row(WEIGHT)?, positive: row(POSITIVE)? }
@@ -132,18 +140,26 @@ macro_rules! weights {
 }
 use weights;
 
-impl<F: Pointwise> RowLoss<F> {
-    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-        let weights = weights!(F, T, run);
-        let (x, y) = (run.input::<T>(X)?, run.input::<T>(Y)?);
-        if let Some((to, store)) = run.gradient::<T>(X)? {
-            sweep(Slopes { function: self.0, by: By::X, x, y, weights, dout, to, store });
+fn gradients<T: RowValue>(run: &mut Backward<'_>, function: &dyn SlopesOf<T>, weighed: bool) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+    let weights = weights!(weighed, T, run);
+    let (x, y) = (run.input::<T>(X)?, run.input::<T>(Y)?);
+    for (slot, by) in [(X, By::X), (Y, By::Y)] {
+        if let Some((to, store)) = run.gradient::<T>(slot)? {
+            function.slopes(Slopes { by, x, y, weights, dout, to, store });
         }
-        if let Some((to, store)) = run.gradient::<T>(Y)? {
-            sweep(Slopes { function: self.0, by: By::Y, x, y, weights, dout, to, store });
-        }
-        Ok(())
+    }
+    Ok(())
+}
+
+/// The kernel of a loss's derivatives, called through `dyn`.
+trait SlopesOf<T> {
+    fn slopes(&self, slopes: Slopes<'_, T>);
+}
+
+impl<F: Pointwise, T: Float> SlopesOf<T> for F {
+    fn slopes(&self, slopes: Slopes<'_, T>) {
+        sweep(Derive { function: *self, slopes });
     }
 }
 
@@ -198,8 +214,8 @@ enum By {
     Y,
 }
 
-struct Slopes<'a, F, T> {
-    function: F,
+/// The operands of a derivative's kernel.
+struct Slopes<'a, T> {
     by: By,
     x: View<'a, T>,
     y: View<'a, T>,
@@ -209,23 +225,34 @@ struct Slopes<'a, F, T> {
     store: Store,
 }
 
-impl<F: Pointwise, T: Float> Sweep for Slopes<'_, F, T> {
+struct Derive<'a, F, T> {
+    function: F,
+    slopes: Slopes<'a, T>,
+}
+
+impl<F: Pointwise, T: Float> Sweep for Derive<'_, F, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        let (function, weights, store) = (self.function, self.weights, self.store);
-        let share = share::<F, T>(self.x.width());
-        let rows = self.x.iter().zip(self.y.iter()).zip(self.dout.iter());
-        for (to, ((x, y), dout)) in self.to.iter_mut().zip(rows) {
+    fn run<A: Arithmetic>(self) {
+        let Self { function, slopes: Slopes { by, x, y, weights, dout, mut to, store } } = self;
+        let share = share::<F, T>(x.width());
+        let rows = x.iter().zip(y.iter()).zip(dout.iter());
+        for (to, ((x, y), dout)) in to.iter_mut().zip(rows) {
             let g = dout[0] * share;
             let cells = to.iter_mut().zip(x.iter().zip(y));
-            match self.by {
-                By::X => cells.enumerate().for_each(|(j, (to, (&x, &y)))| {
-                    store.put(to, g * function.dx::<T, A>(x, y, weights.at(j)));
-                }),
-                By::Y => cells.for_each(|(to, (&x, &y))| store.put(to, g * function.dy::<T, A>(x, y))),
+            match by {
+                By::X => {
+                    for (j, (to, (&x, &y))) in cells.enumerate() {
+                        store.put(to, g * function.dx::<T, A>(x, y, weights.at(j)));
+                    }
+                }
+                By::Y => {
+                    for (to, (&x, &y)) in cells {
+                        store.put(to, g * function.dy::<T, A>(x, y));
+                    }
+                }
             }
         }
     }

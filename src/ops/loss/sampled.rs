@@ -280,11 +280,29 @@ struct Room<T> {
     times: Vec<T>,
 }
 
+/// The parameters of a [`Contrast`]. Its loss is a separate pointer, so that the loops over rows are compiled once for both.
+#[derive(Clone, Copy)]
+struct Rule {
+    samples: usize,
+    of_all: fn(f64) -> (f64, f64),
+    label_among_all: bool,
+}
+
+/// [`Contrast::loss`].
+type Loss<T> = fn(&mut [T], &[T]) -> T;
+
 impl<F: Contrast> Sampled<F> {
+    fn rule(&self) -> Rule {
+        let samples = self.0.samples();
+        Rule { samples, of_all: F::of_all, label_among_all: F::LABEL_AMONG_ALL }
+    }
+}
+
+impl Rule {
     /// The classes that count for a row, its own first: those of the samples, or all of them where there are none.
-    fn meet(&self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<Met>) {
+    fn meet(self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<Met>) {
         let by = LogUniform { classes };
-        let count = self.0.samples();
+        let count = self.samples;
         met.clear();
         match samples {
             Some(samples) => {
@@ -295,26 +313,26 @@ impl<F: Contrast> Sampled<F> {
             }
             None => {
                 let whole = |class| {
-                    let (times, shift) = F::of_all(by.ln_expected(class, count));
+                    let (times, shift) = (self.of_all)(by.ln_expected(class, count));
                     Met { class, times, shift }
                 };
                 met.push(Met { times: 1.0, ..whole(label) });
-                met.extend((0..classes).filter(|&class| F::LABEL_AMONG_ALL || class != label).map(whole));
+                met.extend((0..classes).filter(|&class| self.label_among_all || class != label).map(whole));
             }
         }
     }
 
     /// The loss of a row; its slopes by the scores of the classes that it met are left in the room.
-    fn row<T: Float>(table: Table<'_, T>, x: &[T], room: &mut Room<T>) -> T {
+    fn row<T: Float>(loss: Loss<T>, table: Table<'_, T>, x: &[T], room: &mut Room<T>) -> T {
         let Room { met, scores, times, .. } = room;
         scores.clear();
         scores.extend(met.iter().map(|met| table.score(met.class, x) - T::from_f64(met.shift)));
         times.clear();
         times.extend(met.iter().map(|met| T::from_f64(met.times)));
-        F::loss(scores, times)
+        loss(scores, times)
     }
 
-    fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+    fn losses<T: RowValue>(self, run: &mut Forward<'_>, of_row: Loss<T>) -> Result<()> {
         let (x, labels) = (run.input::<T>(X)?, ids!(run, LABELS));
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
         let (mut loss, mut drawn) = (run.output::<T>(LOSS)?, run.output::<i64>(SAMPLES)?);
@@ -338,22 +356,22 @@ impl<F: Contrast> Sampled<F> {
                     break;
                 }
             }
-            loss.row(row)[0] = Self::row(table, x, &mut room);
+            loss.row(row)[0] = Self::row(of_row, table, x, &mut room);
         }
         *run.scratch().get() = room;
         outcome
     }
 
-    fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+    fn slopes<T: RowValue>(self, run: &mut Backward<'_>, of_row: Loss<T>) -> Result<()> {
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
         let (classes, trains) = (table.weight.rows(), run.run().mode == Mode::Train);
         let drawn = run.output::<i64>(SAMPLES)?;
         let labels = ids!(run, LABELS);
         let mut room = std::mem::take(run.scratch().get::<Room<T>>());
-        let outcome = gradients::<T>(run, |_, row, x, add| {
+        let outcome = gradients::<T>(run, &mut |_, row, x, add| {
             let label = class_of(&labels, row, classes)?;
             self.meet(label, classes, trains.then(|| drawn.row(row)), &mut room.met);
-            Self::row(table, x, &mut room);
+            Self::row(of_row, table, x, &mut room);
             room.met.iter().zip(&room.scores).for_each(|(met, &slope)| add(met.class, slope));
             Ok(())
         });
@@ -384,7 +402,7 @@ impl<F: Contrast> Op for Sampled<F> {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => self.losses::<T>(run))
+        with_float!(run.dtype(X), T => self.rule().losses(run, F::loss::<T>))
     }
 
     fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -400,7 +418,7 @@ impl<F: Contrast> Op for Sampled<F> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => self.slopes::<T>(run))
+        with_float!(run.dtype(X), T => self.rule().slopes(run, F::loss::<T>))
     }
 
     fn samples() -> Result<Vec<Sample>> {

@@ -14,15 +14,15 @@
 use crate::error::Result;
 use crate::kernels::sparse::{intersection, union};
 use crate::kernels::{Store, View, ViewMut};
-use crate::ops::elementwise::arithmetic::{self, Function, Sums, together};
+use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
 use crate::program::{
     Attributes, Backward, CSR, DENSE, Declaration, Declared, Forward, Gradient, InferShape, Kernel, Op, ROWS,
-    RowValue, Sample, Signature, Slot, Spec, Stored,
+    Reads, RowValue, Sample, Signature, Slot, Spec, Stored,
 };
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-use super::meet::{Beside, Entries, Mixed, Row, Selected, Sparse, Zeros, at, beside, combine};
+use super::meet::{Beside, Entries, MANY, Meet, Mixed, Selected, Sparse, Zeros, beside, gather};
 use super::samples::of_two;
 
 /// The slots of all of them.
@@ -56,10 +56,10 @@ impl<F: OnSparse> Declared for SparseBinary<F> {
 }
 
 /// How the result is stored.
-fn storage<F: OnSparse>(x: StorageKind, y: StorageKind) -> StorageKind {
+fn storage(zeros: Zeros, x: StorageKind, y: StorageKind) -> StorageKind {
     match (x, y) {
-        (StorageKind::Dense, y) if F::ZEROS.of(Y) => y,
-        (x, StorageKind::Dense) if F::ZEROS.of(X) => x,
+        (StorageKind::Dense, y) if zeros.of(Y) => y,
+        (x, StorageKind::Dense) if zeros.of(X) => x,
         (StorageKind::Dense, _) | (_, StorageKind::Dense) => StorageKind::Dense,
         (x, y) if x == y => x,
         _ => StorageKind::Csr,
@@ -68,22 +68,11 @@ fn storage<F: OnSparse>(x: StorageKind, y: StorageKind) -> StorageKind {
 
 impl<F: OnSparse> Op for SparseBinary<F> {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        let out = together(s)?;
-        let size = |spec: &Spec| (spec.rows(), spec.width());
-        for slot in [X, Y] {
-            if s.input(slot).storage != StorageKind::Dense && size(s.input(slot)) != size(&out) {
-                return Err(
-                    s.mismatch(slot, "all rows and columns of the result, as a sparse one is not repeated")
-                );
-            }
-        }
-        s.set(OUT, out.stored(storage::<F>(s.input(X).storage, s.input(Y).storage)));
-        Ok(())
+        infer_shape(s, F::ZEROS)
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward::<F, T>(run))
+        with_float!(run.dtype(X), T => forward(run, F::ZEROS, arithmetic::value::<F, T>()))
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
@@ -94,7 +83,7 @@ impl<F: OnSparse> Op for SparseBinary<F> {
             return reads.input(wrt);
         }
         let whole = (this.rows(), this.width()) == (other.rows(), other.width());
-        let dense = storage::<F>(inputs[X][0].storage, inputs[Y][0].storage) == StorageKind::Dense;
+        let dense = storage(F::ZEROS, inputs[X][0].storage, inputs[Y][0].storage) == StorageKind::Dense;
         reads.passes(F::PASSES[wrt] && whole && dense)
     }
 
@@ -108,8 +97,9 @@ impl<F: OnSparse> Op for SparseBinary<F> {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            gradient::<F, T>(run, X, F::dx::<T>)?;
-            gradient::<F, T>(run, Y, |y, x, g| F::dy::<T>(x, y, g))
+            let slopes = arithmetic::slopes::<F, T>();
+            gradient(run, X, F::READS[X], slopes[X])?;
+            gradient(run, Y, F::READS[Y], slopes[Y])
         })
     }
 
@@ -118,24 +108,33 @@ impl<F: OnSparse> Op for SparseBinary<F> {
     }
 }
 
-fn forward<F: OnSparse, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+fn infer_shape(s: &mut InferShape<'_>, zeros: Zeros) -> Result<()> {
+    s.is_float(X)?;
+    let out = together(s)?;
+    let size = |spec: &Spec| (spec.rows(), spec.width());
+    for slot in [X, Y] {
+        if s.input(slot).storage != StorageKind::Dense && size(s.input(slot)) != size(&out) {
+            return Err(
+                s.mismatch(slot, "all rows and columns of the result, as a sparse one is not repeated")
+            );
+        }
+    }
+    s.set(OUT, out.stored(storage(zeros, s.input(X).storage, s.input(Y).storage)));
+    Ok(())
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) -> Result<()> {
     let sparse = if run.input_spec(X).storage == StorageKind::Dense { Y } else { X };
-    match (run.output_spec(OUT).storage, sparse) {
-        (StorageKind::Dense, X) => dense::<T>(run, X, |x, y, _| F::value(x, y)),
-        (StorageKind::Dense, _) => dense::<T>(run, Y, |y, x, _| F::value(x, y)),
-        (StorageKind::SelectedRows, X) => rows::<F, T>(run, X, |x, y, _| F::value(x, y)),
-        (StorageKind::SelectedRows, _) => rows::<F, T>(run, Y, |y, x, _| F::value(x, y)),
-        (_, X) => entries::<F, T>(run, X, |x, y, _| F::value(x, y)),
-        (_, _) => entries::<F, T>(run, Y, |y, x, _| F::value(x, y)),
+    let f = Meet::new(value, sparse);
+    match run.output_spec(OUT).storage {
+        StorageKind::Dense => dense(run, sparse, f),
+        StorageKind::SelectedRows => rows(run, sparse, zeros, f),
+        _ => entries(run, sparse, zeros, f),
     }
 }
 
 /// A dense result of a sparse slot and a dense one: f(sparse, dense).
-fn dense<T: RowValue>(
-    run: &mut Forward<'_>,
-    sparse: usize,
-    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
-) -> Result<()> {
+fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: Meet<T>) -> Result<()> {
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
     let sparse = Sparse::of(run.csr(sparse), run.rows(sparse), &zero)?;
@@ -144,11 +143,7 @@ fn dense<T: RowValue>(
 }
 
 /// Selected rows of a slot of selected rows and another one: f(this, other).
-fn rows<F: OnSparse, T: RowValue>(
-    run: &mut Forward<'_>,
-    slot: usize,
-    f: impl Fn(T, T, T) -> T + Copy,
-) -> Result<()> {
+fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Meet<T>) -> Result<()> {
     run.fill_rows(OUT, |run, out| {
         let Some(x) = run.rows(slot) else { return Ok(()) };
         out.reset::<T>(x.height(), x.width());
@@ -156,7 +151,7 @@ fn rows<F: OnSparse, T: RowValue>(
         let this = Selected::of(Some(x), &zero)?;
         let mut put = |id: i64, other: &[T]| {
             let mut to = out.extend::<T>(std::iter::once(id));
-            combine(f, Row::Whole(this.row(id as usize)), other, None, to.row(0), Store::Write);
+            f.put(this.row(id as usize), other, &[], to.row(0), Store::Write);
         };
         match run.rows(1 - slot) {
             None => {
@@ -166,7 +161,7 @@ fn rows<F: OnSparse, T: RowValue>(
             Some(y) => {
                 let others = Selected::of(Some(y), &zero)?;
                 for (id, in_both) in merged(x.ids(), y.ids()) {
-                    if in_both || F::ZEROS == Zeros::Neither {
+                    if in_both || zeros == Zeros::Neither {
                         put(id, others.row(id as usize));
                     }
                 }
@@ -193,19 +188,16 @@ fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> +
 }
 
 /// A sparse matrix of one that is in `slot` and another one: f(this, other).
-fn entries<F: OnSparse, T: RowValue>(
-    run: &mut Forward<'_>,
-    slot: usize,
-    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
-) -> Result<()> {
+fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Meet<T>) -> Result<()> {
     let threads = run.run().threads;
     run.fill_csr(OUT, |run, out| {
         let Some(x) = run.csr(slot) else { return Ok(()) };
         if let Some(y) = run.csr(1 - slot) {
             let (x, y, out) = (x.view::<T>()?, y.view::<T>()?, out.fill::<T>(x.columns()));
-            match F::ZEROS {
-                Zeros::Neither => union(x, y, F::value::<T>, out),
-                Zeros::OfX | Zeros::OfEither => intersection(x, y, F::value::<T>, out),
+            let f = |x: &[T], y: &[T], to: &mut [T]| f.put(x, y, &[], to, Store::Write);
+            match zeros {
+                Zeros::Neither => union(x, y, &f, out),
+                Zeros::OfX | Zeros::OfEither => intersection(x, y, &f, out),
             }
             return Ok(());
         }
@@ -218,42 +210,41 @@ fn entries<F: OnSparse, T: RowValue>(
     })
 }
 
-/// The gradient of a slot: `f` is the derivative by it, of its value, the other's and the output's gradient.
-fn gradient<F: OnSparse, T: RowValue>(
-    run: &mut Backward<'_>,
-    slot: usize,
-    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
-) -> Result<()> {
+/// The gradient of a slot: `slope` is the kernel of the derivative by it, which reads the slots in `reads`.
+fn gradient<T: RowValue>(run: &mut Backward<'_>, slot: usize, reads: Reads, slope: Combine<T>) -> Result<()> {
     if run.input_spec(slot).storage != StorageKind::Dense {
-        run.fill_gradient::<T>(slot, 0, |run, to, store| of_stored::<F, T>(run, slot, (to, store), f))?;
+        let f = Meet::new(slope, slot);
+        run.fill_gradient::<T>(slot, 0, |run, to, store| of_stored(run, slot, reads, (to, store), f))?;
         return Ok(());
     }
-    let Some((to, store)) = run.gradient::<T>(slot)? else { return Ok(()) };
-    if run.output_spec(OUT).storage != StorageKind::Dense {
-        return at_stored::<F, T>(run, slot, (to, store), f);
-    }
+    let Some(to) = run.gradient::<T>(slot)? else { return Ok(()) };
+    let f = Meet::new(slope, 1 - slot);
     let mut sums = std::mem::take(run.scratch().get::<Sums<T>>());
-    let outcome = everywhere::<F, T>(run, slot, (to, store), f, &mut sums);
+    let outcome = match run.output_spec(OUT).storage {
+        StorageKind::Dense => everywhere(run, slot, reads, to, f, &mut sums),
+        _ => at_stored(run, slot, reads, to, f, &mut sums.row),
+    };
     *run.scratch().get() = sums;
     outcome
 }
 
 /// A dense slot, or zero where its numbers are not read: they may be gone.
-fn read<'z, F: OnSparse, T: RowValue>(
+fn read<'z, T: RowValue>(
     run: &Backward<'z>,
-    wrt: usize,
+    reads: Reads,
     slot: usize,
     zero: &'z [T; 1],
 ) -> Result<View<'z, T>> {
-    if F::READS[wrt].has_input(slot) { run.input::<T>(slot) } else { Ok(View::new(zero, 1, 1)) }
+    if reads.has_input(slot) { run.input::<T>(slot) } else { Ok(View::new(zero, 1, 1)) }
 }
 
-/// The gradient of a sparse slot, at what it stores.
-fn of_stored<F: OnSparse, T: RowValue>(
+/// The gradient of a sparse slot, at what it stores: f(this, other, g).
+fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
+    reads: Reads,
     (to, store): (&mut [T], Store),
-    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
+    f: Meet<T>,
 ) -> Result<()> {
     let zero = &[T::ZERO];
     let is_dense = |spec: &Spec| spec.storage == StorageKind::Dense;
@@ -262,7 +253,7 @@ fn of_stored<F: OnSparse, T: RowValue>(
     if let Some(x) = run.csr(slot) {
         let other = match run.csr(1 - slot) {
             Some(csr) => Beside::Csr(csr.view()?),
-            None if other_dense => Beside::Dense(read::<F, T>(run, slot, 1 - slot, zero)?),
+            None if other_dense => Beside::Dense(read(run, reads, 1 - slot, zero)?),
             None => Beside::Dense(View::new(zero, 1, 1)),
         };
         let g = match (dout, run.output_gradient_csr(OUT)) {
@@ -274,7 +265,7 @@ fn of_stored<F: OnSparse, T: RowValue>(
         return Ok(());
     }
     let Some(x) = run.rows(slot).filter(|x| !x.ids().is_empty()) else { return Ok(()) };
-    let dense = if other_dense { Some(read::<F, T>(run, slot, 1 - slot, zero)?) } else { None };
+    let dense = if other_dense { Some(read(run, reads, 1 - slot, zero)?) } else { None };
     let others = Selected::of(run.rows(1 - slot), zero)?;
     let gradients = Selected::of(run.output_gradient_rows(OUT), zero)?;
     for ((&id, x), to) in
@@ -284,7 +275,7 @@ fn of_stored<F: OnSparse, T: RowValue>(
         let other = dense.map_or(others.row(id), |dense| beside(dense, id));
         let g = dout.map_or(gradients.row(id), |dout| dout.row(id));
         if g.len() == to.len() {
-            combine(f, Row::Whole(x), other, Some(g), to, store);
+            f.put(x, other, g, to, store);
         } else if store == Store::Write {
             // The output has no such row.
             to.fill(T::ZERO);
@@ -293,31 +284,39 @@ fn of_stored<F: OnSparse, T: RowValue>(
     Ok(())
 }
 
-/// The gradient of a dense slot where the result is sparse, too: only what the result stores counts.
-fn at_stored<F: OnSparse, T: RowValue>(
+/// The gradient of a dense slot where the result is sparse, too: f(other, this, g) of what the result stores, nothing elsewhere.
+fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
+    reads: Reads,
     (mut to, store): (ViewMut<'_, T>, Store),
-    f: impl Fn(T, T, T) -> T + Copy,
+    f: Meet<T>,
+    terms: &mut Vec<T>,
 ) -> Result<()> {
     if store == Store::Write {
         to.fill(T::ZERO);
     }
     let zero = &[T::ZERO];
-    let this = read::<F, T>(run, slot, slot, zero)?;
+    let this = read(run, reads, slot, zero)?;
     let own_rows = to.rows() > 1;
     let place = |i: usize| if own_rows { i } else { 0 };
     if let Some(g) = run.output_gradient_csr(OUT) {
         // The result has the entries of the other one.
         let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
         let values = g.values::<T>()?;
+        let (mut there, mut terms) = ([T::ZERO; MANY], [T::ZERO; MANY]);
         for (i, pair) in g.indptr().windows(2).enumerate() {
             let (this, to) = (beside(this, i), to.row(place(i)));
             let mut sum = T::ZERO;
-            for e in pair[0] as usize..pair[1] as usize {
-                let column = g.indices()[e] as usize;
-                let term = f(at(this, column), others.map_or(T::ZERO, |others| others[e]), values[e]);
-                if to.len() == 1 { sum += term } else { to[column] += term }
+            let end = pair[1] as usize;
+            for from in (pair[0] as usize..end).step_by(MANY) {
+                let part = from..end.min(from + MANY);
+                let (columns, terms) = (&g.indices()[part.clone()], &mut terms[..part.len()]);
+                let other = others.map_or(&zero[..], |others| &others[part.clone()]);
+                f.put(other, gather(this, columns, &mut there), &values[part], terms, Store::Write);
+                for (&column, &term) in columns.iter().zip(&*terms) {
+                    if to.len() == 1 { sum += term } else { to[column as usize] += term }
+                }
             }
             if let [to] = to {
                 *to += sum;
@@ -330,29 +329,30 @@ fn at_stored<F: OnSparse, T: RowValue>(
             let id = id as usize;
             let (this, other, to) = (beside(this, id), others.row(id), to.row(place(id)));
             if to.len() == g.len() {
-                combine(|other, this, g| f(this, other, g), Row::Whole(other), this, Some(g), to, Store::Add);
+                f.put(other, this, g, to, Store::Add);
             } else {
-                let term = |(column, &g)| f(at(this, column), at(other, column), g);
-                to[0] += g.iter().enumerate().map(term).sum::<T>();
+                terms.resize(g.len(), T::ZERO);
+                f.put(other, this, g, terms, Store::Write);
+                to[0] += terms.iter().copied().sum::<T>();
             }
         }
     }
     Ok(())
 }
 
-/// The gradient of a dense slot where the result is dense: everywhere, added up over the rows and columns that it was repeated
-/// for.
-fn everywhere<F: OnSparse, T: RowValue>(
+/// The gradient of a dense slot where the result is dense: f(other, this, g) everywhere, added up over the rows and columns that
+/// it was repeated for.
+fn everywhere<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
+    reads: Reads,
     (mut to, store): (ViewMut<'_, T>, Store),
-    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
+    f: Meet<T>,
     Sums { all, row }: &mut Sums<T>,
 ) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    let f = |other, this, g| f(this, other, g);
     let zero = &[T::ZERO];
-    let dense = read::<F, T>(run, slot, slot, zero)?;
+    let dense = read(run, reads, slot, zero)?;
     let sparse = Sparse::of(run.csr(1 - slot), run.rows(1 - slot), zero)?;
     let (own_row, own_column) = (to.rows() == dout.rows(), to.width() == dout.width());
     if own_row && own_column {
@@ -365,10 +365,10 @@ fn everywhere<F: OnSparse, T: RowValue>(
     for (i, g) in dout.iter().enumerate() {
         let (sparse, dense) = (sparse.row(i), beside(dense, i));
         if own_column {
-            combine(f, sparse, dense, Some(g), all, Store::Add);
+            f.put_row(sparse, dense, g, all, Store::Add);
             continue;
         }
-        combine(f, sparse, dense, Some(g), row, Store::Write);
+        f.put_row(sparse, dense, g, row, Store::Write);
         let sum: T = row.iter().copied().sum();
         if own_row {
             store.put_row(to.row(i), &[sum]);

@@ -64,7 +64,7 @@ impl Op for SparseAssign {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        of_storages(&Attributes::new(), Ok)
+        of_storages(&Attributes::new(), &Ok)
     }
 }
 
@@ -126,10 +126,10 @@ impl Op for SparseCast {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        let mut samples = of_storages(&SparseCast { dtype: DType::F64 }.attributes(), Ok)?;
+        let mut samples = of_storages(&SparseCast { dtype: DType::F64 }.attributes(), &Ok)?;
         // The steps of f32 are too coarse for differences.
         let to_f32 = SparseCast { dtype: DType::F32 }.attributes();
-        samples.extend(of_storages(&to_f32, |sample| Ok(sample.without_gradient()))?);
+        samples.extend(of_storages(&to_f32, &|sample| Ok(sample.without_gradient()))?);
         Ok(samples)
     }
 }

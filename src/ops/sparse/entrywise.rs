@@ -5,9 +5,9 @@
 //! have no gradient, whatever f′(0) is.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Arithmetic, Store, Sweep, helpers, join, sweep};
+use crate::kernels::{Store, View, ViewMut, helpers, join};
 use crate::ops::elementwise::activation;
-use crate::ops::elementwise::unary::{From, Function};
+use crate::ops::elementwise::unary::{From, Function, OverViews};
 use crate::program::{
     Attributes, Backward, CSR, CsrBuffer, Declaration, Declared, Forward, Gradient, InferShape, Op, ROWS,
     RowBuffer, RowValue, Sample, Signature, Slot, Spec, Stored,
@@ -41,7 +41,8 @@ impl<F: KeepsZero> Declared for Entrywise<F> {
 
     fn parse(attributes: &Attributes) -> Result<Self> {
         let function = F::parse(attributes)?;
-        let at_zero = sweep(AtZero(function));
+        let mut at_zero = 0.0f64;
+        function.values(row(&[0.0]), row_mut(std::slice::from_mut(&mut at_zero)));
         if at_zero == 0.0 {
             return Ok(Self(function));
         }
@@ -55,19 +56,6 @@ impl<F: KeepsZero> Declared for Entrywise<F> {
     }
 }
 
-/// f(0).
-struct AtZero<F>(F);
-
-impl<F: Function> Sweep for AtZero<F> {
-    type Output = f64;
-    const PORTABLE: bool = true;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(self) -> f64 {
-        self.0.value::<f64, A>(0.0)
-    }
-}
-
 impl<F: KeepsZero> Op for Entrywise<F> {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
@@ -76,23 +64,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let threads = run.run().threads;
-        with_float!(run.dtype(X), T => {
-            if run.rows(X).is_some() {
-                return run.fill_rows(OUT, |run, out| {
-                    let Some(x) = run.rows(X) else { return Ok(()) };
-                    out.zeros_at::<T>(x);
-                    Values { function: self.0, x: flat::<T>(x)?, out: out.flat_mut::<T>()? }.share(threads);
-                    Ok(())
-                });
-            }
-            run.fill_csr(OUT, |run, out| {
-                let Some(x) = run.csr(X) else { return Ok(()) };
-                out.zeros_at::<T>(x);
-                Values { function: self.0, x: x.values::<T>()?, out: out.values_mut::<T>()? }.share(threads);
-                Ok(())
-            })
-        })
+        with_float!(run.dtype(X), T => forward::<T>(run, &self.0))
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -106,37 +78,61 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        let threads = run.run().threads;
-        with_float!(run.dtype(X), T => {
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
-                let dout = numbers::<T>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;
-                let from = match F::SLOPE_FROM {
-                    From::Nothing => dout,
-                    From::Input => numbers::<T>(run.csr(X), run.rows(X))?,
-                    From::Output => numbers::<T>(run.output_csr(OUT), run.output_rows(OUT))?,
-                };
-                // Without a gradient of the output there is none.
-                if dout.len() == dx.len() {
-                    Slopes { function: self.0, from, dout, dx, store }.share(threads);
-                }
-                Ok(())
-            })?;
-            Ok(())
-        })
+        with_float!(run.dtype(X), T => backward::<T>(run, &self.0, F::SLOPE_FROM))
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        of_storages(&F::of_samples(), |mut sample| {
-            let value = &mut sample.operands[0].value;
-            // No kinks, and no number that the function does not take.
-            *value = changed(value, |x| match x {
-                _ if F::POSITIVE => x.abs() + 0.25,
-                0.0 => 0.375,
-                _ => x,
-            })?;
-            Ok(sample)
-        })
+        samples(&F::of_samples(), F::POSITIVE)
     }
+}
+
+fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<Sample>> {
+    of_storages(attributes, &|mut sample| {
+        let value = &mut sample.operands[0].value;
+        // No kinks, and no number that the function does not take.
+        *value = changed(value, &|x| match x {
+            _ if positive => x.abs() + 0.25,
+            0.0 => 0.375,
+            _ => x,
+        })?;
+        Ok(sample)
+    })
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>, function: &dyn OverViews<T>) -> Result<()> {
+    let threads = run.run().threads;
+    if run.rows(X).is_some() {
+        return run.fill_rows(OUT, |run, out| {
+            let Some(x) = run.rows(X) else { return Ok(()) };
+            out.zeros_at::<T>(x);
+            values(function, flat::<T>(x)?, out.flat_mut::<T>()?, threads);
+            Ok(())
+        });
+    }
+    run.fill_csr(OUT, |run, out| {
+        let Some(x) = run.csr(X) else { return Ok(()) };
+        out.zeros_at::<T>(x);
+        values(function, x.values::<T>()?, out.values_mut::<T>()?, threads);
+        Ok(())
+    })
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: From) -> Result<()> {
+    let threads = run.run().threads;
+    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+        let dout = numbers::<T>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;
+        let from = match from {
+            From::Nothing => dout,
+            From::Input => numbers::<T>(run.csr(X), run.rows(X))?,
+            From::Output => numbers::<T>(run.output_csr(OUT), run.output_rows(OUT))?,
+        };
+        // Without a gradient of the output there is none.
+        if dout.len() == dx.len() {
+            slopes(function, [from, dout], dx, store, threads);
+        }
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// The stored numbers of a sparse variable; none of one that is not there.
@@ -156,75 +152,50 @@ pub(super) fn flat<T: RowValue>(rows: &RowBuffer) -> Result<&[T]> {
     Ok(rows.values::<T>()?.contiguous().unwrap_or(&[]))
 }
 
+/// A slice as a view of one row.
+fn row<T>(numbers: &[T]) -> View<'_, T> {
+    View::new(numbers, 1, numbers.len())
+}
+
+fn row_mut<T>(numbers: &mut [T]) -> ViewMut<'_, T> {
+    let len = numbers.len();
+    ViewMut::new(numbers, 1, len)
+}
+
+/// Where work is divided, and the threads of both halves; `None` if one thread does all of it.
+fn divided(len: usize, threads: usize) -> Option<(usize, [usize; 2])> {
+    let threads = helpers(len, WORTH_A_THREAD, threads);
+    (threads > 1).then(|| (len / threads * (threads / 2), [threads / 2, threads - threads / 2]))
+}
+
 /// out = f(x).
-struct Values<'a, F, T> {
-    function: F,
-    x: &'a [T],
-    out: &'a mut [T],
+fn values<T: RowValue>(function: &dyn OverViews<T>, x: &[T], out: &mut [T], threads: usize) {
+    let Some((middle, [left, right])) = divided(x.len(), threads) else {
+        return function.values(row(x), row_mut(out));
+    };
+    let (x, x_after) = x.split_at(middle);
+    let (out, out_after) = out.split_at_mut(middle);
+    join(|| values(function, x, out, left), || values(function, x_after, out_after, right));
 }
 
-impl<F: Function, T: RowValue> Values<'_, F, T> {
-    fn share(self, threads: usize) {
-        let threads = helpers(self.x.len(), WORTH_A_THREAD, threads);
-        if threads < 2 {
-            return sweep(self);
-        }
-        let middle = self.x.len() / threads * (threads / 2);
-        let (x, x_after) = self.x.split_at(middle);
-        let (out, out_after) = self.out.split_at_mut(middle);
-        let (before, after) = (Self { x, out, ..self }, Self { x: x_after, out: out_after, ..self });
-        join(|| before.share(threads / 2), || after.share(threads - threads / 2));
-    }
-}
-
-impl<F: Function, T: RowValue> Sweep for Values<'_, F, T> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(self) {
-        for (out, &x) in self.out.iter_mut().zip(self.x) {
-            *out = self.function.value::<T, A>(x);
-        }
-    }
-}
-
-/// dx = dout · f'.
-struct Slopes<'a, F, T> {
-    function: F,
-    from: &'a [T],
-    dout: &'a [T],
-    dx: &'a mut [T],
+/// dx = dout · f', or dx += dout · f'.
+fn slopes<T: RowValue>(
+    function: &dyn OverViews<T>,
+    [from, dout]: [&[T]; 2],
+    dx: &mut [T],
     store: Store,
-}
-
-impl<F: Function, T: RowValue> Slopes<'_, F, T> {
-    fn share(self, threads: usize) {
-        let threads = helpers(self.dx.len(), WORTH_A_THREAD, threads);
-        if threads < 2 {
-            return sweep(self);
-        }
-        let middle = self.dx.len() / threads * (threads / 2);
-        let (from, from_after) = self.from.split_at(middle);
-        let (dout, dout_after) = self.dout.split_at(middle);
-        let (dx, dx_after) = self.dx.split_at_mut(middle);
-        let before = Self { from, dout, dx, ..self };
-        let after = Self { from: from_after, dout: dout_after, dx: dx_after, ..self };
-        join(|| before.share(threads / 2), || after.share(threads - threads / 2));
-    }
-}
-
-impl<F: Function, T: RowValue> Sweep for Slopes<'_, F, T> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(self) {
-        let (function, store) = (self.function, self.store);
-        for ((dx, &from), &g) in self.dx.iter_mut().zip(self.from).zip(self.dout) {
-            store.put(dx, g * function.slope::<T, A>(from));
-        }
-    }
+    threads: usize,
+) {
+    let Some((middle, [left, right])) = divided(dx.len(), threads) else {
+        return function.slopes(row(from), row(dout), row_mut(dx), store);
+    };
+    let (from, from_after) = from.split_at(middle);
+    let (dout, dout_after) = dout.split_at(middle);
+    let (dx, dx_after) = dx.split_at_mut(middle);
+    join(
+        || slopes(function, [from, dout], dx, store, left),
+        || slopes(function, [from_after, dout_after], dx_after, store, right),
+    );
 }
 
 /// Declares the operators on sparse variables: for each the function, its kind and that of the dense operator, the attributes of

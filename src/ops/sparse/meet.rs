@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Store, View, ViewMut, helpers, join, sweep};
-use crate::ops::elementwise::arithmetic::Combine;
+use crate::kernels::{Store, View, ViewMut, helpers, join};
+use crate::ops::elementwise::arithmetic::{Combine, Elements};
 use crate::program::{CsrBuffer, RowBuffer, RowValue};
 
 /// Below this many numbers a second thread costs more than it gains.
@@ -99,25 +99,84 @@ pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
     view.row(if view.rows() == 1 { 0 } else { i })
 }
 
+/// Entries per kernel call.
+pub(super) const MANY: usize = 64;
+
+/// The kernel of f(first, second, g), where the first operand is the sparse variable, whether x or y.
+#[derive(Clone, Copy)]
+pub(super) struct Meet<T> {
+    f: Combine<T>,
+    y_first: bool,
+}
+
+impl<T: RowValue> Meet<T> {
+    /// From a kernel of x and y; `first` is the slot of the sparse variable.
+    pub(super) fn new(f: Combine<T>, first: usize) -> Self {
+        Self { f, y_first: first == 1 }
+    }
+
+    /// Writes or adds f(first, second, g); first and second have `to.len()` numbers, or one that is broadcast. The kernel of a
+    /// value reads no `g`.
+    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], store: Store) {
+        let (x, y) = if self.y_first { (second, first) } else { (first, second) };
+        (self.f)(Elements { x, y, g, to, store });
+    }
+
+    /// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
+    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], store: Store) {
+        let (columns, values) = match sparse {
+            Row::Whole(sparse) => return self.put(sparse, dense, g, to, store),
+            Row::Entries(columns, values) => (columns, values),
+        };
+        let zero = [T::ZERO];
+        let mut from = 0;
+        let (mut others, mut gradients, mut results) = ([T::ZERO; MANY], [T::ZERO; MANY], [T::ZERO; MANY]);
+        for (columns, values) in columns.chunks(MANY).zip(values.chunks(MANY)) {
+            // One call over all columns with zeros in place of entries, one over the entries, whose results replace those.
+            let end = columns[columns.len() - 1] as usize + 1;
+            let results = gather(to, columns, &mut results);
+            let g_there = gather(g, columns, &mut gradients);
+            self.put(values, gather(dense, columns, &mut others), g_there, results, store);
+            self.put(&zero, part(dense, from..end), part(g, from..end), &mut to[from..end], store);
+            for (&column, &result) in columns.iter().zip(&*results) {
+                to[column as usize] = result;
+            }
+            from = end;
+        }
+        let rest = from..to.len();
+        self.put(&zero, part(dense, rest.clone()), part(g, rest.clone()), &mut to[rest], store);
+    }
+}
+
 /// The number at a column of a row that has all of them, or one for all.
 #[inline(always)]
-pub(super) fn at<T: Copy>(row: &[T], column: usize) -> T {
+fn at<T: Copy>(row: &[T], column: usize) -> T {
     if row.len() == 1 { row[0] } else { row[column] }
 }
 
+/// The numbers of such a row at up to [`MANY`] columns; none if the row is empty.
+pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; MANY]) -> &'a mut [T] {
+    if row.is_empty() {
+        return &mut [];
+    }
+    for (to, &column) in room.iter_mut().zip(columns) {
+        *to = at(row, column as usize);
+    }
+    &mut room[..columns.len()]
+}
+
 /// Some columns of such a row.
-#[inline(always)]
 fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
-    if row.len() == 1 { row } else { &row[columns] }
+    if row.len() < 2 { row } else { &row[columns] }
 }
 
 /// Writes or adds f(sparse, dense, g) in every row.
-pub(super) struct Mixed<'a, F, T> {
-    pub(super) f: F,
+pub(super) struct Mixed<'a, T> {
+    pub(super) f: Meet<T>,
     pub(super) sparse: Sparse<'a, T>,
     /// Each of its rows, or one for all.
     pub(super) dense: View<'a, T>,
-    /// As wide as the result; without it, 0.
+    /// As wide as the result; none for the kernel of a value.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
@@ -125,7 +184,7 @@ pub(super) struct Mixed<'a, F, T> {
     pub(super) store: Store,
 }
 
-impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Mixed<'_, F, T> {
+impl<T: RowValue> Mixed<'_, T> {
     pub(super) fn share(self, threads: usize) {
         let work = self.to.rows().saturating_mul(self.to.width());
         self.on(helpers(work, WORTH_A_THREAD, threads));
@@ -144,57 +203,8 @@ impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Mixed<'_, F, T> {
         }
         for (i, to) in self.to.iter_mut().enumerate() {
             let i = self.first + i;
-            let g = self.g.map(|g| g.row(i));
-            combine(self.f, self.sparse.row(i), beside(self.dense, i), g, to, self.store);
-        }
-    }
-}
-
-/// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
-pub(super) fn combine<T: RowValue>(
-    f: impl Fn(T, T, T) -> T + Copy,
-    sparse: Row<'_, T>,
-    dense: &[T],
-    g: Option<&[T]>,
-    to: &mut [T],
-    store: Store,
-) {
-    let (columns, values) = match sparse {
-        Row::Whole(sparse) => return segment(f, sparse, dense, g, to, store),
-        Row::Entries(columns, values) => (columns, values),
-    };
-    let zero = [T::ZERO];
-    let mut from = 0;
-    let between = |to: &mut [T], columns: std::ops::Range<usize>| {
-        let g = g.map(|g| &g[columns.clone()]);
-        segment(f, &zero, part(dense, columns.clone()), g, &mut to[columns], store);
-    };
-    for (&column, &value) in columns.iter().zip(values) {
-        let column = column as usize;
-        between(to, from..column);
-        store.put(&mut to[column], f(value, at(dense, column), g.map_or(T::ZERO, |g| g[column])));
-        from = column + 1;
-    }
-    let end = to.len();
-    between(to, from..end);
-}
-
-/// The same where both have a number a column, or one for all.
-fn segment<T: RowValue>(
-    f: impl Fn(T, T, T) -> T,
-    x: &[T],
-    y: &[T],
-    g: Option<&[T]>,
-    to: &mut [T],
-    store: Store,
-) {
-    let whole = |v: &&[T]| v.len() == to.len();
-    // Where there is no gradient to read, an operand of the result's size stands for it.
-    match g.or_else(|| [x, y].into_iter().find(whole)) {
-        Some(g) => sweep(Combine { f, x, y, g, to, store }),
-        None => {
-            let value = f(x[0], y[0], T::ZERO);
-            to.iter_mut().for_each(|to| store.put(to, value));
+            let g = self.g.map_or(&[][..], |g| g.row(i));
+            self.f.put_row(self.sparse.row(i), beside(self.dense, i), g, to, self.store);
         }
     }
 }
@@ -236,8 +246,8 @@ impl<T: RowValue> Row<'_, T> {
 }
 
 /// Writes or adds f(value, other, g) for each entry of a matrix.
-pub(super) struct Entries<'a, F, T> {
-    pub(super) f: F,
+pub(super) struct Entries<'a, T> {
+    pub(super) f: Meet<T>,
     pub(super) of: CsrView<'a, T>,
     pub(super) other: Beside<'a, T>,
     pub(super) g: Beside<'a, T>,
@@ -247,7 +257,7 @@ pub(super) struct Entries<'a, F, T> {
     pub(super) store: Store,
 }
 
-impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Entries<'_, F, T> {
+impl<T: RowValue> Entries<'_, T> {
     pub(super) fn share(self, threads: usize) {
         let work = self.of.entries();
         self.on(helpers(work, WORTH_A_THREAD, threads));
@@ -265,14 +275,111 @@ impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Entries<'_, F, T> {
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
-        let mut to = self.to.iter_mut();
+        // The other operands are gathered for each kernel call, across rows, since rows may be short.
+        let (mut others, mut gradients) = ([T::ZERO; MANY], [T::ZERO; MANY]);
+        let (mut values, mut to) = (self.of.values(), self.to);
+        let mut many = 0;
         for r in 0..rows {
-            let (columns, values) = self.of.row(r);
             let (mut other, mut g) = (self.other.row(self.first + r), self.g.row(self.first + r));
-            // `to` comes last, so that none of it is lost where a row ends.
-            for ((&column, &value), to) in columns.iter().zip(values).zip(&mut to) {
-                self.store.put(to, (self.f)(value, other.next(column), g.next(column)));
+            for &column in self.of.row(r).0 {
+                (others[many], gradients[many]) = (other.next(column), g.next(column));
+                many += 1;
+                if many == MANY {
+                    let (now, later) = to.split_at_mut(many);
+                    self.f.put(&values[..many], &others, &gradients, now, self.store);
+                    (values, to, many) = (&values[many..], later, 0);
+                }
             }
         }
+        self.f.put(values, &others[..many], &gradients[..many], to, self.store);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::elementwise::arithmetic::{Div, Function, Maximum, slopes, value};
+
+    /// Rows of no, few and very many entries.
+    fn matrix(columns: usize) -> (Vec<i64>, Vec<i64>, Vec<f32>) {
+        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        for step in [0, 1, 2, 7, columns, 3] {
+            indices.extend((0..columns as i64).filter(|c| step != 0 && c % step as i64 == 0));
+            indptr.push(indices.len() as i64);
+        }
+        let values = numbers(indices.len(), 3.0);
+        (indptr, indices, values)
+    }
+
+    fn numbers(n: usize, from: f32) -> Vec<f32> {
+        (0..n).map(|i| (i as f32 * 0.7 + from).sin() + 1.5).collect()
+    }
+
+    /// Each number of a result by itself; `first` is the slot of the sparse one.
+    fn expected<F: Function>(part: usize, first: usize, [sparse, other, g]: [f32; 3]) -> f32 {
+        let (x, y) = if first == 0 { (sparse, other) } else { (other, sparse) };
+        [F::value::<f32>(x, y), F::dx(x, y, g), F::dy(x, y, g)][part]
+    }
+
+    fn agrees<F: Function>() {
+        let [dx, dy] = slopes::<F, f32>();
+        let columns = 300;
+        let (indptr, indices, values) = matrix(columns);
+        let csr = CsrView::new(columns, &indptr, &indices, &values);
+        let rows = csr.rows();
+        let (dense, gradient) = (numbers(rows * columns, 0.0), numbers(rows * columns, 9.0));
+        let g = View::new(&gradient, rows, columns);
+        let others =
+            [View::new(&dense, rows, columns), View::new(&dense, 1, columns), View::new(&dense, rows, 1)];
+        let others = others.into_iter().chain([View::new(&dense[..1], 1, 1)]);
+        for (other, part) in others.flat_map(|other| (0..3).map(move |part| (other, part))) {
+            for (first, store, threads) in [(0, Store::Write, 1), (1, Store::Add, 1), (0, Store::Add, 3)] {
+                let f = Meet::new([value::<F, f32>(), dx, dy][part], first);
+                let put = |to: f32, term: f32| if store == Store::Write { term } else { to + term };
+                let at = |r: usize, c: usize| [super::at(beside(other, r), c), gradient[r * columns + c]];
+
+                let mut all = numbers(rows * columns, 5.0);
+                let mut naive = all.clone();
+                let mut stored = numbers(indices.len(), 6.0);
+                let mut naive_stored = stored.clone();
+                for r in 0..rows {
+                    let mut whole = vec![0.0; columns];
+                    for e in indptr[r] as usize..indptr[r + 1] as usize {
+                        let c = indices[e] as usize;
+                        whole[c] = values[e];
+                        let [other, g] = at(r, c);
+                        let term = expected::<F>(part, first, [values[e], other, g]);
+                        naive_stored[e] = put(naive_stored[e], term);
+                    }
+                    for (c, to) in naive[r * columns..][..columns].iter_mut().enumerate() {
+                        let [other, g] = at(r, c);
+                        *to = put(*to, expected::<F>(part, first, [whole[c], other, g]));
+                    }
+                }
+
+                let to = ViewMut::new(&mut all, rows, columns);
+                let g = (part > 0).then_some(g);
+                Mixed { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, store }.on(threads);
+                assert_eq!(all, naive, "part {part}, {store:?}, {threads} threads");
+                let beside = Beside::Dense(View::new(&gradient, rows, columns));
+                let of = Entries {
+                    f,
+                    of: csr,
+                    other: Beside::Dense(other),
+                    g: beside,
+                    to: &mut stored,
+                    first: 0,
+                    store,
+                };
+                of.on(threads);
+                assert_eq!(stored, naive_stored, "part {part}, {store:?}, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn runs_of_entries_and_of_gaps_are_element_by_element() {
+        agrees::<Div>();
+        agrees::<Maximum>();
     }
 }

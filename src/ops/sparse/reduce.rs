@@ -8,7 +8,7 @@ use crate::operator;
 use crate::ops::feature::reduce::{self, Reduction};
 use crate::program::{
     Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, InferShape, LodEffect,
-    Op, ROWS, Sample, Signature, Slot, Spec, Stored,
+    Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
 };
 use crate::tensor::StorageKind;
 use crate::with_float;
@@ -49,9 +49,24 @@ macro_rules! sparse_family {
 pub(in crate::ops) struct SparseWhole<R>(R);
 sparse_family!(SparseWhole);
 
-/// The derivative by every number of `n`.
-fn slope<R: Reduction, T: Float>(n: usize) -> T {
-    R::slope::<T>(0, n, 0)
+/// A [`Reduction`] as pointers, so that the loops over storages are compiled once for all reductions.
+#[derive(Clone, Copy)]
+struct Reduce<T> {
+    /// The result for the stored numbers of some rows, which have `n` numbers together.
+    reduce: fn(&mut dyn Iterator<Item = &[T]>, usize) -> T,
+    /// The derivative by every number of `n`.
+    slope: fn(usize) -> T,
+}
+
+impl<T: Float> Reduce<T> {
+    fn of<R: Reduction>() -> Self {
+        Self { reduce: |rows, n| R::reduce(rows, n), slope: |n| R::slope(0, n, 0) }
+    }
+
+    /// The result of a row of `n` numbers, of which these are stored.
+    fn of_row(self, row: &[T], n: usize) -> T {
+        (self.reduce)(&mut [row].into_iter(), n)
+    }
 }
 
 impl<R: OnSparse> Op for SparseWhole<R> {
@@ -66,19 +81,7 @@ impl<R: OnSparse> Op for SparseWhole<R> {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let mut out = run.output::<T>(OUT)?;
-            if let Some(x) = run.csr(X) {
-                let values = x.values::<T>()?;
-                let rows = x.indptr().windows(2).map(|pair| &values[pair[0] as usize..pair[1] as usize]);
-                out.fill(R::reduce(rows, count(x.rows(), x.columns())?));
-            }
-            if let Some(x) = run.rows(X) {
-                let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
-                out.fill(R::reduce(rows, count(x.height(), x.width())?));
-            }
-            Ok(())
-        })
+        with_float!(run.dtype(X), T => whole(run, Reduce::<T>::of::<R>()))
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -86,29 +89,40 @@ impl<R: OnSparse> Op for SparseWhole<R> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
-                let n = match (run.csr(X), run.rows(X)) {
-                    (Some(x), _) => count(x.rows(), x.columns())?,
-                    (None, x) => x.map_or(Ok(0), |x| count(x.height(), x.width()))?,
-                };
-                let g = dout.row(0)[0] * slope::<R, T>(n);
-                dx.iter_mut().for_each(|dx| store.put(dx, g));
-                Ok(())
-            })?;
-            Ok(())
-        })
+        with_float!(run.dtype(X), T => whole_gradient(run, Reduce::<T>::of::<R>()))
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        of_storages(&Attributes::new(), Ok)
+        of_storages(&Attributes::new(), &Ok)
     }
 }
 
-/// The result of a row of `n` numbers, of which these are stored.
-fn of_row<R: Reduction, T: Float>(row: &[T], n: usize) -> T {
-    R::reduce([row].into_iter(), n)
+fn whole<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
+    let mut out = run.output::<T>(OUT)?;
+    if let Some(x) = run.csr(X) {
+        let values = x.values::<T>()?;
+        let mut rows = x.indptr().windows(2).map(|pair| &values[pair[0] as usize..pair[1] as usize]);
+        out.fill((of.reduce)(&mut rows, count(x.rows(), x.columns())?));
+    }
+    if let Some(x) = run.rows(X) {
+        let mut rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
+        out.fill((of.reduce)(&mut rows, count(x.height(), x.width())?));
+    }
+    Ok(())
+}
+
+fn whole_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+        let n = match (run.csr(X), run.rows(X)) {
+            (Some(x), _) => count(x.rows(), x.columns())?,
+            (None, x) => x.map_or(Ok(0), |x| count(x.height(), x.width()))?,
+        };
+        let g = dout.row(0)[0] * (of.slope)(n);
+        dx.iter_mut().for_each(|dx| store.put(dx, g));
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// A [`Reduction`] of each row, as an operator: of a sparse matrix one number for each row, of selected rows one for each of
@@ -129,25 +143,7 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            if run.rows(X).is_some() {
-                return run.fill_rows(OUT, |run, out| {
-                    let Some(x) = run.rows(X) else { return Ok(()) };
-                    out.reset::<T>(x.height(), 1);
-                    let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
-                    x.ids().iter().zip(rows).for_each(|(&id, row)| out.push(id, &[of_row::<R, T>(row, x.width())]));
-                    out.set_merged();
-                    Ok(())
-                });
-            }
-            let mut out = run.output::<T>(OUT)?;
-            let Some(x) = run.csr(X) else { return Ok(()) };
-            let values = x.values::<T>()?;
-            for (out, pair) in out.iter_mut().zip(x.indptr().windows(2)) {
-                out.fill(of_row::<R, T>(&values[pair[0] as usize..pair[1] as usize], x.columns()));
-            }
-            Ok(())
-        })
+        with_float!(run.dtype(X), T => per_row(run, Reduce::<T>::of::<R>()))
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -159,33 +155,57 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let dense = run.output_spec(OUT).storage == StorageKind::Dense;
-            let dout = if dense { run.output_gradient::<T>(OUT)? } else { None };
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
-                if let (Some(x), Some(dout)) = (run.csr(X), dout) {
-                    let slope = slope::<R, T>(x.columns());
-                    for (pair, g) in x.indptr().windows(2).zip(dout.iter()) {
-                        let g = g[0] * slope;
-                        dx[pair[0] as usize..pair[1] as usize].iter_mut().for_each(|dx| store.put(dx, g));
-                    }
-                }
-                if let Some(x) = run.rows(X) {
-                    let slope = slope::<R, T>(x.width());
-                    let dout = numbers::<T>(None, run.output_gradient_rows(OUT))?;
-                    for (dx, &g) in dx.chunks_exact_mut(x.width().max(1)).zip(dout) {
-                        dx.iter_mut().for_each(|dx| store.put(dx, g * slope));
-                    }
-                }
-                Ok(())
-            })?;
-            Ok(())
-        })
+        with_float!(run.dtype(X), T => per_row_gradient(run, Reduce::<T>::of::<R>()))
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        of_storages(&Attributes::new(), Ok)
+        of_storages(&Attributes::new(), &Ok)
     }
+}
+
+fn per_row<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
+    if run.rows(X).is_some() {
+        return run.fill_rows(OUT, |run, out| {
+            let Some(x) = run.rows(X) else { return Ok(()) };
+            out.reset::<T>(x.height(), 1);
+            let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
+            for (&id, row) in x.ids().iter().zip(rows) {
+                out.push(id, &[of.of_row(row, x.width())]);
+            }
+            out.set_merged();
+            Ok(())
+        });
+    }
+    let mut out = run.output::<T>(OUT)?;
+    let Some(x) = run.csr(X) else { return Ok(()) };
+    let values = x.values::<T>()?;
+    for (out, pair) in out.iter_mut().zip(x.indptr().windows(2)) {
+        out.fill(of.of_row(&values[pair[0] as usize..pair[1] as usize], x.columns()));
+    }
+    Ok(())
+}
+
+fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<()> {
+    let dense = run.output_spec(OUT).storage == StorageKind::Dense;
+    let dout = if dense { run.output_gradient::<T>(OUT)? } else { None };
+    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+        if let (Some(x), Some(dout)) = (run.csr(X), dout) {
+            let slope = (of.slope)(x.columns());
+            for (pair, g) in x.indptr().windows(2).zip(dout.iter()) {
+                let g = g[0] * slope;
+                dx[pair[0] as usize..pair[1] as usize].iter_mut().for_each(|dx| store.put(dx, g));
+            }
+        }
+        if let Some(x) = run.rows(X) {
+            let slope = (of.slope)(x.width());
+            let dout = numbers::<T>(None, run.output_gradient_rows(OUT))?;
+            for (dx, &g) in dx.chunks_exact_mut(x.width().max(1)).zip(dout) {
+                dx.iter_mut().for_each(|dx| store.put(dx, g * slope));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// Declares the operators on sparse variables: for each the function, its kind and that of the dense operator, the result, and
@@ -336,7 +356,7 @@ impl Op for SumRows {
         let mut samples = Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))?;
         let vector = Sample::new("a vector", Attributes::new());
         samples.push(vector.constant("x", array![0.5, -1.5, 2.0]));
-        samples.extend(of_storages(&Attributes::new(), Ok)?);
+        samples.extend(of_storages(&Attributes::new(), &Ok)?);
         Ok(samples)
     }
 }

@@ -12,7 +12,7 @@ use super::meet::Zeros;
 /// A variable `x` of four columns in every storage that is not dense. `add` binds further operands beside it.
 pub(super) fn of_storages(
     attributes: &Attributes,
-    add: impl Fn(Sample) -> Result<Sample>,
+    add: &dyn Fn(Sample) -> Result<Sample>,
 ) -> Result<Vec<Sample>> {
     let mut samples = Sample::of_csr(attributes, 4, |sample, _| add(sample))?;
     let coo = Coo::new(&[3, 4], array![[2, 1], [0, 0], [2, 3]], array![1.0, -0.875, 0.5])?;
@@ -34,8 +34,8 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<Sample>> {
     let none = Attributes::new();
     // Away from 0, which nothing divides by and where x and what y does not store are equal.
     let away = |v: f64| if v < 0.0 { v - 0.5 } else { v + 0.5 };
-    let mut samples = of_storages(&none, |mut sample| {
-        sample.operands[0].value = changed(&sample.operands[0].value, |v| if v == 0.0 { 0.375 } else { v })?;
+    let mut samples = of_storages(&none, &|mut sample| {
+        sample.operands[0].value = changed(&sample.operands[0].value, &|v| if v == 0.0 { 0.375 } else { v })?;
         Ok(sample)
     })?;
     let sparse = samples.clone();
@@ -84,7 +84,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<Sample>> {
         };
         for other in others {
             // No number is one of the first's, and none is 0.
-            let y = changed(&Variable::new(other, lod.clone())?, |v| 0.8 * v - 0.171)?;
+            let y = changed(&Variable::new(other, lod.clone())?, &|v| 0.8 * v - 0.171)?;
             samples.push(if batched {
                 sample.clone().batch("y", y)
             } else {
@@ -96,7 +96,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<Sample>> {
 }
 
 /// The same variable with other numbers where it stores any.
-pub(super) fn changed(value: &Variable, change: impl Fn(f64) -> f64) -> Result<Variable> {
+pub(super) fn changed(value: &Variable, change: &dyn Fn(f64) -> f64) -> Result<Variable> {
     let of = |values: &Dense| -> Result<Dense> {
         let changed = values.as_slice::<f64>()?.iter().map(|&x| change(x)).collect();
         Dense::from_vec::<f64>(values.shape(), changed)
