@@ -235,18 +235,21 @@ fn files_that_are_larger_than_memory_are_left_where_they_are() {
     let train = with(&["train", "--train", "reviews.tsv", "--set", "data.window=16"], &["--run", "run"]);
     let last = place.json(&[&train[..], &["--epochs", "6", "--json"]].concat(), "");
     assert_eq!(last["value"], 100.0, "{last}");
-    let held = with(&["train", "--train", "reviews.tsv"], &["--run", "held", "--epochs", "6"]);
-    place.said(&held, "");
-    // The same texts are held out; the order of the others is another.
-    let scores = |run: &str| place.json(&["eval", run, "reviews.tsv", "--json"], "");
-    assert_eq!(scores("run")["count"], scores("held")["count"]);
+    // The same texts are held out as of those in memory.
+    let held_out = |settings: &[&str]| {
+        let check = [&["data", "check", "reviews.tsv", "--json"][..], settings].concat();
+        place.json(&check, "")["held_out"].as_u64().unwrap()
+    };
+    let held = held_out(&[]);
+    assert!(held > 0 && held_out(&["--set", "data.window=16"]) == held, "{held}");
     place.write("longer.tsv", &(reviews() + "no label\n"));
     let longer = with(&["train", "--train", "longer.tsv", "--set", "data.window=16"], &["--run", "none"]);
     let before = place.files();
     assert!(place.refused(&longer).contains("longer.tsv:121:"));
-    for setting in ["data.window=0", "task=tag"] {
-        let said = place.refused(&[&train[..], &["--set", setting]].concat());
-        assert!(said.contains("data.window") || said.contains("--task"), "{said}");
+    for (task, window) in [("classify", "data.window=0"), ("tag", "data.window=16")] {
+        let of = ["train", "--task", task, "--train", "reviews.tsv", "--set", window, "--run", "none"];
+        let said = place.refused(&of);
+        assert!(said.contains("data.window: expected"), "{said}");
     }
     assert_eq!(place.files(), before);
 }

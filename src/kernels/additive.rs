@@ -103,6 +103,7 @@ struct Attend<'a, T> {
 
 impl<T: Float> Sweep for Attend<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -160,6 +161,7 @@ struct Descend<'a, 'r, T> {
 
 impl<T: Float> Sweep for Descend<'_, '_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use share::{Part, Region, Share, Steps};
 
+use super::fork::join;
 use super::view::{Extent2, View, ViewMut};
 
 /// 64 bytes, so that a buffer starts on a cache line.
@@ -355,7 +356,7 @@ fn fork<S: Send, E: Send>(
         _ => {
             let middle = states.len() / 2;
             let (left, right) = states.split_at_mut(middle);
-            let (a, b) = rayon::join(
+            let (a, b) = join(
                 || fork(buffers, count, &cuts[..=middle], steps, left, run),
                 || fork(buffers, count, &cuts[middle..], steps, right, run),
             );

@@ -397,6 +397,7 @@ struct Online<'a, T> {
 
 impl<T: Float> Sweep for Online<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -438,6 +439,7 @@ struct Finish<'a, T> {
 
 impl<T: Float> Sweep for Finish<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -465,6 +467,7 @@ struct Again<'a, T> {
 
 impl<T: Float> Sweep for Again<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -490,6 +493,7 @@ struct Dots<'a, T> {
 
 impl<T: Float> Sweep for Dots<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -518,6 +522,7 @@ struct Descend<'a, T> {
 
 impl<T: Float> Sweep for Descend<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -536,6 +541,7 @@ struct Scale<'a, T> {
 
 impl<T: Float> Sweep for Scale<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

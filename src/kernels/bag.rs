@@ -182,6 +182,7 @@ struct Sum<'a, T> {
 
 impl<T: Float> Sweep for Sum<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -347,6 +348,7 @@ struct Largest<'a, T> {
 
 impl<T: Float> Sweep for Largest<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -395,6 +397,7 @@ struct Dots<'a, T> {
 
 impl<T: Float> Sweep for Dots<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -443,6 +446,7 @@ struct Back<'a, T> {
 
 impl<T: Float> Sweep for Back<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

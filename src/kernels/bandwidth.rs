@@ -98,6 +98,7 @@ struct Sum<'a>(&'a [u64]);
 
 impl Sweep for Sum<'_> {
     type Output = u64;
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> u64 {

@@ -4,6 +4,7 @@
 //! columns of sums, and the rows of what is computed row by row.
 
 use super::float::{Float, Store};
+use super::fork::join;
 use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
@@ -38,7 +39,7 @@ pub fn column_moments<T: Float>(x: View<'_, T>, mean: &mut [T], variance: &mut [
     let middle = (width * left / threads).max(1);
     let (mean, mean_after) = mean.split_at_mut(middle);
     let (variance, variance_after) = variance.split_at_mut(middle);
-    rayon::join(
+    join(
         || column_moments(x.columns(0, middle), mean, variance, left),
         || column_moments(x.columns(middle, width), mean_after, variance_after, threads - left),
     );
@@ -66,7 +67,7 @@ pub fn norm_columns<T: Float>(
     let left = threads / 2;
     let middle = (rows * left / threads).max(1);
     let (out, after) = out.split_rows(middle);
-    rayon::join(
+    join(
         || norm_columns(x.rows_range(0, middle), norm, (gain, bias), out, left),
         || norm_columns(x.rows_range(middle, rows), norm, (gain, bias), after, threads - left),
     );
@@ -100,7 +101,7 @@ pub fn norm_columns_sums<T: Float>(
     let parts =
         [(0, middle), (middle, width)].map(|(from, to)| (x.columns(from, to), dout.columns(from, to)));
     let [(x, dout), (x_after, dout_after)] = parts;
-    rayon::join(
+    join(
         || norm_columns_sums(x, dout, ColumnNorm { mean, scale }, (along, all), left),
         || {
             let norm = ColumnNorm { mean: mean_after, scale: scale_after };
@@ -137,7 +138,7 @@ pub fn norm_columns_gradient<T: Float>(
     let part = |from, to| (x.rows_range(from, to), dout.rows_range(from, to));
     let ((x, dout), (x_after, dout_after)) = (part(0, middle), part(middle, rows));
     let means = (gain, along, all);
-    rayon::join(
+    join(
         || norm_columns_gradient(x, dout, norm, means, (dx, store), left),
         || norm_columns_gradient(x_after, dout_after, norm, means, (after, store), threads - left),
     );
@@ -151,6 +152,7 @@ struct Moments<'a, T> {
 
 impl<T: Float> Sweep for Moments<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -204,6 +206,7 @@ struct Normalised<'a, T> {
 
 impl<T: Float> Sweep for Normalised<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -232,6 +235,7 @@ struct Sums<'a, T> {
 
 impl<T: Float> Sweep for Sums<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -278,6 +282,7 @@ struct Gradient<'a, T> {
 
 impl<T: Float> Sweep for Gradient<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

@@ -138,6 +138,7 @@ struct Forth<'a, T> {
 impl<T: Float> Sweep for Forth<'_, T> {
     /// ln of the probability, and what vanished if the sums are numbers, not logarithms.
     type Output = (f64, Option<Vanished>);
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> Self::Output {
@@ -266,6 +267,7 @@ struct Back<'a> {
 
 impl Sweep for Back<'_> {
     type Output = bool;
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> bool {

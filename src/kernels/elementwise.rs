@@ -16,6 +16,7 @@ struct Map<'a, T, F> {
 
 impl<T: Float, F: Fn(T) -> T> Sweep for Map<'_, T, F> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -55,6 +56,7 @@ struct Zip<'a, T, F> {
 
 impl<T: Float, F: Fn(T, T) -> T> Sweep for Zip<'_, T, F> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -94,6 +96,7 @@ struct Update<'a, T, F> {
 
 impl<T: Float, F: Fn(T) -> T> Sweep for Update<'_, T, F> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -152,6 +155,7 @@ struct Finite<'a, T> {
 
 impl<T: Float> Sweep for Finite<'_, T> {
     type Output = bool;
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> bool {

@@ -91,6 +91,8 @@ pub trait Float:
     const NEG_INFINITY: Self;
     /// The magnitude below which [`super::flush`](fn@super::flush) writes zero; 0 where nothing is flushed.
     const FLUSH_BELOW: Self;
+    /// Whether loops are compiled for the portable path alone ([`Sweep::PORTABLE`](super::path::Sweep::PORTABLE)).
+    const PORTABLE: bool;
 
     /// The nearest value.
     fn from_f64(value: f64) -> Self;
@@ -139,6 +141,7 @@ macro_rules! float {
             const ONE: Self = 1.0;
             const NEG_INFINITY: Self = $type::NEG_INFINITY;
             const FLUSH_BELOW: Self = $flush;
+            const PORTABLE: bool = size_of::<Self>() > size_of::<f32>();
 
             #[inline(always)]
             fn from_f64(value: f64) -> Self {

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::cpu::Cpu;
 use super::float::{Float, Store};
+use super::fork::join;
 use super::path::{Arithmetic, Path, Sweep, sweep};
 use super::picked::{Picked, RowSource};
 use super::prefetch;
@@ -137,7 +138,7 @@ fn share(on: On, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
             Gradients { x: x.columns(middle, k), dy, dw: (dw_after, store, transpose), db: None },
         )
     };
-    rayon::join(|| share(on, a, left), || share(on, b, right));
+    join(|| share(on, a, left), || share(on, b, right));
 }
 
 /// Numbers that a thread needs room for: a panel of `dy`, a part of `x`, a part of a transposed result.
@@ -307,6 +308,7 @@ struct Pack<'a, T> {
 
 impl<T: Float> Sweep for Pack<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -350,6 +352,7 @@ struct Turn<'a, T> {
 
 impl<T: Float> Sweep for Turn<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -454,7 +457,7 @@ pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Stor
     let left = threads / 2;
     let middle = width * left / threads;
     let (a, b) = db.split_at_mut(middle);
-    rayon::join(
+    join(
         || bias_gradient(dy.columns(0, middle), a, store, left),
         || bias_gradient(dy.columns(middle, width), b, store, threads - left),
     );
@@ -468,6 +471,7 @@ struct ColumnSums<'a, T> {
 
 impl<T: Float> Sweep for ColumnSums<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

@@ -58,6 +58,7 @@ struct Forward<'a, T> {
 
 impl<T: Float> Sweep for Forward<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -176,6 +177,7 @@ struct Backward<'a, T> {
 
 impl<T: Float> Sweep for Backward<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

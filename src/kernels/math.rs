@@ -92,6 +92,7 @@ macro_rules! over_slices {
             struct Loop<'a, T>(&'a [T], &'a mut [T]);
             impl<T: Float> Sweep for Loop<'_, T> {
                 type Output = ();
+                const PORTABLE: bool = T::PORTABLE;
                 #[inline(always)]
                 fn run<A: Arithmetic>(self) {
                     for (out, &x) in self.1.iter_mut().zip(self.0) {
@@ -108,6 +109,7 @@ macro_rules! over_slices {
             struct Loop<'a, T>(&'a mut [T]);
             impl<T: Float> Sweep for Loop<'_, T> {
                 type Output = ();
+                const PORTABLE: bool = T::PORTABLE;
                 #[inline(always)]
                 fn run<A: Arithmetic>(self) {
                     for x in self.0 {
@@ -194,6 +196,7 @@ mod tests {
     struct All<'a>(&'a [f32], &'a mut [f32]);
     impl Sweep for All<'_> {
         type Output = ();
+        const PORTABLE: bool = false;
         #[inline(always)]
         fn run<A: Arithmetic>(self) {
             for (out, &x) in self.1.iter_mut().zip(self.0) {

@@ -4,6 +4,7 @@
 //! number of lanes and sums over rows in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone.
 
 use super::float::{Float, Store};
+use super::fork::join;
 use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::prefetch;
@@ -128,7 +129,7 @@ fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     let Gradients { centre, epsilon, gain, .. } = all;
     let after =
         Gradients { x: x_after, dout: dout_after, centre, epsilon, gain, dx: dx_after, sums: sums_after };
-    rayon::join(
+    join(
         || share(Gradients { x, dout, centre, epsilon, gain, dx, sums }, left),
         || share(after, threads - left),
     );
@@ -247,6 +248,7 @@ struct Normalised<'a, T> {
 
 impl<T: Float> Sweep for Normalised<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -294,6 +296,7 @@ struct Gradients<'a, T> {
 
 impl<T: Float> Sweep for Gradients<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

@@ -89,6 +89,9 @@ impl Arithmetic for Plain {
 pub trait Sweep {
     /// What the loop returns.
     type Output;
+    /// Whether the loop is compiled for the portable path alone, as every loop over f64 is: f64 exists to check f32, and
+    /// each path more is code that everybody compiles. A loop over `T: Float` says `T::PORTABLE`.
+    const PORTABLE: bool;
     /// The loop.
     fn run<A: Arithmetic>(self) -> Self::Output;
 }
@@ -99,12 +102,16 @@ pub fn sweep<S: Sweep>(kernel: S) -> S::Output {
     sweep_on(Path::best(), kernel)
 }
 
-/// Runs a loop on one path.
+/// Runs a loop on one path; a [portable](Sweep::PORTABLE) loop always on the portable one.
 ///
 /// # Panics
 /// If this CPU cannot run it.
 #[inline]
 pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
+    // A constant, so that the other paths are not compiled for such a loop.
+    if const { S::PORTABLE } {
+        return kernel.run::<Plain>();
+    }
     match path {
         #[cfg(target_arch = "x86_64")]
         Path::Avx512 | Path::Avx2 => {

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use super::cpu::Cpu;
 use super::float::{Float, Store};
+use super::fork::join;
 use super::path::Path;
 use super::tile::{self, MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
@@ -244,7 +245,7 @@ fn share_columns<T: Float>(
     let columns = b.columns(panels.start..middle).len();
     let (left_bias, right_bias) = bias.map(|bias| bias.split_at(columns)).unzip();
     let (left_c, right_c) = c.split_columns(columns);
-    rayon::join(
+    join(
         || share_columns(a, b, panels.start..middle, (left_bias, left_c, store), left),
         || share_columns(a, b, middle..panels.end, (right_bias, right_c, store), threads - left),
     );

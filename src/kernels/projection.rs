@@ -71,6 +71,7 @@ struct Project<'a, T> {
 
 impl<T: Float> Sweep for Project<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -100,6 +101,7 @@ struct Gradient<'a, T> {
 
 impl<T: Float> Sweep for Gradient<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

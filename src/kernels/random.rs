@@ -114,6 +114,7 @@ struct Fill<'a, T> {
 
 impl<T: Float> Sweep for Fill<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

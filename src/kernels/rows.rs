@@ -201,6 +201,7 @@ struct Merge<'a, T> {
 
 impl<T: Float> Sweep for Merge<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

@@ -15,6 +15,7 @@ pub(super) fn largest(row: &[f32]) -> Result<f32, f32> {
     struct Largest<'a>(&'a [f32]);
     impl Sweep for Largest<'_> {
         type Output = (f32, bool);
+        const PORTABLE: bool = false;
 
         #[inline(always)]
         fn run<A: Arithmetic>(self) -> (f32, bool) {
@@ -54,6 +55,7 @@ pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
     struct Sum<'a>(&'a [f32], f32);
     impl Sweep for Sum<'_> {
         type Output = f64;
+        const PORTABLE: bool = false;
 
         #[inline(always)]
         fn run<A: Arithmetic>(self) -> f64 {
@@ -80,6 +82,7 @@ pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: im
     struct Scan<'a, F>(&'a [f32], usize, f32, F);
     impl<F: FnMut(usize, f32) -> f32> Sweep for Scan<'_, F> {
         type Output = ();
+        const PORTABLE: bool = false;
 
         #[inline(always)]
         fn run<A: Arithmetic>(self) {
@@ -105,6 +108,7 @@ pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32
     struct Weigh<'a>(&'a [f32], f32, f64, &'a mut [f32]);
     impl Sweep for Weigh<'_> {
         type Output = ();
+        const PORTABLE: bool = false;
 
         #[inline(always)]
         fn run<A: Arithmetic>(self) {

@@ -10,7 +10,7 @@ use crate::executor::plan::{Access, Instr, OpInstr, Ref};
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
-use crate::kernels::{flush, helpers};
+use crate::kernels::{flush, helpers, join};
 use crate::program::contract::context::{Backward, Call, Forward, Pass, Prepare, RunFacts, Scratch};
 use crate::program::contract::entries::Pooled;
 use crate::program::contract::keys::Keys;
@@ -342,7 +342,7 @@ fn divide(
             divide(instr, call, &mut operands, units, range, scratch, others)
         }
     };
-    let (x, y) = rayon::join(
+    let (x, y) = join(
         || half(left, a, range.start..middle, scratch, mine),
         || half(right, b, middle..range.end, their_scratch, theirs),
     );

@@ -9,7 +9,7 @@ use crate::executor::run::rank_table::RankTable;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Lane, OperandRoom, Plain, Region};
-use crate::kernels::{Store, View, ViewMut, gather_rows, helpers};
+use crate::kernels::{Store, View, ViewMut, gather_rows, helpers, join};
 use crate::program::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
@@ -244,10 +244,7 @@ fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, thr
     let left = threads / 2;
     let middle = rows * left / threads;
     let (a, b) = to.split_rows(middle);
-    rayon::join(
-        || gather_on(from, &map[..middle], a, left),
-        || gather_on(from, &map[middle..], b, threads - left),
-    );
+    join(|| gather_on(from, &map[..middle], a, left), || gather_on(from, &map[middle..], b, threads - left));
 }
 
 /// Adds to each row the one that `map` names.

@@ -71,6 +71,7 @@ struct Attend<'a, 'b, T> {
 
 impl<T: Float> Sweep for Attend<'_, '_, T> {
     type Output = T;
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> T {
@@ -113,6 +114,7 @@ struct Descend<'a, 'r, 'g, T> {
 
 impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

@@ -193,6 +193,7 @@ struct Best<'a, T> {
 
 impl<T: Float> Sweep for Best<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

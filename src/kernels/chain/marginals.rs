@@ -173,6 +173,7 @@ struct LogSum<'a, T> {
 impl<T: Float> Sweep for LogSum<'_, T> {
     /// ln of the sum, and what vanished if the sums of the room are numbers, not logarithms.
     type Output = (f64, Option<Vanished>);
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> Self::Output {
@@ -306,6 +307,7 @@ struct Back<'a> {
 
 impl Sweep for Back<'_> {
     type Output = bool;
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> bool {
@@ -365,6 +367,7 @@ struct Multiplied<'a, 'b> {
 
 impl Sweep for Multiplied<'_, '_> {
     type Output = ();
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

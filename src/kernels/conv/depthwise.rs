@@ -6,6 +6,7 @@ use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::{View, ViewMut};
 
+use super::super::fork::join;
 use super::rows::ConvRows;
 use super::window::Source;
 
@@ -42,6 +43,7 @@ struct Each<'a, 'o, T> {
 
 impl<T: Float> Sweep for Each<'_, '_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -106,7 +108,7 @@ fn share<T: Float>(
     let left = threads / 2;
     let middle = (width * left / threads).max(1);
     let (dw, after) = dw.split_columns(middle);
-    rayon::join(
+    join(
         || share(rows.columns(0, middle), dy.columns(0, middle), (dw, store), left),
         || share(rows.columns(middle, width), dy.columns(middle, width), (after, store), threads - left),
     );
@@ -121,6 +123,7 @@ struct Sums<'a, 'o, T> {
 
 impl<T: Float> Sweep for Sums<'_, '_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

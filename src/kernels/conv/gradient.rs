@@ -8,6 +8,7 @@ use crate::kernels::picked::Picked;
 use crate::kernels::product::{Packed, Transpose, product};
 use crate::kernels::view::{View, ViewMut};
 
+use super::super::fork::join;
 use super::rows::ConvRows;
 use super::window::Source;
 
@@ -85,10 +86,7 @@ impl<T: Float> Shares<'_, T> {
         let (left, right) = rooms.split_at_mut(parts / 2);
         let middle = (dw.rows() * left.len() / parts).max(1);
         let (dw, rest) = dw.split_rows(middle);
-        rayon::join(
-            || self.divide((dw, first), db, left),
-            || self.divide((rest, first + middle), None, right),
-        );
+        join(|| self.divide((dw, first), db, left), || self.divide((rest, first + middle), None, right));
     }
 
     /// Some rows of the gradient: those of a tap together, then those of the next.

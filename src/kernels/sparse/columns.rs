@@ -190,6 +190,7 @@ struct Narrow<'a, T> {
 
 impl<T: Float> Sweep for Narrow<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -221,6 +222,7 @@ struct Scatter<'a, T> {
 
 impl<T: Float> Sweep for Scatter<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::super::fork::join;
 use super::{CsrView, place};
 use crate::kernels::float::{Float, Store};
 use crate::kernels::helpers;
@@ -67,7 +68,7 @@ impl<T: Float> Rows<'_, T> {
         let (out, out_after) = self.out.split_rows(split);
         let before = Rows { x: self.x.rows_range(0, middle), out, ids: ids.0, ..self };
         let after = Rows { x: self.x.rows_range(middle, rows), out: out_after, ids: ids.1, first, ..self };
-        rayon::join(|| before.share(left), || after.share(threads - left));
+        join(|| before.share(left), || after.share(threads - left));
     }
 }
 
@@ -100,6 +101,7 @@ struct Vector<'a, T>(Rows<'a, T>);
 
 impl<T: Float> Sweep for Vector<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -155,6 +157,7 @@ struct Each<'a, T, B> {
 
 impl<T: Float, B: Blocks> Sweep for Each<'_, T, B> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

@@ -1,6 +1,7 @@
 //! Sparse · sparse: each row of the result is a sum of sparse rows (Gustavson, "Two fast algorithms for sparse matrices",
 //! 1978), made in a row of sums that is as wide as the right factor, or as its columns that occur.
 
+use super::super::fork::join;
 use super::room::{Narrow, Part, SparseRoom};
 use super::{CsrMut, CsrView, place};
 use crate::kernels::float::Float;
@@ -85,12 +86,13 @@ impl<T: Float> Multiply<'_, T> {
             Multiply { x: self.x.rows_range(0, middle), work: &self.work[..=middle], parts: left, ..self };
         let after =
             Multiply { x: self.x.rows_range(middle, rows), work: &self.work[middle..], parts: right, ..self };
-        rayon::join(|| before.share(), || after.share());
+        join(|| before.share(), || after.share());
     }
 }
 
 impl<T: Float> Sweep for Multiply<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

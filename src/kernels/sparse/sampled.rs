@@ -1,5 +1,6 @@
 //! Gradients of sparse factors: products, but only the elements where the factor has an entry.
 
+use super::super::fork::join;
 use super::room::{Narrow, Part, SparseRoom};
 use super::{Columns, CsrView, place};
 use crate::kernels::float::{Float, Store};
@@ -59,12 +60,13 @@ impl<T: Float> Sampled<'_, T> {
             out: out_after,
             ..self
         };
-        rayon::join(|| before.share(left), || after.share(threads - left));
+        join(|| before.share(left), || after.share(threads - left));
     }
 }
 
 impl<T: Float> Sweep for Sampled<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -153,6 +155,7 @@ struct Left<'a, T> {
 
 impl<T: Float> Sweep for Left<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -213,6 +216,7 @@ struct Right<'a, T> {
 
 impl<T: Float> Sweep for Right<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::kernels::{
     Attended, AttentionGradients, AttentionResult, AttentionRoom, Float, Scores, Store, View, ViewMut,
-    attention, attention_backward, helpers,
+    attention, attention_backward, helpers, join,
 };
 use crate::lod::Lod;
 use crate::program::Sequences;
@@ -229,7 +229,7 @@ fn forward_part<T: Float>(
             (out.split_rows(rows), log_sums.split_rows(rows))
         }
     };
-    rayon::join(
+    join(
         || forward_part(inputs, a, out.0, log_sums.0, mine),
         || forward_part(inputs, b, out.1, log_sums.1, theirs),
     );
@@ -371,7 +371,7 @@ fn backward_part<'a, T: Float>(
         }
     };
     let (bias, bias_after) = bias.map(|bias| bias.split_rows(a.heads.len())).unzip();
-    rayon::join(
+    join(
         || backward_part(inputs, a, result, Gradients { q: dq, k: dk, v: dv }, bias, mine),
         || {
             let gradients = Gradients { q: dq_after, k: dk_after, v: dv_after };

@@ -415,6 +415,7 @@ pub(in crate::ops) struct Combine<'a, F, T> {
 
 impl<F: Fn(T, T, T) -> T, T: Float> Sweep for Combine<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

@@ -291,6 +291,7 @@ struct Rows<'a, F, T> {
 
 impl<F: Fn(T, T) -> bool, T: Number> Sweep for Rows<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = size_of::<T>() > size_of::<f32>();
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

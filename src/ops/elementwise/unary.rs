@@ -101,6 +101,7 @@ struct Values<'a, F, T> {
 
 impl<F: Function, T: Float> Sweep for Values<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -123,6 +124,7 @@ struct Slopes<'a, F, T> {
 
 impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

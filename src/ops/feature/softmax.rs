@@ -123,6 +123,7 @@ struct Values<'a, T> {
 
 impl<T: Float> Sweep for Values<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -154,6 +155,7 @@ struct Gradients<'a, T> {
 
 impl<T: Float> Sweep for Gradients<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

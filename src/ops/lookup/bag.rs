@@ -8,7 +8,7 @@ use super::ids::{self, Ids, below, ids};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{
     BagGradient, BagPool, BagShare, BagTarget, Bags, Float, RowMerge, Store, View, ViewMut,
-    bag_factor_gradient, bag_first_maximum, bag_forward,
+    bag_factor_gradient, bag_first_maximum, bag_forward, join,
 };
 use crate::lod::Lod;
 use crate::operator;
@@ -420,7 +420,7 @@ fn divide<T: Float>(
         }
     };
     let (head, tail) = out.split_rows(at);
-    rayon::join(
+    join(
         || divide(gradient, dout, range.start..middle, target, head, threads / 2),
         || divide(gradient, dout, middle..range.end, second, tail, threads - threads / 2),
     );

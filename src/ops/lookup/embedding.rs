@@ -4,7 +4,7 @@ use ndarray::array;
 
 use super::ids::{self, Ids, below, ids};
 use crate::error::{Error, Result};
-use crate::kernels::{Store, View, ViewMut};
+use crate::kernels::{Store, View, ViewMut, join};
 use crate::lod::Lod;
 use crate::operator;
 use crate::program::{
@@ -171,7 +171,7 @@ impl<T: RowValue> Weight<'_, T> {
         let half = out.rows() / 2;
         if threads > 1 && half * out.width() >= GRAIN {
             let (head, tail) = out.split_rows(half);
-            rayon::join(
+            join(
                 || self.look_up(ids, first, head, threads / 2),
                 || self.look_up(ids, first + half, tail, threads - threads / 2),
             );

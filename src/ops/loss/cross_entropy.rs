@@ -349,6 +349,7 @@ struct Losses<'a, T> {
 
 impl<T: Float> Sweep for Losses<'_, T> {
     type Output = Result<()>;
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) -> Result<()> {
@@ -379,6 +380,7 @@ const CHUNK: usize = 64;
 
 impl<T: Float> Sweep for Slopes<'_, T> {
     type Output = Result<()>;
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) -> Result<()> {

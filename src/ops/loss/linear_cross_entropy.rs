@@ -7,7 +7,7 @@ use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Cpu, Float, GradientRoom, Packed, SUM_ROWS, Store, Sweep, Transpose, View, ViewMut,
-    WeightGradient, affine, affine_gradient, cpu, helpers, product, sweep,
+    WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
 };
 use crate::lod::Lod;
 use crate::operator;
@@ -375,7 +375,7 @@ fn take<T: RowValue>(
         let middle = (rows.rows() * left / threads).max(1);
         let (above, below) = rows.split(middle);
         let (logits_above, logits_below) = logits.split_rows(middle);
-        let (a, b) = rayon::join(
+        let (a, b) = join(
             || take(shared, weights, above, logits_above, left),
             || take(shared, weights, below, logits_below, threads - left),
         );
@@ -416,6 +416,7 @@ struct Losses<'a, T> {
 
 impl<T: Float> Sweep for Losses<'_, T> {
     type Output = Result<()>;
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) -> Result<()> {

@@ -178,6 +178,7 @@ struct Losses<'a, F, T> {
 
 impl<F: Pointwise, T: Float> Sweep for Losses<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -210,6 +211,7 @@ struct Slopes<'a, F, T> {
 
 impl<F: Pointwise, T: Float> Sweep for Slopes<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

@@ -167,6 +167,7 @@ struct Cosines<'a, T> {
 
 impl<T: Float> Sweep for Cosines<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -188,6 +189,7 @@ struct Turns<'a, T> {
 
 impl<T: Float> Sweep for Turns<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

@@ -223,6 +223,7 @@ struct Outers<'a, T> {
 
 impl<T: Float> Sweep for Outers<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -245,6 +246,7 @@ struct Dots<'a, T> {
 
 impl<T: Float> Sweep for Dots<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -280,6 +282,7 @@ struct Combined<'a, T> {
 
 impl<T: Float> Sweep for Combined<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

@@ -5,7 +5,7 @@
 //! have no gradient, whatever f′(0) is.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Arithmetic, Store, Sweep, helpers, sweep};
+use crate::kernels::{Arithmetic, Store, Sweep, helpers, join, sweep};
 use crate::ops::elementwise::activation;
 use crate::ops::elementwise::unary::{From, Function};
 use crate::program::{
@@ -60,6 +60,7 @@ struct AtZero<F>(F);
 
 impl<F: Function> Sweep for AtZero<F> {
     type Output = f64;
+    const PORTABLE: bool = true;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> f64 {
@@ -172,12 +173,13 @@ impl<F: Function, T: RowValue> Values<'_, F, T> {
         let (x, x_after) = self.x.split_at(middle);
         let (out, out_after) = self.out.split_at_mut(middle);
         let (before, after) = (Self { x, out, ..self }, Self { x: x_after, out: out_after, ..self });
-        rayon::join(|| before.share(threads / 2), || after.share(threads - threads / 2));
+        join(|| before.share(threads / 2), || after.share(threads - threads / 2));
     }
 }
 
 impl<F: Function, T: RowValue> Sweep for Values<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
@@ -208,12 +210,13 @@ impl<F: Function, T: RowValue> Slopes<'_, F, T> {
         let (dx, dx_after) = self.dx.split_at_mut(middle);
         let before = Self { from, dout, dx, ..self };
         let after = Self { from: from_after, dout: dout_after, dx: dx_after, ..self };
-        rayon::join(|| before.share(threads / 2), || after.share(threads - threads / 2));
+        join(|| before.share(threads / 2), || after.share(threads - threads / 2));
     }
 }
 
 impl<F: Function, T: RowValue> Sweep for Slopes<'_, F, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Store, View, ViewMut, helpers, sweep};
+use crate::kernels::{Store, View, ViewMut, helpers, join, sweep};
 use crate::ops::elementwise::arithmetic::Combine;
 use crate::program::{CsrBuffer, RowBuffer, RowValue};
 
@@ -139,7 +139,7 @@ impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Mixed<'_, F, T> {
             let (to, to_after) = self.to.split_rows(middle);
             let before = Mixed { to, ..self };
             let after = Mixed { to: to_after, first: self.first + middle, ..self };
-            rayon::join(|| before.on(left), || after.on(threads - left));
+            join(|| before.on(left), || after.on(threads - left));
             return;
         }
         for (i, to) in self.to.iter_mut().enumerate() {
@@ -262,7 +262,7 @@ impl<F: Fn(T, T, T) -> T + Copy + Send + Sync, T: RowValue> Entries<'_, F, T> {
             let (to, to_after) = self.to.split_at_mut(of.entries());
             let before = Entries { of, to, ..self };
             let after = Entries { of: of_after, to: to_after, first: self.first + middle, ..self };
-            rayon::join(|| before.on(left), || after.on(threads - left));
+            join(|| before.on(left), || after.on(threads - left));
             return;
         }
         let mut to = self.to.iter_mut();

@@ -4,7 +4,7 @@ use super::among::given;
 use crate::error::{Error, Result};
 use crate::kernels::projection::{project_csr_row, project_gradient};
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Float, Store, View, ViewMut, helpers};
+use crate::kernels::{Float, Store, View, ViewMut, helpers, join};
 use crate::operator;
 use crate::program::{
     Backward, CSR, Cost, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Work,
@@ -142,7 +142,7 @@ impl<T: Float> Project<'_, T> {
         let (to, to_after) = self.to.split_rows(middle);
         let before = Project { x: self.x.rows_range(0, middle), to, ..self };
         let after = Project { x: self.x.rows_range(middle, rows), to: to_after, ..self };
-        rayon::join(|| before.share(threads / 2), || after.share(threads - threads / 2));
+        join(|| before.share(threads / 2), || after.share(threads - threads / 2));
     }
 }
 
@@ -172,7 +172,7 @@ impl<T: Float> Slopes<'_, T> {
         let (to, to_after) = self.to.split_at_mut(x.entries());
         let before = Slopes { x, dout: self.dout.rows_range(0, middle), to, ..self };
         let after = Slopes { x: x_after, dout: self.dout.rows_range(middle, rows), to: to_after, ..self };
-        rayon::join(|| before.share(threads / 2), || after.share(threads - threads / 2));
+        join(|| before.share(threads / 2), || after.share(threads - threads / 2));
     }
 }
 

@@ -5,7 +5,9 @@ use std::ops::Range;
 use super::HEAVY;
 use super::chain::{self, EMISSIONS, TRANSITIONS};
 use crate::error::{Error, Result};
-use crate::kernels::{ChainRoom, PairSums, Store, Transitions, View, ViewMut, helpers, log_sum, marginals};
+use crate::kernels::{
+    ChainRoom, PairSums, Store, Transitions, View, ViewMut, helpers, join, log_sum, marginals,
+};
 use crate::operator;
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::program::{
@@ -253,7 +255,7 @@ impl<T: RowValue> Shared<'_, T> {
                 (Some((a, store)), Some((b, store)))
             }
         };
-        let (x, y) = rayon::join(|| self.share(before, a, mine), || self.share(after, b, theirs));
+        let (x, y) = join(|| self.share(before, a, mine), || self.share(after, b, theirs));
         x.and(y)
     }
 

@@ -4,7 +4,7 @@ use ndarray::array;
 
 use super::rule::positive;
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
 use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Sample, Spec};
 use crate::tensor::StorageKind;
@@ -106,7 +106,7 @@ fn clip<T: Float>(x: ViewMut<'_, T>, limit: T, threads: usize) {
         return sweep(Clip { x, limit });
     }
     let (first, second) = if rows > 1 { x.split_rows(rows / 2) } else { x.split_columns(width / 2) };
-    rayon::join(|| clip(first, limit, threads / 2), || clip(second, limit, threads - threads / 2));
+    join(|| clip(first, limit, threads / 2), || clip(second, limit, threads - threads / 2));
 }
 
 struct Clip<'a, T> {
@@ -116,6 +116,7 @@ struct Clip<'a, T> {
 
 impl<T: Float> Sweep for Clip<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

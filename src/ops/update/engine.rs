@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 use super::owed::{Deferred, History, Ledger, Moment, SWEEP};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, Rule, scalar};
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, sweep};
+use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, join, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 
@@ -271,7 +271,7 @@ fn owing<T: Float, const N: usize, R: Deferred<T, N>>(
     let half = due.len() / 2;
     let start = due[half].0 as usize;
     let (head, tail) = halves(fields, |f| f.split_rows(start - base));
-    rayon::join(
+    join(
         || owing(books, head, base, &due[..half], threads / 2),
         || owing(books, tail, start, &due[half..], threads - threads / 2),
     );
@@ -286,6 +286,7 @@ struct Owing<'a, T: Float, R: Deferred<T, N>, const N: usize> {
 
 impl<T: Float, R: Deferred<T, N>, const N: usize> Sweep for Owing<'_, T, R, N> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -427,10 +428,7 @@ fn dense<T: Float, const N: usize>(
         let at = width / 2;
         (halves(fields, |f| f.split_columns(at)), (grad.columns(0, at), grad.columns(at, width)))
     };
-    rayon::join(
-        || dense(rule, head, first, threads / 2),
-        || dense(rule, tail, second, threads - threads / 2),
-    );
+    join(|| dense(rule, head, first, threads / 2), || dense(rule, tail, second, threads - threads / 2));
 }
 
 /// The rows `ids` move; `fields` start at row `base` of the table.
@@ -450,7 +448,7 @@ fn touched<T: Float, const N: usize>(
     let start = ids[half] as usize;
     let (head, tail) = halves(fields, |f| f.split_rows(start - base));
     let (first, second) = (values.rows_range(0, half), values.rows_range(half, ids.len()));
-    rayon::join(
+    join(
         || touched(rule, head, base, &ids[..half], first, threads / 2),
         || touched(rule, tail, start, &ids[half..], second, threads - threads / 2),
     );
@@ -464,6 +462,7 @@ struct Every<'a, T, R, const N: usize> {
 
 impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Every<'_, T, R, N> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -483,6 +482,7 @@ struct Touched<'a, T, R, const N: usize> {
 
 impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Touched<'_, T, R, N> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
@@ -506,6 +506,7 @@ struct Scattered<'a, T, R, const N: usize> {
 
 impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Scattered<'_, T, R, N> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

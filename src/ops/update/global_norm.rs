@@ -5,7 +5,7 @@ use ndarray::{arr0, array};
 use super::engine::Merged;
 use super::rule::{positive, scalar};
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
 use crate::program::contract::signature::DENSE_OR_ROWS;
 use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
@@ -116,7 +116,7 @@ fn squares<T: Float>(x: View<'_, T>, threads: usize) -> f64 {
         (x.columns(0, width / 2), x.columns(width / 2, width))
     };
     if threads > 1 && rows * width >= 2 * GRAIN {
-        let (a, b) = rayon::join(|| squares(first, threads / 2), || squares(second, threads - threads / 2));
+        let (a, b) = join(|| squares(first, threads / 2), || squares(second, threads - threads / 2));
         return a + b;
     }
     squares(first, 1) + squares(second, 1)
@@ -126,6 +126,7 @@ struct Squares<'a, T>(&'a [T]);
 
 impl<T: Float> Sweep for Squares<'_, T> {
     type Output = f64;
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> f64 {
@@ -213,7 +214,7 @@ fn multiply<T: Float>(x: ViewMut<'_, T>, scale: T, threads: usize) {
         return sweep(Multiply { x, scale });
     }
     let (first, second) = if rows > 1 { x.split_rows(rows / 2) } else { x.split_columns(width / 2) };
-    rayon::join(|| multiply(first, scale, threads / 2), || multiply(second, scale, threads - threads / 2));
+    join(|| multiply(first, scale, threads / 2), || multiply(second, scale, threads - threads / 2));
 }
 
 struct Multiply<'a, T> {
@@ -223,6 +224,7 @@ struct Multiply<'a, T> {
 
 impl<T: Float> Sweep for Multiply<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {

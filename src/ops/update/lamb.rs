@@ -7,7 +7,7 @@ use super::adam::Moments;
 use super::engine::{Merged, check_range};
 use super::rule::{self, GRAD, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
 use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, RowValue, Sample};
@@ -172,7 +172,7 @@ fn gather<T: Float>(
     };
     if threads > 1 && rows * width >= 2 * GRAIN {
         let (one, other) = (threads / 2, threads - threads / 2);
-        let (a, b) = rayon::join(|| gather(step, first, head, one), || gather(step, second, tail, other));
+        let (a, b) = join(|| gather(step, first, head, one), || gather(step, second, tail, other));
         return a.and(b);
     }
     gather(step, first, head, 1).and(gather(step, second, tail, 1))
@@ -186,7 +186,7 @@ fn apply<T: Float>(step: Step<T>, fields: [ViewMut<'_, T>; 3], rate: T, threads:
     }
     let (first, second) = halves(fields);
     let (one, other) = (threads / 2, threads - threads / 2);
-    rayon::join(|| apply(step, first, rate, one), || apply(step, second, rate, other));
+    join(|| apply(step, first, rate, one), || apply(step, second, rate, other));
 }
 
 /// By rows, or by columns if there is one row.
@@ -211,6 +211,7 @@ struct Gather<'a, T> {
 
 impl<T: Float> Sweep for Gather<'_, T> {
     type Output = Squares;
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) -> Squares {
@@ -239,6 +240,7 @@ struct Apply<'a, T> {
 
 impl<T: Float> Sweep for Apply<'_, T> {
     type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
