@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::float::Store;
+use super::fork::join;
 use super::gradient::{SUM_ROWS, bias_gradient, divided};
 use super::picked::RowSource;
 use super::product::{Packed, Transpose, checked};
@@ -119,7 +120,7 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
     };
     let part = |from, to, dw| Gradients { x, dy: dy.columns(from, to), dw: (dw, store, transpose), db: None };
     let (a, b) = (part(0, middle, dw), part(middle, n, dw_after));
-    rayon::join(|| share(a, left), || share(b, threads - left));
+    join(|| share(a, left), || share(b, threads - left));
 }
 
 /// Block of rows by block of rows.

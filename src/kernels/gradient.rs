@@ -299,38 +299,37 @@ fn copy_rows<const WIDTH: usize>(rows: RowSource<'_, f32>, to: &mut [f32]) {
 }
 
 /// Rows of at most `width` columns, side by side and filled up with zeros; and their sum, where it is wanted.
-struct Pack<'a, T> {
-    dy: View<'a, T>,
-    panel: &'a mut [T],
+struct Pack<'a> {
+    dy: View<'a, f32>,
+    panel: &'a mut [f32],
     width: usize,
-    db: Option<BiasGradient<'a, T>>,
+    db: Option<BiasGradient<'a, f32>>,
 }
 
-impl<T: Float> Sweep for Pack<'_, T> {
+impl Sweep for Pack<'_> {
     type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
         match self.width {
             32 => self.rows::<32>(),
             16 => self.rows::<16>(),
-            8 => self.rows::<8>(),
-            _ => self.rows::<4>(),
+            _ => self.rows::<8>(),
         }
     }
 }
 
-impl<T: Float> Pack<'_, T> {
+impl Pack<'_> {
     /// A length that is known makes each row a few vectors.
     #[inline(always)]
     fn rows<const WIDTH: usize>(self) {
-        let mut sums = [T::ZERO; WIDTH];
+        let mut sums = [0.0; WIDTH];
         for (row, to) in self.dy.iter().zip(self.panel.as_chunks_mut::<WIDTH>().0) {
             match row.first_chunk::<WIDTH>() {
                 Some(row) => *to = *row,
                 None => {
-                    *to = [T::ZERO; WIDTH];
+                    *to = [0.0; WIDTH];
                     to[..row.len()].copy_from_slice(row);
                 }
             }
@@ -343,29 +342,28 @@ impl<T: Float> Pack<'_, T> {
 }
 
 /// Columns, in rows of `width`, that become the rows of `to`, or are added to them.
-struct Turn<'a, T> {
-    from: &'a [T],
+struct Turn<'a> {
+    from: &'a [f32],
     width: usize,
-    to: ViewMut<'a, T>,
+    to: ViewMut<'a, f32>,
     store: Store,
 }
 
-impl<T: Float> Sweep for Turn<'_, T> {
+impl Sweep for Turn<'_> {
     type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
         match self.width {
             32 => self.columns::<32>(),
             16 => self.columns::<16>(),
-            8 => self.columns::<8>(),
-            _ => self.columns::<4>(),
+            _ => self.columns::<8>(),
         }
     }
 }
 
-impl<T: Float> Turn<'_, T> {
+impl Turn<'_> {
     /// A few rows at a time, so that both sides stay in the nearest cache.
     #[inline(always)]
     fn columns<const WIDTH: usize>(mut self) {

@@ -451,3 +451,6 @@ mod neon {
 }
 
 narrow_table!(portable, Array, []);
+
+#[cfg(test)]
+mod tests;
