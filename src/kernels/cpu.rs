@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::path::Path;
-use super::tile::Tiles;
+use super::tile::lanes;
 
 /// Bytes of the second level and the third, where the CPU does not say.
 const USUAL: [usize; 2] = [1 << 20, 4 << 20];
@@ -52,17 +52,17 @@ impl Cpu {
     /// rows enough that their way from memory costs about an eighth of the multiply-adds; few enough that results wait in
     /// cache. The rows are read again for each panel, and go into `width` multiply-adds each time: if that is not enough to
     /// stream them, sums are cut where the rows, and the panel, would leave half of the core's own cache.
-    pub(super) fn product_block<T>(&self, rows: usize, width: usize) -> Block {
+    pub(super) fn product_block(&self, rows: usize, width: usize) -> Block {
         let block = (8 * self.memory).clamp(96, 384);
-        let fits = self.l2 / 2 / size_of::<T>() / (rows.min(block) + width);
+        let fits = self.l2 / 2 / size_of::<f32>() / (rows.min(block) + width);
         Block { rows: block, k: if width >= self.shared { usize::MAX } else { fits.max(256) } }
     }
 
     /// How many columns of `x` are packed at a time for the gradient of a weight, whose sums are over `rows`; each goes into
     /// `width` multiply-adds for each panel of `dy`. Each part packs `dy` again, so it is as large as can be.
-    pub(super) fn gradient_columns<T>(&self, rows: usize, width: usize) -> usize {
+    pub(super) fn gradient_columns(&self, rows: usize, width: usize) -> usize {
         let bytes = if width >= self.shared { self.l2 } else { self.l2 / 2 };
-        (bytes / size_of::<T>() / rows).max(64)
+        (bytes / size_of::<f32>() / rows).max(64)
     }
 
     /// Rows of a convolution that are copied side by side at a time, `width` numbers each: the tile is read again for each panel
@@ -112,7 +112,7 @@ pub fn assume(cpu: Cpu) {
 
 fn ask() -> Cpu {
     let [l2, l3] = caches();
-    let lanes = f32::lanes(Path::best());
+    let lanes = lanes(Path::best());
     // Two units; Zen 4 has the instructions of vectors of 16, and makes one in two turns.
     let (each_cycle, shared, memory) = match (Path::best(), mesh()) {
         (Path::Avx512, true) => (2 * lanes, 3, 2),
@@ -213,15 +213,12 @@ pub(super) mod tests {
     fn blocks_follow_from_the_machine() {
         let [zen3, xeon, small, _] = CPUS;
         // Panels of 16 columns pay for rows from the shared cache, so nothing is cut.
-        assert_eq!(zen3.product_block::<f32>(1000, 16), Block { rows: 176, k: usize::MAX });
+        assert_eq!(zen3.product_block(1000, 16), Block { rows: 176, k: usize::MAX });
         // Over a mesh they don't: 384 rows and a panel of 32 share half of 2 MiB.
-        assert_eq!(xeon.product_block::<f32>(1000, 32), Block { rows: 384, k: 630 });
-        assert_eq!(xeon.product_block::<f32>(16, 32), Block { rows: 384, k: 5461 });
-        assert_eq!(small.product_block::<f64>(8, 4).k, 682);
-        assert_eq!(
-            (zen3.gradient_columns::<f32>(256, 16), xeon.gradient_columns::<f32>(256, 32)),
-            (512, 1024)
-        );
+        assert_eq!(xeon.product_block(1000, 32), Block { rows: 384, k: 630 });
+        assert_eq!(xeon.product_block(16, 32), Block { rows: 384, k: 5461 });
+        assert_eq!(small.product_block(8, 4).k, 1365);
+        assert_eq!((zen3.gradient_columns(256, 16), xeon.gradient_columns(256, 32)), (512, 1024));
         assert_eq!((zen3.rows_for_a_pass(), xeon.rows_for_a_pass()), (352, 768));
         assert!(zen3.streams(1 << 20, 8) && !zen3.streams(1 << 20, 9) && !zen3.streams(1 << 18, 8));
         assert!(xeon.streams(4 << 20, 32) && !xeon.streams(1 << 20, 8));

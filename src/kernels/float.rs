@@ -6,8 +6,7 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssi
 
 use super::math;
 use super::path::Arithmetic;
-use super::peak::Registers;
-use super::tile::Tiles;
+use super::products::Products;
 use super::view::{View, ViewMut};
 
 /// What a kernel does with its output.
@@ -64,8 +63,7 @@ pub fn exceeds<T: Float>(x: T, best: T) -> bool {
 /// loops: in f32 they are polynomials that the compiler turns into vector code inside a [`super::path::Sweep`]; in
 /// f64 they call `std`.
 pub trait Float:
-    Tiles
-    + Registers
+    Products
     + Copy
     + Send
     + Sync

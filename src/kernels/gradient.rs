@@ -4,14 +4,15 @@
 
 use std::ops::Range;
 
-use super::cpu::{Cpu, cpu};
+use super::cpu::Cpu;
 use super::float::{Float, Store};
 use super::fork::join;
 use super::path::{Arithmetic, Path, Sweep, sweep};
 use super::picked::{Picked, RowSource};
 use super::prefetch;
 use super::product::{ALIGNMENT, Transpose, aligned, even_blocks};
-use super::tile::{PANEL_VECTORS, Tile, max_rows};
+use super::products::Gradients;
+use super::tile::{self, PANEL_VECTORS, Tile, lanes, max_rows};
 use super::view::{Extent2, View, ViewMut};
 
 /// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
@@ -48,8 +49,7 @@ pub fn affine_gradient<T: Float>(
 ) {
     match (weight, bias) {
         (Some((x, dw)), db) => {
-            let x = RowSource::Lying(x);
-            weight_gradient((Path::best(), cpu()), Gradients { x, dy, dw, db }, room, threads);
+            T::gradients(Gradients { x: RowSource::Lying(x), dy, dw, db }, room, threads);
         }
         (None, Some((db, store))) => bias_gradient(dy, db, store, threads),
         (None, None) => {}
@@ -64,50 +64,50 @@ pub(super) fn picked_gradient<T: Float>(
     db: Option<BiasGradient<'_, T>>,
     room: &mut GradientRoom<T>,
 ) {
-    let x = RowSource::Picked(x);
-    weight_gradient((Path::best(), cpu()), Gradients { x, dy, dw, db }, room, 1);
+    T::gradients(Gradients { x: RowSource::Picked(x), dy, dw, db }, room, 1);
 }
 
 /// The instructions that a call runs with, and the CPU for whose caches it is cut.
-type On = (Path, Cpu);
+pub(super) type On = (Path, Cpu);
 
-/// What is summed over the same rows.
-struct Gradients<'a, T> {
-    x: RowSource<'a, T>,
-    dy: View<'a, T>,
-    dw: WeightGradient<'a, T>,
-    db: Option<BiasGradient<'a, T>>,
-}
-
-fn weight_gradient<T: Float>(on: On, mut all: Gradients<'_, T>, room: &mut GradientRoom<T>, threads: usize) {
-    let Gradients { x, dy, dw: (dw, store, transpose), db } = &mut all;
+/// How many of `threads` are to divide the sums. None if there is nothing to sum: then the gradients are what they should be.
+///
+/// # Panics
+/// As [`affine_gradient`].
+pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> Option<usize> {
+    let Gradients { x, dy, dw: (dw, store, transpose), db } = all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
     assert_eq!((dw.rows(), dw.width()), transpose.shape((k, n)), "the shape of a weight gradient");
     assert!(db.as_ref().is_none_or(|(db, _)| db.len() == n), "the length of a bias gradient");
-    if rows == 0 || k == 0 || n == 0 {
-        if *store == Store::Write {
-            dw.fill(T::ZERO);
-        }
-        if let Some((db, store)) = db {
-            bias_gradient(*dy, db, *store, threads);
-        }
-        return;
+    if rows > 0 && k > 0 && n > 0 {
+        return Some(super::helpers(rows * k * n, WORTH_A_THREAD, threads));
     }
-    let threads = super::helpers(rows * k * n, WORTH_A_THREAD, threads);
+    if *store == Store::Write {
+        dw.fill(T::ZERO);
+    }
+    if let Some((db, store)) = db {
+        bias_gradient(*dy, db, *store, threads);
+    }
+    None
+}
+
+/// The gradients by tiles.
+pub(super) fn by_tiles(on: On, mut all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {
+    let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     // As much as one thread alone would take, so that no room grows when fewer threads have larger parts.
-    let Sizes { panel, left, turned } = Sizes::of(on, *x, n, *transpose);
-    let size = panel + left + turned + ALIGNMENT / size_of::<T>();
+    let Sizes { panel, left, turned } = Sizes::of(on, all.x, all.dy.width(), all.dw.2);
+    let size = panel + left + turned + ALIGNMENT / size_of::<f32>();
     for room in room.0[..threads].iter_mut().filter(|room| room.len() < size) {
-        room.resize(size, T::ZERO);
+        room.resize(size, 0.0);
     }
     share(on, all, &mut room.0[..threads]);
 }
 
 /// Threads share the result: its columns, as long as these are several panels, else its rows.
-fn share<T: Float>(on: On, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
-    let (width, parts) = (PANEL_VECTORS * T::lanes(on.0), rooms.len());
+fn share(on: On, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
+    let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
     if parts < 2 || panels < 2 && k < 2 {
         return blocks(on, all, &mut rooms[0]);
@@ -150,9 +150,9 @@ struct Sizes {
 
 impl Sizes {
     /// For a result of `n` columns, as large as those of any part of it. Rows that are picked are packed in any case.
-    fn of<T: Float>(on: On, x: RowSource<'_, T>, n: usize, transpose: Transpose) -> Self {
-        let width = PANEL_VECTORS * T::lanes(on.0);
-        let part = part::<T>(on, x.width());
+    fn of(on: On, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
+        let width = PANEL_VECTORS * lanes(on.0);
+        let part = part(on, x.width());
         let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::Picked(_));
         let left = if packs { SUM_ROWS * part } else { 0 };
         let turned = if transpose == Transpose::Yes { part * width } else { 0 };
@@ -161,18 +161,18 @@ impl Sizes {
 }
 
 /// The columns of `x` that are packed at a time.
-fn part<T: Float>((path, cpu): On, k: usize) -> usize {
-    let most = cpu.gradient_columns::<T>(SUM_ROWS, PANEL_VECTORS * T::lanes(path));
+fn part((path, cpu): On, k: usize) -> usize {
+    let most = cpu.gradient_columns(SUM_ROWS, PANEL_VECTORS * lanes(path));
     k.min(most).next_multiple_of(max_rows(path, PANEL_VECTORS))
 }
 
 /// Block of rows by block of rows; within it by parts of `x`'s columns, packed where that pays; and for each part by the panels
 /// of `dy`, which are packed. As they lie, the few columns that a tile reads are far apart, and fall into few places of a cache.
-fn blocks<T: Float>((path, cpu): On, all: Gradients<'_, T>, room: &mut [T]) {
+fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
     let Gradients { x, dy, dw: (mut dw, store, transpose), mut db } = all;
-    let (width, most) = (PANEL_VECTORS * T::lanes(path), max_rows(path, PANEL_VECTORS));
+    let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
-    let part = part::<T>((path, cpu), k);
+    let part = part((path, cpu), k);
     let sizes = Sizes::of((path, cpu), x, n, transpose);
     let start = aligned(room);
     let (panel, rest) = room[start..].split_at_mut(sizes.panel);
@@ -221,19 +221,19 @@ fn blocks<T: Float>((path, cpu): On, all: Gradients<'_, T>, room: &mut [T]) {
 
 /// The left side of a product, whose columns a tile takes a few of.
 #[derive(Clone, Copy)]
-enum Left<'a, T> {
-    AsItLies(View<'a, T>),
+enum Left<'a> {
+    AsItLies(View<'a, f32>),
     /// The columns of each tile side by side, row by row: `rows` of them, `k` columns in all.
     Packed {
-        columns: &'a [T],
+        columns: &'a [f32],
         rows: usize,
         k: usize,
     },
 }
 
-impl<'a, T: Float> Left<'a, T> {
+impl<'a> Left<'a> {
     /// Packs columns for tiles of at most `most`: some rows at a time, so that what a row brings is used before it goes.
-    fn packed(x: RowSource<'_, T>, to: &'a mut [T], most: usize) -> Self {
+    fn packed(x: RowSource<'_, f32>, to: &'a mut [f32], most: usize) -> Self {
         const ROWS: usize = 8;
         let (rows, k) = (x.rows(), x.width());
         for row in (0..rows).step_by(ROWS) {
@@ -243,11 +243,11 @@ impl<'a, T: Float> Left<'a, T> {
                 let to = &mut to[part.start * rows + row * width..part.start * rows + end * width];
                 let columns = x.rows_range(row, end).columns(part.start, part.end);
                 match width {
-                    12 => copy_rows::<T, 12>(columns, to),
-                    11 => copy_rows::<T, 11>(columns, to),
-                    8 => copy_rows::<T, 8>(columns, to),
-                    6 => copy_rows::<T, 6>(columns, to),
-                    5 => copy_rows::<T, 5>(columns, to),
+                    12 => copy_rows::<12>(columns, to),
+                    11 => copy_rows::<11>(columns, to),
+                    8 => copy_rows::<8>(columns, to),
+                    6 => copy_rows::<6>(columns, to),
+                    5 => copy_rows::<5>(columns, to),
                     _ => {
                         let mut to = to.chunks_exact_mut(width);
                         columns.each(|row| {
@@ -277,7 +277,7 @@ impl<'a, T: Float> Left<'a, T> {
     }
 
     /// Where a tile's columns begin, and how far apart their rows are.
-    fn tile(&self, columns: &Range<usize>) -> (*const T, usize) {
+    fn tile(&self, columns: &Range<usize>) -> (*const f32, usize) {
         match self {
             Left::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
             Left::Packed { columns: packed, rows, .. } => {
@@ -289,7 +289,7 @@ impl<'a, T: Float> Left<'a, T> {
 
 /// A width that is known makes each row a few moves.
 #[inline]
-fn copy_rows<T: Float, const WIDTH: usize>(rows: RowSource<'_, T>, to: &mut [T]) {
+fn copy_rows<const WIDTH: usize>(rows: RowSource<'_, f32>, to: &mut [f32]) {
     let mut to = to.as_chunks_mut::<WIDTH>().0.iter_mut();
     rows.each(|row| {
         if let (Some(row), Some(to)) = (row.first_chunk(), to.next()) {
@@ -299,38 +299,37 @@ fn copy_rows<T: Float, const WIDTH: usize>(rows: RowSource<'_, T>, to: &mut [T])
 }
 
 /// Rows of at most `width` columns, side by side and filled up with zeros; and their sum, where it is wanted.
-struct Pack<'a, T> {
-    dy: View<'a, T>,
-    panel: &'a mut [T],
+struct Pack<'a> {
+    dy: View<'a, f32>,
+    panel: &'a mut [f32],
     width: usize,
-    db: Option<BiasGradient<'a, T>>,
+    db: Option<BiasGradient<'a, f32>>,
 }
 
-impl<T: Float> Sweep for Pack<'_, T> {
+impl Sweep for Pack<'_> {
     type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
         match self.width {
             32 => self.rows::<32>(),
             16 => self.rows::<16>(),
-            8 => self.rows::<8>(),
-            _ => self.rows::<4>(),
+            _ => self.rows::<8>(),
         }
     }
 }
 
-impl<T: Float> Pack<'_, T> {
+impl Pack<'_> {
     /// A length that is known makes each row a few vectors.
     #[inline(always)]
     fn rows<const WIDTH: usize>(self) {
-        let mut sums = [T::ZERO; WIDTH];
+        let mut sums = [0.0; WIDTH];
         for (row, to) in self.dy.iter().zip(self.panel.as_chunks_mut::<WIDTH>().0) {
             match row.first_chunk::<WIDTH>() {
                 Some(row) => *to = *row,
                 None => {
-                    *to = [T::ZERO; WIDTH];
+                    *to = [0.0; WIDTH];
                     to[..row.len()].copy_from_slice(row);
                 }
             }
@@ -343,29 +342,28 @@ impl<T: Float> Pack<'_, T> {
 }
 
 /// Columns, in rows of `width`, that become the rows of `to`, or are added to them.
-struct Turn<'a, T> {
-    from: &'a [T],
+struct Turn<'a> {
+    from: &'a [f32],
     width: usize,
-    to: ViewMut<'a, T>,
+    to: ViewMut<'a, f32>,
     store: Store,
 }
 
-impl<T: Float> Sweep for Turn<'_, T> {
+impl Sweep for Turn<'_> {
     type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
+    const PORTABLE: bool = false;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
         match self.width {
             32 => self.columns::<32>(),
             16 => self.columns::<16>(),
-            8 => self.columns::<8>(),
-            _ => self.columns::<4>(),
+            _ => self.columns::<8>(),
         }
     }
 }
 
-impl<T: Float> Turn<'_, T> {
+impl Turn<'_> {
     /// A few rows at a time, so that both sides stay in the nearest cache.
     #[inline(always)]
     fn columns<const WIDTH: usize>(mut self) {
@@ -385,19 +383,19 @@ impl<T: Float> Turn<'_, T> {
 }
 
 /// The panel after this one, which is asked for while this one is multiplied: it comes from memory.
-struct Ahead<'a, T> {
-    dy: View<'a, T>,
+struct Ahead<'a> {
+    dy: View<'a, f32>,
     row: usize,
     end: usize,
     column: usize,
 }
 
-impl<T: Float> Ahead<'_, T> {
+impl Ahead<'_> {
     /// Asks for so many rows of `width` numbers.
     #[inline]
     fn ask(&mut self, rows: usize, width: usize) {
         for row in self.row..self.end.min(self.row + rows) {
-            for at in (0..width).step_by(ALIGNMENT / size_of::<T>()) {
+            for at in (0..width).step_by(ALIGNMENT / size_of::<f32>()) {
                 let from = self.dy.as_ptr().wrapping_add(row * self.dy.stride() + self.column + at);
                 prefetch::to_read_later(from);
             }
@@ -407,14 +405,14 @@ impl<T: Float> Ahead<'_, T> {
 }
 
 /// `dw = xᵀ·dy` for a packed panel of `dy`.
-fn multiply<T: Float>(
+fn multiply(
     path: Path,
-    x: Left<'_, T>,
-    panel: &[T],
-    (mut dw, store): (ViewMut<'_, T>, Store),
-    mut ahead: Ahead<'_, T>,
+    x: Left<'_>,
+    panel: &[f32],
+    (mut dw, store): (ViewMut<'_, f32>, Store),
+    mut ahead: Ahead<'_>,
 ) {
-    let (width, rows, k) = (PANEL_VECTORS * T::lanes(path), x.rows(), x.width());
+    let (width, rows, k) = (PANEL_VECTORS * lanes(path), x.rows(), x.width());
     assert!(panel.len() >= width * rows && dw.width() <= width && dw.rows() == k, "a packed panel");
     let (to, stride) = (dw.as_mut_ptr(), dw.stride());
     let most = max_rows(path, PANEL_VECTORS);
@@ -425,7 +423,7 @@ fn multiply<T: Float>(
         // SAFETY: `part` are columns of `x` and rows of `dw`; the panel has as many rows as `x`, and its columns exist
         // in `dw` as far as `columns` says. `Path::best` is what the CPU has, and tests ask for available ones.
         unsafe {
-            T::transposed_tile(path, part.len())(&Tile {
+            tile::of_columns(path, part.len())(&Tile {
                 k: rows,
                 a,
                 a_stride,
@@ -448,7 +446,7 @@ fn multiply<T: Float>(
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.
-fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store, threads: usize) {
+pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store, threads: usize) {
     let width = dy.width();
     assert_eq!(db.len(), width, "the length of a bias gradient");
     if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {

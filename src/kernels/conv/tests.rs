@@ -1,7 +1,7 @@
 //! The convolutions beside plain loops, on every path, on any number of threads and in any batch.
 
 use super::*;
-use crate::kernels::float::Store;
+use crate::kernels::float::{Float, Store};
 use crate::kernels::numbers;
 use crate::kernels::path::Path;
 use crate::kernels::product::{Packed, Transpose};
@@ -66,56 +66,63 @@ fn naive(case: &Case, offsets: &[usize], mut each: impl FnMut(usize, usize, usiz
     }
 }
 
-fn shape(v: &mut [f64], width: usize) -> ViewMut<'_, f64> {
+fn shape<T>(v: &mut [T], width: usize) -> ViewMut<'_, T> {
     ViewMut::new(v, v.len() / width, width)
 }
 
-fn close(ours: &[f64], expected: &[f64], what: &str) {
+fn close<T: Float>(ours: &[T], expected: &[f64], what: &str) {
     assert_eq!(ours.len(), expected.len());
+    let tolerance = if size_of::<T>() == 4 { 1e-4 } else { 1e-11 };
     for (i, (a, b)) in ours.iter().zip(expected).enumerate() {
-        assert!((a - b).abs() <= 1e-11 * (1.0 + b.abs()), "{what}, {i}: {a} is not {b}");
+        assert!((a.to_f64() - b).abs() <= tolerance * (1.0 + b.abs()), "{what}, {i}: {a} is not {b}");
     }
 }
 
 #[test]
 fn convolutions_and_gradients_match_plain_loops() {
+    match_plain_loops::<f64>(&[Path::best()]);
+    match_plain_loops::<f32>(&Path::available());
+}
+
+fn match_plain_loops<T: Float>(paths: &[Path]) {
     for case in cases() {
         let Case { window, lengths, groups, group: (input, output) } = case;
         let (offsets, taps) = (offsets(lengths), window.taps);
         let rows = offsets[offsets.len() - 1] - offsets[0];
         let (width, n) = (input * groups, output * groups);
-        let x = numbers::<f64>(rows * width, 1);
-        let w = numbers::<f64>(taps * input * n, 2);
-        let bias = numbers::<f64>(n, 3);
-        let pad = numbers::<f64>(window.padding_rows() * width, 4);
-        let dy = numbers::<f64>(rows * n, 5);
+        let x = numbers::<T>(rows * width, 1);
+        let w = numbers::<T>(taps * input * n, 2);
+        let bias = numbers::<T>(n, 3);
+        let pad = numbers::<T>(window.padding_rows() * width, 4);
+        let dy = numbers::<T>(rows * n, 5);
         let all = [&x[..], &pad[..]].concat();
-        let mut out: Vec<f64> = (0..rows * n).map(|i| bias[i % n]).collect();
+        let mut out: Vec<f64> = (0..rows * n).map(|i| bias[i % n].to_f64()).collect();
         let (mut dall, mut dw) = (vec![0.0; all.len()], vec![0.0; w.len()]);
         naive(&case, &offsets, |row, tap, from| {
             for c in 0..n {
                 for k in 0..input {
                     let (x, w_at) = (from * width + c / output * input + k, (tap * input + k) * n + c);
-                    out[row * n + c] += all[x] * w[w_at];
-                    dall[x] += dy[row * n + c] * w[w_at];
-                    dw[w_at] += dy[row * n + c] * all[x];
+                    out[row * n + c] += all[x].to_f64() * w[w_at].to_f64();
+                    dall[x] += dy[row * n + c].to_f64() * w[w_at].to_f64();
+                    dw[w_at] += dy[row * n + c].to_f64() * all[x].to_f64();
                 }
             }
         });
+        let nan = T::from_f64(f64::NAN);
         let what = format!("{window:?} {lengths:?} {groups} groups of {input} and {output}");
         let padding = Some(View::new(&pad, window.padding_rows(), width));
         let read = ConvRows { x: View::new(&x, rows, width), padding, offsets: &offsets, window };
         let back = ConvRows { x: View::new(&dy, rows, n), padding: None, offsets: &offsets, window };
         let turned = ConvRows { window: window.turned(), ..back };
         let filter = View::new(&w, taps * input, n);
-        let mut ours = [vec![f64::NAN; rows * n], vec![f64::NAN; x.len()], vec![f64::NAN; pad.len()]];
+        let mut ours = [rows * n, x.len(), pad.len()].map(|len| vec![nan; len]);
         let [a, b, c] = &mut ours;
         if (input, output) == (1, 1) {
             depthwise_forward(read, filter, Some(&bias), (shape(a, n), Store::Write));
             depthwise_forward(turned, filter, None, (shape(b, width), Store::Write));
             depthwise_padding_gradient(back, filter, (shape(c, width), Store::Write));
         }
-        for path in Path::available() {
+        for &path in paths {
             let of = |g: usize| filter.columns(g * output, (g + 1) * output);
             let packed = |g: usize| {
                 let mut packed = Packed::on(path);
@@ -146,10 +153,10 @@ fn convolutions_and_gradients_match_plain_loops() {
                 close(c, &dall[x.len()..], &what);
             }
         }
-        let db: Vec<f64> = (0..n).map(|c| (0..rows).map(|row| dy[row * n + c]).sum()).collect();
+        let db: Vec<f64> = (0..n).map(|c| (0..rows).map(|row| dy[row * n + c].to_f64()).sum()).collect();
         let mut first = vec![];
         for threads in [1, 2, 5] {
-            let (mut to, mut sums) = (vec![f64::NAN; w.len()], vec![f64::NAN; n]);
+            let (mut to, mut sums) = (vec![nan; w.len()], vec![nan; n]);
             let mut room = ConvGradient::default();
             let mut run = |store| {
                 let to = (ViewMut::new(&mut to, taps * input, n), store);
@@ -162,7 +169,7 @@ fn convolutions_and_gradients_match_plain_loops() {
             };
             run(Store::Write);
             run(Store::Add);
-            let half = |v: &[f64]| v.iter().map(|x| x / 2.0).collect::<Vec<_>>();
+            let half = |v: &[T]| v.iter().map(|&x| x / T::from_f64(2.0)).collect::<Vec<_>>();
             close(&half(&to), &dw, &what);
             if (input, output) != (1, 1) {
                 close(&half(&sums), &db, &what);

@@ -2,22 +2,55 @@
 
 use super::*;
 use crate::kernels::cpu::tests::CPUS;
-use crate::kernels::numbers;
+use crate::kernels::{double, numbers};
 
-fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> Vec<f64> {
+/// The sums of the products, and of their magnitudes, in f64; one by one.
+fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> [Vec<f64>; 2] {
     let n = dy.width();
-    let mut dw = vec![0.0; x.width() * n];
+    let mut dw = [vec![0.0; x.width() * n], vec![0.0; x.width() * n]];
     for (x, dy) in x.iter().zip(dy.iter()) {
         for (i, &x) in x.iter().enumerate() {
             for (j, &dy) in dy.iter().enumerate() {
-                dw[i * n + j] += x.to_f64() * dy.to_f64();
+                let product = x.to_f64() * dy.to_f64();
+                dw[0][i * n + j] += product;
+                dw[1][i * n + j] += product.abs();
             }
         }
     }
     dw
 }
 
-fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), tolerance: f64) -> Vec<f64> {
+/// The same by the gradient in f64.
+fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
+    let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
+        x.iter().flatten().map(|&x| map(f64::from(x))).collect()
+    };
+    [|x| x, f64::abs].map(|map| {
+        let (rows, k, n) = (x.rows(), x.width(), dy.width());
+        let mut dw = vec![f64::NAN; k * n];
+        let to = (ViewMut::new(&mut dw, k, n), Store::Write, Transpose::No);
+        let (x, dy) = (of(x, map), of(dy, map));
+        let weight = Some((View::new(&x, rows, k), to));
+        affine_gradient(View::new(&dy, rows, n), weight, None, &mut GradientRoom::default(), 1);
+        dw
+    })
+}
+
+/// How a type's gradients are made, and what they are to be, up to a few roundings of so much.
+struct Kind<T: Float> {
+    gradients: fn(On, Gradients<'_, T>, &mut GradientRoom<T>, usize),
+    expected: fn(View<'_, T>, View<'_, T>) -> [Vec<f64>; 2],
+    epsilon: f64,
+}
+
+const SINGLE: Kind<f32> = Kind { gradients: by_tiles, expected: in_double, epsilon: f32::EPSILON as f64 };
+const DOUBLE: Kind<f64> = Kind {
+    gradients: |_, all, _, threads| double::gradients(all, threads),
+    expected: naive,
+    epsilon: f64::EPSILON,
+};
+
+fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) -> Vec<f64> {
     let path = on.0;
     let x = numbers::<T>((rows + 1) * (k + 1), 1);
     let dy = numbers::<T>((rows + 1) * (n + 2), 2);
@@ -30,7 +63,7 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), tolerance: f64) 
     let source = RowSource::Lying(x);
     let mut run = |dw: &mut [T], db: &mut [T], store, threads| {
         let (dw, db) = ((ViewMut::strided(dw, extent), store, Transpose::No), Some((db, store)));
-        weight_gradient(on, Gradients { x: source, dy, dw, db }, &mut room, threads);
+        (kind.gradients)(on, Gradients { x: source, dy, dw, db }, &mut room, threads);
     };
     run(&mut dw, &mut db, Store::Write, 1);
     let (once, sums) = (dw.clone(), db.clone());
@@ -39,7 +72,7 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), tolerance: f64) 
     let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
     for (store, threads, expected) in [(Store::Write, 1, &once), (Store::Add, 2, &dw)] {
         let to = (ViewMut::strided(&mut turned, extent), store, Transpose::Yes);
-        weight_gradient(on, Gradients { x: source, dy, dw: to, db: None }, &mut room, threads);
+        (kind.gradients)(on, Gradients { x: source, dy, dw: to, db: None }, &mut room, threads);
         for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
             let (ours, theirs) = (turned[j * (k + 5) + i], expected[i * (n + 3) + j]);
             assert!(ours == theirs, "{path:?} {rows}x{k}x{n}, transposed: {ours} is not {theirs}");
@@ -47,22 +80,24 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), tolerance: f64) 
         let past = turned.chunks(k + 5).all(|row| row[k..].iter().all(|x| !x.is_finite()));
         assert!(past, "{path:?} {rows}x{k}x{n}, transposed: wrote past a row");
     }
+    let bound = |magnitude: f64| kind.epsilon * (2.0 + (rows as f64).sqrt()) * magnitude;
     for j in 0..n {
         let sum: f64 = dy.iter().map(|row| row[j].to_f64()).sum();
+        let bound = bound(dy.iter().map(|row| row[j].to_f64().abs()).sum());
         let off = (sums[j].to_f64() - sum).abs();
-        assert!(off <= tolerance * (1.0 + rows as f64), "{rows}x{k}x{n}: {} {sum}", sums[j]);
+        assert!(off <= bound, "{path:?} {rows}x{k}x{n}: {} {sum}", sums[j]);
         let off = (db[j].to_f64() - 2.0 * sum).abs();
-        assert!(off <= tolerance * (1.0 + rows as f64), "{rows}x{k}x{n}: {} twice {sum}", db[j]);
+        assert!(off <= 2.0 * bound, "{path:?} {rows}x{k}x{n}: {} twice {sum}", db[j]);
     }
-    let expected = naive(x, dy);
+    let [expected, magnitudes] = (kind.expected)(x, dy);
     for i in 0..k {
         for j in 0..n {
             let (a, b, y) =
                 (once[i * (n + 3) + j].to_f64(), dw[i * (n + 3) + j].to_f64(), expected[i * n + j]);
-            let bound = tolerance * (1.0 + rows as f64).sqrt();
+            let bound = bound(magnitudes[i * n + j]);
             assert!(
                 (a - y).abs() <= bound && (b - 2.0 * y).abs() <= 2.0 * bound,
-                "{rows}x{k}x{n}: {a} {b} {y}"
+                "{path:?} {rows}x{k}x{n}: {a} {b} {y}"
             );
         }
     }
@@ -70,7 +105,7 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), tolerance: f64) 
 }
 
 #[test]
-fn weight_gradients_match_the_naive_sum_and_are_the_same_for_every_machine() {
+fn weight_gradients_match_the_sums_in_double_and_are_the_same_for_every_machine() {
     for shape in [
         (0, 3, 4),
         (1, 1, 1),
@@ -81,19 +116,25 @@ fn weight_gradients_match_the_naive_sum_and_are_the_same_for_every_machine() {
         (5, 0, 3),
         (260, 300, 520),
     ] {
+        let [first, others @ ..] = CPUS;
         for path in Path::available() {
-            let [first, others @ ..] = CPUS;
-            let single = check::<f32>((path, first), shape, 2e-6);
-            let double = check::<f64>((path, first), shape, 1e-14);
+            let single = check((path, first), shape, &SINGLE);
             for other in others {
-                assert!(
-                    check::<f32>((path, other), shape, 2e-6) == single,
-                    "{path:?} {shape:?} on {other:?}"
-                );
-                assert!(
-                    check::<f64>((path, other), shape, 1e-14) == double,
-                    "{path:?} {shape:?} on {other:?}"
-                );
+                assert!(check((path, other), shape, &SINGLE) == single, "{path:?} {shape:?} on {other:?}");
+            }
+        }
+        check((Path::best(), first), shape, &DOUBLE);
+    }
+}
+
+/// So each number of columns of `x` that a tile takes has its turn, and each number of columns of `dy` that do not fill a panel.
+#[test]
+fn weight_gradients_of_any_size_match_the_sums_in_double() {
+    for path in Path::available() {
+        let widest = PACKED_FROM * PANEL_VECTORS * lanes(path) + 1;
+        for k in 1..=13 {
+            for n in (1..=widest).filter(|n| *n <= 33 || n % 7 == 0 || *n + 3 > widest) {
+                check((path, CPUS[0]), (3, k, n), &SINGLE);
             }
         }
     }
@@ -113,24 +154,61 @@ fn weight_gradients_have_the_same_bits_on_any_number_of_threads() {
         (20000, 1, 300),
         (40, 2000, 300),
     ];
-    for (rows, k, n) in shapes {
-        let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
-        let run = |threads, transpose: Transpose| {
-            let (mut dw, mut db) = (vec![0.5; k * n], vec![0.5; n]);
-            let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
-            let (height, width) = transpose.shape((k, n));
-            let weight = Some((x, (ViewMut::new(&mut dw, height, width), Store::Add, transpose)));
-            let room = &mut GradientRoom::default();
-            affine_gradient(dy, weight, Some((&mut db, Store::Add)), room, threads);
-            (dw, db)
-        };
-        for transpose in [Transpose::No, Transpose::Yes] {
-            let one = run(1, transpose);
-            for threads in [2, 3] {
-                assert!(run(threads, transpose) == one, "{rows}x{k}x{n} on {threads} threads");
-            }
+    for shape in shapes {
+        same_bits::<f32>(shape, &[2, 3]);
+    }
+    for shape in
+        [(2000, 128, 300), (7, 256, 1024), (63, 300, 777), (3000, 512, 3), (5000, 300, 1), (40, 200, 300)]
+    {
+        same_bits::<f64>(shape, &[2, 3, 9]);
+    }
+}
+
+fn same_bits<T: Float>((rows, k, n): (usize, usize, usize), others: &[usize]) {
+    let (x, dy) = (numbers::<T>(rows * k, 1), numbers::<T>(rows * n, 2));
+    let run = |threads, transpose: Transpose| {
+        let (mut dw, mut db) = (vec![T::from_f64(0.5); k * n], vec![T::from_f64(0.5); n]);
+        let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
+        let (height, width) = transpose.shape((k, n));
+        let weight = Some((x, (ViewMut::new(&mut dw, height, width), Store::Add, transpose)));
+        let room = &mut GradientRoom::default();
+        affine_gradient(dy, weight, Some((&mut db, Store::Add)), room, threads);
+        (dw, db)
+    };
+    for transpose in [Transpose::No, Transpose::Yes] {
+        let one = run(1, transpose);
+        for &threads in others {
+            assert!(run(threads, transpose) == one, "{rows}x{k}x{n} on {threads} threads");
         }
     }
+}
+
+#[test]
+fn rows_that_are_picked_give_the_bits_of_the_same_rows_as_they_lie() {
+    for path in Path::available() {
+        same_bits_of_picked((path, CPUS[0]), &SINGLE);
+    }
+    same_bits_of_picked((Path::best(), CPUS[0]), &DOUBLE);
+}
+
+fn same_bits_of_picked<T: Float>(on: On, kind: &Kind<T>) {
+    let (rows, k, n) = (300, 19, 21);
+    let x = numbers::<T>(rows * k, 1);
+    let (beside, zeros, dy) = (numbers::<T>(2 * k, 2), vec![T::ZERO; k], numbers::<T>(rows * n, 3));
+    let index: Vec<usize> = (0..rows).map(|row| row * 7 % (rows + 4)).collect();
+    let (x, beside) = (View::new(&x, rows, k), View::new(&beside, 2, k));
+    let picked = Picked { x, beside: Some(beside), zeros: &zeros, index: &index };
+    let mut copied = vec![];
+    RowSource::Picked(picked).each(|row| copied.extend_from_slice(row));
+    let run = |x: RowSource<'_, T>| {
+        let mut dw = vec![T::from_f64(f64::NAN); k * n];
+        let to = (ViewMut::new(&mut dw, k, n), Store::Write, Transpose::No);
+        let all = Gradients { x, dy: View::new(&dy, rows, n), dw: to, db: None };
+        (kind.gradients)(on, all, &mut GradientRoom::default(), 1);
+        dw
+    };
+    let lying = RowSource::Lying(View::new(&copied, rows, k));
+    assert!(run(RowSource::Picked(picked)) == run(lying), "{on:?}");
 }
 
 #[test]
@@ -170,11 +248,16 @@ fn bias_gradients_match_the_naive_sum() {
 /// So it does not matter where the rows of a batch are cut into calls, if it is between two blocks.
 #[test]
 fn sums_go_on_from_call_to_call_by_whole_blocks() {
+    sums_go_on::<f32>();
+    sums_go_on::<f64>();
+}
+
+fn sums_go_on<T: Float>() {
     let (rows, k, n) = (1100, 9, 40);
-    let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
+    let (x, dy) = (numbers::<T>(rows * k, 1), numbers::<T>(rows * n, 2));
     let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
     let run = |cuts: &[usize], with_weight: bool| {
-        let (mut dw, mut db) = (vec![0.0; k * n], vec![0.0; n]);
+        let (mut dw, mut db) = (vec![T::ZERO; k * n], vec![T::ZERO; n]);
         let (mut room, mut store, mut from) = (GradientRoom::default(), Store::Write, 0);
         for &to in cuts.iter().chain(&[rows]) {
             let dw = (ViewMut::new(&mut dw, k, n), store, Transpose::No);

@@ -1,0 +1,145 @@
+//! Products in f64, by the crate `matrixmultiply`.
+//!
+//! Its kernels have one sum per element, over k ascending, in parts of a length that is fixed; so an element's bits depend on
+//! its row of the left side and its column of the right one alone. Its own sums in place are left unused: parts of a long sum
+//! would be added to what is there one by one.
+
+use std::ops::Range;
+
+use super::float::Store;
+use super::fork::join;
+use super::gradient::{SUM_ROWS, bias_gradient, divided};
+use super::picked::RowSource;
+use super::product::{Packed, Transpose, checked};
+use super::products::Gradients;
+use super::view::{View, ViewMut};
+
+/// Columns that a thread takes at least.
+pub(super) const PANEL: usize = 32;
+/// Rows of sums that wait before they are added.
+const ADDED_ROWS: usize = 256;
+
+/// [`Packed::put`] of a part that fits, row by row.
+pub(super) fn put(
+    packed: &mut Packed<f64>,
+    b: View<'_, f64>,
+    transpose: Transpose,
+    (row, column): (usize, usize),
+) {
+    let (k, n) = (packed.k(), packed.n());
+    let mut to = ViewMut::new(packed.numbers_mut(), k, n);
+    for (i, from) in b.iter().enumerate() {
+        match transpose {
+            Transpose::No => to.row(row + i)[column..column + from.len()].copy_from_slice(from),
+            Transpose::Yes => {
+                from.iter().enumerate().for_each(|(j, &value)| to.row(row + j)[column + i] = value);
+            }
+        }
+    }
+}
+
+/// [`product_panels`](super::product_panels).
+pub(super) fn product(
+    a: View<'_, f64>,
+    b: &Packed<f64>,
+    panels: Range<usize>,
+    bias: Option<&[f64]>,
+    mut c: ViewMut<'_, f64>,
+    store: Store,
+) {
+    let columns = checked(a, b, panels, bias, &c);
+    let b = View::new(b.numbers(), b.k(), b.n()).columns(columns.start, columns.end);
+    multiply((a, Transpose::No), b, bias, c.reborrow(), store);
+}
+
+/// `c = bias + a·b` with the finished sums, or `c += …`, where `a` may lie transposed.
+///
+/// # Panics
+/// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
+fn multiply(
+    (a, transpose): (View<'_, f64>, Transpose),
+    b: View<'_, f64>,
+    bias: Option<&[f64]>,
+    mut c: ViewMut<'_, f64>,
+    store: Store,
+) {
+    let (m, k) = transpose.shape((a.rows(), a.width()));
+    let n = b.width();
+    assert_eq!((b.rows(), c.rows(), c.width()), (k, m, n), "the shapes of a product in f64");
+    if m == 0 || n == 0 {
+        return;
+    }
+    if store == Store::Add {
+        let mut room = vec![0.0; m.min(ADDED_ROWS) * n];
+        for row in (0..m).step_by(ADDED_ROWS) {
+            let end = m.min(row + ADDED_ROWS);
+            let a = match transpose {
+                Transpose::No => a.rows_range(row, end),
+                Transpose::Yes => a.columns(row, end),
+            };
+            multiply((a, transpose), b, bias, ViewMut::new(&mut room, end - row, n), Store::Write);
+            let (c, _) = c.reborrow().split_rows(row).1.split_rows(end - row);
+            store.put_rows(c, View::new(&room, end - row, n));
+        }
+        return;
+    }
+    let (row, column) = transpose.shape((a.stride() as isize, 1));
+    // SAFETY: the three matrices have the sizes and strides that are given, and `c`, whose rows do not overlap, is apart from the
+    // others.
+    unsafe {
+        let (b, b_row, c_row) = (b.as_ptr(), b.stride() as isize, c.stride() as isize);
+        let (a, to) = (a.as_ptr(), c.as_mut_ptr());
+        matrixmultiply::dgemm(m, k, n, 1.0, a, row, column, b, b_row, 1, 0.0, to, c_row, 1);
+    }
+    if let Some(bias) = bias {
+        c.iter_mut().for_each(|c| c.iter_mut().zip(bias).for_each(|(c, &bias)| *c += bias));
+    }
+}
+
+/// The gradients of a weight and a bias.
+pub(super) fn gradients(mut all: Gradients<'_, f64>, threads: usize) {
+    let Some(threads) = divided(&mut all, threads) else { return };
+    if let Some((db, store)) = all.db.take() {
+        bias_gradient(all.dy, db, store, threads);
+    }
+    share(all, threads);
+}
+
+/// Threads share the columns of the result.
+fn share(all: Gradients<'_, f64>, threads: usize) {
+    let n = all.dy.width();
+    if threads < 2 || n < 2 {
+        return blocks(all);
+    }
+    let Gradients { x, dy, dw: (dw, store, transpose), .. } = all;
+    let left = threads / 2;
+    let middle = (n * left / threads).max(1);
+    let (dw, dw_after) = match transpose {
+        Transpose::No => dw.split_columns(middle),
+        Transpose::Yes => dw.split_rows(middle),
+    };
+    let part = |from, to, dw| Gradients { x, dy: dy.columns(from, to), dw: (dw, store, transpose), db: None };
+    let (a, b) = (part(0, middle, dw), part(middle, n, dw_after));
+    join(|| share(a, left), || share(b, threads - left));
+}
+
+/// Block of rows by block of rows.
+fn blocks(all: Gradients<'_, f64>) {
+    let Gradients { x, dy, dw: (mut dw, store, transpose), .. } = all;
+    let mut picked = Vec::new();
+    for row in (0..x.rows()).step_by(SUM_ROWS) {
+        let end = x.rows().min(row + SUM_ROWS);
+        let x = match x.rows_range(row, end) {
+            RowSource::Lying(x) => x,
+            rows => {
+                picked.clear();
+                rows.each(|row| picked.extend_from_slice(row));
+                View::new(&picked, rows.rows(), rows.width())
+            }
+        };
+        let dy = dy.rows_range(row, end);
+        let (a, b) = transpose.shape((x, dy));
+        let store = if row > 0 { Store::Add } else { store };
+        multiply((a, Transpose::Yes), b, None, dw.reborrow(), store);
+    }
+}

@@ -1,0 +1,274 @@
+//! The products beside naive sums and those in f64, on every path, in any part and for other machines.
+
+use super::*;
+use crate::kernels::cpu::tests::CPUS;
+use crate::kernels::numbers;
+use crate::kernels::view::Extent2;
+
+/// The sums of the products, and of their magnitudes, in f64; one by one.
+fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> [Vec<f64>; 2] {
+    let n = if transpose == Transpose::No { b.width() } else { b.rows() };
+    let at = |k: usize, j: usize| if transpose == Transpose::No { b.row(k)[j] } else { b.row(j)[k] };
+    let mut out = [vec![], vec![]];
+    for row in a.iter() {
+        for j in 0..n {
+            let products = row.iter().enumerate().map(|(k, &x)| x.to_f64() * at(k, j).to_f64());
+            out[0].push(products.clone().sum());
+            out[1].push(products.map(f64::abs).sum());
+        }
+    }
+    out
+}
+
+/// The same by the product in f64.
+fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f64>; 2] {
+    let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
+        x.iter().flatten().map(|&x| map(f64::from(x))).collect()
+    };
+    [|x| x, f64::abs].map(|map| {
+        let mut packed = Packed::new();
+        packed.pack(View::new(&of(b, map), b.rows(), b.width()), transpose);
+        let mut out = vec![f64::NAN; a.rows() * packed.n()];
+        let to = ViewMut::new(&mut out, a.rows(), packed.n());
+        product(View::new(&of(a, map), a.rows(), a.width()), &packed, to, Store::Write);
+        out
+    })
+}
+
+type Expected<T> = fn(View<'_, T>, View<'_, T>, Transpose) -> [Vec<f64>; 2];
+
+/// Sums may be off by a few roundings, `epsilon` each, of what their magnitudes sum up to.
+fn check<T: Float>(
+    path: Path,
+    (m, k, n): (usize, usize, usize),
+    transpose: Transpose,
+    (expected, epsilon): (Expected<T>, f64),
+) {
+    let (b_rows, b_width) = transpose.shape((k, n));
+    let a = numbers::<T>((m + 1) * (k + 3), 1);
+    let b = numbers::<T>((b_rows + 1) * (b_width + 2), 2);
+    let a = View::strided(&a, Extent2 { rows: m, width: k, stride: k + 3 });
+    let b = View::strided(&b, Extent2 { rows: b_rows, width: b_width, stride: b_width + 2 });
+    let mut packed = Packed::on(path);
+    packed.pack(View::new(&numbers::<T>(15, 3), 3, 5), Transpose::No);
+    packed.pack(b, transpose);
+    assert_eq!((packed.k(), packed.n()), (k, n));
+    let stride = n + 5;
+    let mut c = vec![T::from_f64(f64::NAN); m * stride];
+    let extent = Extent2 { rows: m, width: n, stride };
+    product(a, &packed, ViewMut::strided(&mut c, extent), Store::Write);
+    let once = c.clone();
+    product(a, &packed, ViewMut::strided(&mut c, extent), Store::Add);
+    let bias = numbers::<T>(n, 8);
+    let mut biased = vec![T::from_f64(f64::NAN); m * stride];
+    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Store::Write, 1);
+    let first = biased.clone();
+    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Store::Add, 1);
+    let [expected, magnitudes] = expected(a, b, transpose);
+    for i in 0..m {
+        for j in 0..n {
+            let (x, twice, y) = (once[i * stride + j], c[i * stride + j], expected[i * n + j]);
+            let bound = epsilon * (1.0 + (k as f64).sqrt()) * magnitudes[i * n + j];
+            assert!((x.to_f64() - y).abs() <= bound, "{path:?} {m}x{k}x{n}: {x} {y}");
+            assert!(twice == x + x, "{path:?} {m}x{k}x{n}: {twice} is not {x} twice");
+            let (first, both) = (first[i * stride + j], biased[i * stride + j]);
+            assert!(first == bias[j] + x && both == first + first, "{path:?} {m}x{k}x{n}: a bias");
+        }
+        assert!(once[i * stride + n..(i + 1) * stride].iter().all(|x| !x.is_finite()), "wrote past a row");
+    }
+}
+
+#[test]
+fn every_cpu_makes_the_same_bits() {
+    // Long sums, a last panel that is not full, rows that make several blocks; written and added.
+    for (m, k, n) in [(1, 2000, 40), (13, 3001, 33), (130, 1200, 70), (800, 300, 20)] {
+        for path in Path::available() {
+            let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
+            let (bias, start) = (numbers::<f32>(n, 6), numbers::<f32>(m * n, 7));
+            let mut packed = Packed::on(path);
+            packed.pack(View::new(&b, k, n), Transpose::No);
+            let run = |cpu, store, bias| {
+                let mut c = start.clone();
+                let to = ViewMut::new(&mut c, m, n);
+                product_by_tiles(cpu, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, store);
+                c
+            };
+            for (store, bias) in
+                [(Store::Write, None), (Store::Write, Some(&bias[..])), (Store::Add, Some(&bias[..]))]
+            {
+                let [first, others @ ..] = CPUS;
+                let expected = run(first, store, bias);
+                for other in others {
+                    assert!(
+                        run(other, store, bias) == expected,
+                        "{path:?} {m}x{k}x{n} {store:?} on {other:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_match_the_sums_in_double() {
+    for path in Path::available() {
+        for m in [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 29] {
+            for (k, n) in [(0, 5), (1, 1), (7, 33), (64, 64), (30, 131), (17, 0), (5, 200), (700, 50)] {
+                for transpose in [Transpose::No, Transpose::Yes] {
+                    check::<f32>(path, (m, k, n), transpose, (in_double, f64::from(f32::EPSILON)));
+                }
+            }
+        }
+    }
+}
+
+/// So each number of rows and of panels of a tile has its turn, and each number of columns that do not fill a panel.
+#[test]
+fn products_of_any_size_match_the_sums_in_double() {
+    for path in Path::available() {
+        let widest = 4 * tile::PANEL_VECTORS * tile::lanes(path) + 1;
+        for m in 1..=13 {
+            for n in 1..=widest {
+                check::<f32>(path, (m, 3, n), Transpose::No, (in_double, f64::from(f32::EPSILON)));
+            }
+        }
+    }
+}
+
+#[test]
+fn products_in_double_match_the_naive_sum() {
+    for m in [0, 1, 2, 3, 5, 7, 8, 9, 29, 300] {
+        for (k, n) in [(0, 5), (1, 1), (7, 33), (64, 64), (17, 0), (5, 200), (600, 9), (513, 1)] {
+            for transpose in [Transpose::No, Transpose::Yes] {
+                check::<f64>(Path::best(), (m, k, n), transpose, (naive, f64::EPSILON));
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_side_by_side_or_below_each_other_pack_as_the_one_they_make() {
+    for path in Path::available() {
+        parts_pack_as_the_whole::<f32>(path, |p| p.panels() * p.panel_width() * p.k());
+    }
+    parts_pack_as_the_whole::<f64>(Path::best(), |p| p.k() * p.n());
+}
+
+fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&Packed<T>) -> usize) {
+    let (k, widths) = (37, [5, 0, 40, 1, 70]);
+    let n = widths.iter().sum::<usize>();
+    let b = numbers::<T>(k * n, 9);
+    let b = View::new(&b, k, n);
+    for transpose in [Transpose::No, Transpose::Yes] {
+        let mut whole = Packed::on(path);
+        whole.pack(b, transpose);
+        let numbers = |p: &Packed<T>| p.numbers()[..len(p)].to_vec();
+        let room = || {
+            let mut parts = Packed::on(path);
+            // What was there before does not shine through.
+            parts.pack(View::new(&self::numbers::<T>(200 * 90, 3), 200, 90), Transpose::No);
+            let (k, n) = transpose.shape((k, n));
+            parts.resize(k, n);
+            parts
+        };
+        let place = |row, column| transpose.shape((row, column));
+        let (mut beside, mut at) = (room(), 0);
+        for width in widths {
+            beside.put(b.columns(at, at + width), transpose, place(0, at));
+            at += width;
+        }
+        assert_eq!(numbers(&whole), numbers(&beside), "{path:?}, {transpose:?}");
+        let mut below = room();
+        for (from, to) in [(0, 20), (20, 20), (20, 21), (21, k)] {
+            below.put(b.rows_range(from, to), transpose, place(from, 0));
+        }
+        assert_eq!(numbers(&whole), numbers(&below), "{path:?}, {transpose:?}");
+    }
+}
+
+#[test]
+fn bits_depend_on_neither_rows_nor_columns() {
+    // Enough for a second thread; of the two widths one is in panels of two vectors, one of three.
+    for n in [150, 140] {
+        for path in Path::available() {
+            same_bits::<f32>(path, (57, 1100, n));
+        }
+        same_bits::<f64>(Path::best(), (57, 1100, n));
+    }
+}
+
+/// Of `matrixmultiply`, which cuts rows, columns and long sums for its caches.
+#[test]
+fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
+    for (k, n) in [(1, 1), (5, 3), (300, 7), (257, 36)] {
+        let most = 2048;
+        let (a, b) = (numbers::<f64>(most * k, 4), numbers::<f64>(k * n, 5));
+        let mut packed = Packed::new();
+        packed.pack(View::new(&b, k, n), Transpose::No);
+        let run = |from: usize, rows: usize| {
+            let mut c = vec![f64::NAN; rows * n];
+            let a = View::new(&a, most, k).rows_range(from, from + rows);
+            product(a, &packed, ViewMut::new(&mut c, rows, n), Store::Write);
+            c
+        };
+        let whole = run(0, most);
+        // All sizes where they are cheap, else those around the parts that rows are cut into.
+        let sizes = (1..=most).filter(|rows| k * n < 20 || rows % 64 < 10 && rows % 192 < 74 || *rows < 80);
+        for rows in sizes {
+            let from = (rows * 7919) % (most - rows + 1);
+            assert!(run(from, rows) == whole[from * n..(from + rows) * n], "{rows} of {k}x{n} from {from}");
+        }
+    }
+}
+
+fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
+    let (a, b) = (numbers::<T>(m * k, 4), numbers::<T>(k * n, 5));
+    let mut packed = Packed::on(path);
+    packed.pack(View::new(&b, k, n), Transpose::No);
+    let mut whole = vec![T::ZERO; m * n];
+    product(View::new(&a, m, k), &packed, ViewMut::new(&mut whole, m, n), Store::Write);
+    for rows in [1, 2, 3, 5, 8, 13, 40] {
+        for from in [0, 1, m - rows] {
+            let mut part = vec![T::ZERO; rows * n];
+            let view = View::new(&a, m, k).rows_range(from, from + rows);
+            product(view, &packed, ViewMut::new(&mut part, rows, n), Store::Write);
+            assert!(part == whole[from * n..(from + rows) * n], "{path:?}: {rows} rows from {from}");
+        }
+    }
+    let mut split = vec![T::ZERO; m * n];
+    let at = packed.panels() / 2 + 1;
+    let (left, right) = ViewMut::new(&mut split, m, n).split_columns(packed.columns(0..at).end);
+    product_panels(View::new(&a, m, k), &packed, 0..at, None, left, Store::Write);
+    product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right, Store::Write);
+    assert!(split == whole, "{path:?}: split columns");
+    for threads in [2, 3, 9] {
+        let mut shared = vec![T::ZERO; m * n];
+        let c = ViewMut::new(&mut shared, m, n);
+        affine(View::new(&a, m, k), &packed, None, c, Store::Write, threads);
+        assert!(shared == whole, "{path:?}: columns on {threads} threads");
+    }
+    let mut alone = Packed::on(path);
+    alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);
+    let mut few = vec![T::ZERO; m * 47];
+    product(View::new(&a, m, k), &alone, ViewMut::new(&mut few, m, 47), Store::Write);
+    for i in 0..m {
+        assert!(few[i * 47..(i + 1) * 47] == whole[i * n + 70..i * n + 117], "{path:?}: fewer columns");
+    }
+}
+
+#[test]
+fn blocks_are_even() {
+    let sizes = |len, most| even_blocks(len, most).map(|r| r.len()).collect::<Vec<_>>();
+    assert_eq!(sizes(13, 12), [6, 7]);
+    assert_eq!(sizes(12, 12), [12]);
+    assert_eq!(sizes(32, 12), [10, 11, 11]);
+    assert!(sizes(0, 12).is_empty());
+}
+
+#[test]
+#[should_panic(expected = "inner sizes")]
+fn an_inner_mismatch_panics() {
+    let mut packed = Packed::new();
+    packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No);
+    product(View::new(&[1.0; 3], 1, 3), &packed, ViewMut::new(&mut [0.0; 3], 1, 3), Store::Write);
+}

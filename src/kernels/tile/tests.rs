@@ -1,0 +1,169 @@
+//! Every tile of every path beside the products in f64.
+
+use super::*;
+use crate::kernels::float::Store;
+use crate::kernels::numbers;
+use crate::kernels::product::{Packed, Transpose, product};
+use crate::kernels::view::{View, ViewMut};
+
+const K: usize = 9;
+const SPARE: usize = 3;
+
+/// What a tile does with its sums.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    add: bool,
+    bias: bool,
+    /// The first so many of the sums are stored, and go on from there.
+    cut: usize,
+}
+
+/// The sums, and those of the magnitudes.
+fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
+    let width = b.len() / K;
+    let of = |x: &[f32], map: fn(f64) -> f64| x.iter().map(|&x| map(f64::from(x))).collect::<Vec<_>>();
+    [|x| x, f64::abs].map(|map| {
+        let mut packed = Packed::new();
+        packed.pack(View::new(&of(b, map), K, width), Transpose::No);
+        let mut out = vec![f64::NAN; rows * width];
+        let to = ViewMut::new(&mut out, rows, width);
+        product(View::new(&of(a, map), rows, K), &packed, to, Store::Write);
+        out
+    })
+}
+
+/// The columns that exist: the first of the last panel, all, and those between, at every place of a vector.
+fn tails(first: usize, width: usize) -> impl Iterator<Item = usize> {
+    (1..=width)
+        .filter(move |columns| *columns == width || columns % 5 < 2)
+        .map(move |columns| first + columns)
+}
+
+fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
+    let Size { rows, panels, vectors } = size;
+    let panel = vectors * lanes(path);
+    let width = panels * panel;
+    let (a, b) = (numbers::<f32>(rows * K, 1), numbers::<f32>(K * width, 2));
+    let (bias, start) = (numbers::<f32>(width, 3), numbers::<f32>(rows * (width + SPARE), 4));
+    let [sums, magnitudes] = in_double(&a, &b, rows);
+    let turned: Vec<f32> = (0..K * rows).map(|at| a[at % rows * K + at / rows]).collect();
+    let (a, a_stride, run) = match transposed {
+        false => (&a, K, of_rows(path, size)),
+        true => (&turned, rows, of_columns(path, rows)),
+    };
+    let packed: Vec<f32> = (0..panels)
+        .flat_map(|p| (0..K).flat_map(move |k| (0..panel).map(move |j| k * width + p * panel + j)))
+        .map(|at| b[at])
+        .collect();
+    for columns in tails(width - panel, panel) {
+        for &Use { add, bias: biased, cut } in uses {
+            let mut c = start.clone();
+            let mut stored = vec![f32::NAN; rows * (width + SPARE)];
+            let stride = width + SPARE;
+            let null = std::ptr::null();
+            let mut part = |from: usize, to: usize| {
+                let (first, last) = (from == 0, to == K);
+                // SAFETY: the arrays have the sizes that are given, and the path is one of this CPU's.
+                unsafe {
+                    let kept = stored.as_mut_ptr();
+                    run(&Tile {
+                        k: to - from,
+                        a: a.as_ptr().add(if transposed { from * a_stride } else { from }),
+                        a_stride,
+                        b: packed.as_ptr().add(from * panel),
+                        b_stride: K * panel,
+                        c: if last { c.as_mut_ptr() } else { kept },
+                        c_stride: stride,
+                        columns,
+                        from: if first { null } else { kept },
+                        from_stride: stride,
+                        bias: if biased && last { bias.as_ptr() } else { null },
+                        add: add && last,
+                    });
+                }
+            };
+            if cut > 0 {
+                part(0, cut);
+            }
+            part(cut, K);
+            let what = format!(
+                "{path:?} {size:?}, transposed: {transposed}, {columns} columns, {add} {biased} {cut}"
+            );
+            for (at, (&made, &before)) in c.iter().zip(&start).enumerate() {
+                let (i, j) = (at / stride, at % stride);
+                if j >= columns {
+                    assert!(made == before, "{what}: wrote past a row");
+                    continue;
+                }
+                let (bias, before) = (if biased { bias[j] } else { 0.0 }, if add { before } else { 0.0 });
+                let expected = sums[i * width + j] + f64::from(bias) + f64::from(before);
+                let magnitude = magnitudes[i * width + j] + f64::from(bias.abs()) + f64::from(before.abs());
+                let off = (f64::from(made) - expected).abs();
+                assert!(off <= 4.0 * f64::from(f32::EPSILON) * magnitude, "{what}: {made} for {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_tile_matches_the_sums_in_double() {
+    let all: Vec<Use> = [0, 4]
+        .into_iter()
+        .flat_map(|cut| [false, true].map(|add| [false, true].map(|bias| Use { add, bias, cut })))
+        .flatten()
+        .collect();
+    for path in Path::available() {
+        let most = if max_rows(path, 3) < max_rows(path, PANEL_VECTORS) { 3 } else { PANEL_VECTORS };
+        for vectors in PANEL_VECTORS..=most {
+            for rows in 1..=max_rows(path, vectors) {
+                for panels in 1..=max_panels(path, vectors, rows) {
+                    check(path, Size { rows, panels, vectors }, false, &all);
+                }
+            }
+        }
+        let sums = [false, true].map(|add| Use { add, bias: false, cut: 0 });
+        for rows in 1..=max_rows(path, PANEL_VECTORS) {
+            check(path, Size { rows, panels: 1, vectors: PANEL_VECTORS }, true, &sums);
+        }
+    }
+}
+
+/// Neither where a sum is cut nor the size of the tile changes a bit.
+#[test]
+fn bits_depend_on_neither_cuts_nor_sizes() {
+    let (k, columns) = (50, 7);
+    for path in Path::available() {
+        let panel = PANEL_VECTORS * lanes(path);
+        let (a, b) = (numbers::<f32>(12 * k, 1), numbers::<f32>(k * panel, 2));
+        let run = |rows: usize, cuts: &[usize]| {
+            let mut c = vec![f32::NAN; rows * columns];
+            for cut in cuts.windows(2) {
+                // SAFETY: the arrays have the sizes that are given, and the path is one of this CPU's.
+                unsafe {
+                    let to = c.as_mut_ptr();
+                    of_rows(path, Size { rows, panels: 1, vectors: PANEL_VECTORS })(&Tile {
+                        k: cut[1] - cut[0],
+                        a: a.as_ptr().add(cut[0]),
+                        a_stride: k,
+                        b: b.as_ptr().add(cut[0] * panel),
+                        b_stride: k * panel,
+                        c: to,
+                        c_stride: columns,
+                        columns,
+                        from: if cut[0] > 0 { to } else { std::ptr::null() },
+                        from_stride: columns,
+                        bias: std::ptr::null(),
+                        add: false,
+                    });
+                }
+            }
+            c
+        };
+        let whole = run(max_rows(path, PANEL_VECTORS), &[0, k]);
+        for rows in 1..=max_rows(path, PANEL_VECTORS) {
+            for cuts in [&[0, k][..], &[0, 1, k], &[0, 17, 33, k]] {
+                assert!(run(rows, cuts) == whole[..rows * columns], "{path:?}, {rows} rows, cut at {cuts:?}");
+            }
+        }
+    }
+}
