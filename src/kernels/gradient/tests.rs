@@ -157,9 +157,7 @@ fn weight_gradients_have_the_same_bits_on_any_number_of_threads() {
     for shape in shapes {
         same_bits::<f32>(shape, &[2, 3]);
     }
-    for shape in
-        [(2000, 128, 300), (7, 256, 1024), (63, 300, 777), (3000, 512, 3), (5000, 300, 1), (40, 200, 300)]
-    {
+    for shape in [(600, 40, 300), (7, 256, 1024), (1000, 900, 5), (15000, 300, 1), (40, 170, 700)] {
         same_bits::<f64>(shape, &[2, 3, 9]);
     }
 }
