@@ -221,12 +221,14 @@ impl<F: Comparison> Op for Compared<F> {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples()
     }
 }
 
 /// The samples of all of them: compiled once, not for each.
+#[cfg(feature = "testing")]
 fn samples() -> Result<Vec<Sample>> {
     let none = Attributes::new();
     // Halves: some are equal, and all are the same in f32.

@@ -67,6 +67,7 @@ impl<F: Function> Op for Unary<F> {
         with_float!(run.dtype(X), T => slopes::<F, T>(self.0, run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&F::sample(), 3, |mut sample, _| {
             if F::POSITIVE {

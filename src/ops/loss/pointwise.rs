@@ -96,6 +96,7 @@ impl<F: Pointwise> Op for RowLoss<F> {
         with_float!(run.dtype(X), T => self.gradients::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let beside = |sample: Sample, x: &Variable| -> Result<Sample> {
             let y = numbers(x.rows(), x.shape()[1], 5).mapv(F::target);

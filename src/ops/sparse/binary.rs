@@ -113,6 +113,7 @@ impl<F: OnSparse> Op for SparseBinary<F> {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_two(F::ZEROS)
     }

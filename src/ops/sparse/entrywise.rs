@@ -125,6 +125,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_storages(&F::of_samples(), |mut sample| {
             let value = &mut sample.operands[0].value;

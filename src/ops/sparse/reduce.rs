@@ -101,6 +101,7 @@ impl<R: OnSparse> Op for SparseWhole<R> {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_storages(&Attributes::new(), Ok)
     }
@@ -183,6 +184,7 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_storages(&Attributes::new(), Ok)
     }
@@ -332,6 +334,7 @@ impl Op for SumRows {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))?;
         let vector = Sample::new("a vector", Attributes::new());
