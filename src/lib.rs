@@ -66,7 +66,8 @@ pub use ndarray;
 pub use program::{Builder, Fallback, Mode, Program, Registry, Var};
 pub use tensor::{DType, Variable};
 
-#[doc = include_str!("../TOUR.md")]
+/// The tour: from lines of text to a model that predicts, on one page.
+#[cfg_attr(any(doc, doctest), doc = include_str!("../TOUR.md"))]
 pub mod tour {}
 
 /// The README's examples are tests.
