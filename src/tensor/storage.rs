@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use ndarray::{Array, Dimension};
 
-use super::named::named;
+use super::named::{named, stored_by_name};
 use super::{Coo, Csr, DType, Dense, Element, SelectedRows};
 use crate::error::{AtCaller, Error, Result};
 
@@ -47,6 +47,7 @@ pub enum StorageKind {
 }
 
 named!(StorageKind, "storage", Dense = "dense", SelectedRows = "selected_rows", Csr = "csr", Coo = "coo",);
+stored_by_name!(StorageKind);
 
 impl Storage {
     /// Which of the four it is.

@@ -75,8 +75,8 @@ impl Registry {
         (entry.parse)(attributes).at_caller()
     }
 
-    /// Checks that an operator knows all of its attributes. Asked only when one is appended: an older file may hold an
-    /// attribute that the operator no longer has.
+    /// Checks that an operator knows all of its attributes. Asked only when one is appended: a file of another
+    /// release may hold an attribute that the operator does not have in this one.
     pub(in crate::program) fn check_names(&self, kind: &str, attributes: &Attributes) -> Result<()> {
         let known = self.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) else {
