@@ -1,7 +1,7 @@
 //! Learns to write: an LSTM reads a text character by character and says which one comes next. Its state is carried
 //! from window to window of the text; gradients stay within one (truncated back-propagation through time).
 //!
-//! `cargo run --release --example char_lm` trains on this project's own prose, which is small; see `--help`.
+//! `cargo run --release --example char_lm` trains on `datasets/prose`, which is small; see `--help`.
 mod flags;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -19,13 +19,7 @@ use unpadded::{Builder, DType, Result, Variable};
 const MODEL: &str = "char_lm";
 const CHARACTERS: Tokenizer = Tokenizer::characters();
 const BITS: &str = "bits per character";
-const PROSE: &str = concat!(
-    include_str!("../README.md"),
-    include_str!("../ARCHITECTURE.md"),
-    include_str!("../CHANGELOG.md"),
-    include_str!("../benches/README.md"),
-    include_str!("../datasets/README.md")
-);
+const PROSE: (&str, &str) = ("datasets/prose/prose.txt", include_str!("../datasets/prose/prose.txt"));
 
 /// Learns to write like a text, character by character; --predict goes on from each line of standard input. Without
 /// --dev the last tenth of the text is held out: its first half to measure on after each epoch, the rest to test.
@@ -105,14 +99,10 @@ fn run(cli: &Cli) -> Outcome<()> {
     let Cli { ref flags, temperature, top_k, top_p, length } = *cli;
     let sampler = Sampling { temperature, top_k, top_p, ..Sampling::default() }.sampler(flags.seed)?;
     if let Some(predictor) = flags.predictor(MODEL)? {
-        if predictor.feeds() != ["x"] {
-            let got = "one of an earlier version, which was fed its states: train anew";
-            return Err(format!("checkpoint: expected one of this `{MODEL}`, got {got}").into());
-        }
         let reply = |prompt: &str| write(&predictor, prompt, sampler.clone(), length);
         return flags::answer(|prompt| Ok(format!("{prompt}{}\n", reply(prompt)?)));
     }
-    let prose = || Ok(TextFile::embedded("this project's prose", PROSE));
+    let prose = || Ok(TextFile::embedded(PROSE.0, PROSE.1));
     let file = flags.train.as_ref().map_or_else(prose, TextFile::open)?;
     let text = |path: &Option<PathBuf>| path.as_ref().map(|path| TextFile::open(path)?.text()).transpose();
     let (whole, dev, test) = (file.text()?, text(&flags.dev)?, text(&flags.test)?);

@@ -20,7 +20,7 @@
 //! | [`program`] | programs as data: shapes, step blocks, differentiation, the contract [`Op`](program::Op) |
 //! | [`ops`] | the operators, a folder a family, and their catalogue |
 //! | [`executor`] | from a program to slots and buffers; the step executor |
-//! | [`testing`] | the check that every operator passes, a user's own too |
+//! | [`testing`] | the check that every operator passes, a user's own too (the feature `testing`) |
 //! | [`optimizer`] | front ends that append update operators |
 //! | [`layers`] | operators with their parameters and how these start |
 //! | [`data`] | files of text, vocabularies, batches |
@@ -54,6 +54,7 @@ pub mod program;
 pub mod recipes;
 pub mod store;
 pub mod tensor;
+#[cfg(any(feature = "testing", doc))]
 pub mod testing;
 pub mod train;
 pub mod wire;
@@ -65,7 +66,8 @@ pub use ndarray;
 pub use program::{Builder, Fallback, Mode, Program, Registry, Var};
 pub use tensor::{DType, Variable};
 
-#[doc = include_str!("../TOUR.md")]
+/// The tour: from lines of text to a model that predicts, on one page.
+#[cfg_attr(any(doc, doctest), doc = include_str!("../TOUR.md"))]
 pub mod tour {}
 
 /// The README's examples are tests.

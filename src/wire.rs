@@ -10,8 +10,7 @@
 //! can add one. This file knows nothing of programs or tensors.
 //!
 //! **What belongs to the format version:** the framing, and how records are written. Fields and sections may be added without
-//! another version: readers skip those that they do not know. Version 1 wrote structure through bincode, the fields of its structs
-//! by their order; such files are read by structs that stand in files called `v1.rs` and never change.
+//! another version: readers skip those that they do not know.
 
 mod encoding;
 pub(crate) mod record;
@@ -22,18 +21,16 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use crc32fast::Hasher;
-use serde::de::DeserializeOwned;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use encoding::version_1;
 use record::Stored;
 pub(crate) use target::Target;
 pub use target::write_atomically;
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 8] = *b"unpadded";
-/// The version that is written, and the last one that is read.
-pub const VERSION: u32 = 2;
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
 
 /// Bytes of the longest section that is read as a whole; tensors may be longer, and are read piece by piece.
 pub const LONGEST: u64 = 0x1000_0000;
@@ -53,23 +50,6 @@ fn longer(size: u64, left: u64) -> Error {
 #[track_caller]
 fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
     Error::of(ErrorKind::Format, what, expected, got)
-}
-
-/// What stands in files since version 1: records, and before them what serde made of the fields of a struct.
-pub(crate) trait InFiles: Stored {
-    /// What version 1 has in its place.
-    type Version1: DeserializeOwned + Into<Self>;
-
-    /// The value of the first of so many bytes of a file of some version.
-    ///
-    /// # Errors
-    /// If they are those of no such value, or cannot be read.
-    fn of_version(version: u32, input: &mut dyn Read, size: u64) -> Result<Self> {
-        match version {
-            1 => version_1::<Self::Version1>(input, size).map(Into::into),
-            _ => record::from_read(input, size),
-        }
-    }
 }
 
 /// Writes a file section by section.
@@ -189,7 +169,6 @@ impl<W: Write> Writer<W> {
 /// Reads a file section by section; every checksum is checked, also of what is skipped.
 pub struct Reader<R> {
     source: String,
-    version: u32,
     input: R,
     /// Bytes of the file, and those of them that are not read yet.
     size: u64,
@@ -231,15 +210,8 @@ impl<R: Read> Reader<R> {
     /// If it is no file of this crate or one of a future version.
     #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
-        let mut reader = Self {
-            source: source.to_owned(),
-            version: VERSION,
-            input,
-            size,
-            left: size,
-            open: None,
-            done: false,
-        };
+        let source = source.to_owned();
+        let mut reader = Self { source, input, size, left: size, open: None, done: false };
         let mut first = [0; MAGIC.len()];
         let known = usize::try_from(size).map_or(MAGIC.len(), |size| size.min(MAGIC.len()));
         reader.fill(&mut first[..known], "first bytes").at_caller()?;
@@ -252,11 +224,9 @@ impl<R: Read> Reader<R> {
             return Err(reader.refused("size", format!("at least {SMALLEST} bytes"), got));
         }
         let version = u32::from_le_bytes(reader.take("the format version").at_caller()?);
-        reader.version = version;
-        if version == 0 || version > VERSION {
-            let expected = format!("1 to {VERSION}");
+        if version != VERSION {
             let why = if version == 0 { "the file is damaged" } else { "a newer release may read it" };
-            return Err(reader.refused("format version", expected, format!("{version}: {why}")));
+            return Err(reader.refused("format version", VERSION.to_string(), format!("{version}: {why}")));
         }
         Ok(reader)
     }
@@ -395,27 +365,13 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
     #[track_caller]
-    pub(crate) fn read_stored<T: InFiles>(&mut self, most: u64) -> Result<T> {
-        let version = self.version;
-        self.read_by(most, |input, size| T::of_version(version, input, size)).at_caller()
-    }
-
-    /// The same of a section that version 1 did not have.
-    ///
-    /// # Errors
-    /// As [`Self::read_stored`].
-    #[track_caller]
-    pub(crate) fn read_record<T: Stored>(&mut self, most: u64) -> Result<T> {
-        self.read_by(most, record::from_read).at_caller()
-    }
-
-    fn read_by<T>(&mut self, most: u64, decode: impl FnOnce(&mut dyn Read, u64) -> Result<T>) -> Result<T> {
-        self.at_most(most)?;
+    pub(crate) fn read_stored<T: Stored>(&mut self, most: u64) -> Result<T> {
+        self.at_most(most).at_caller()?;
         let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
         let size = self.section_left();
         let mut body = BodyRead { reader: self, failed: None };
         let mut pieces = BufReader::with_capacity(PIECE.min(size as usize), &mut body);
-        let value = decode(&mut pieces, size);
+        let value = record::from_read(&mut pieces, size);
         let unused = pieces.buffer().len() as u64;
         if let Some(error) = body.failed {
             return Err(error);
@@ -425,17 +381,6 @@ impl<R: Read> Reader<R> {
         self.end_section()?;
         let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
         value.map_err(|e| self.refused(&what, "what this release writes there", e.to_string()))
-    }
-
-    /// A value from bytes of the file, all of them.
-    ///
-    /// # Errors
-    /// If they are those of no such value.
-    #[track_caller]
-    pub(crate) fn decode<T: InFiles>(&self, mut bytes: &[u8]) -> Result<T> {
-        let size = bytes.len() as u64;
-        let value = T::of_version(self.version, &mut bytes, size).at_caller()?;
-        if bytes.is_empty() { Ok(value) } else { Err(longer(size, bytes.len() as u64)) }
     }
 
     /// Refuses a section that is longer, before anything is read of it.

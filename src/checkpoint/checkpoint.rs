@@ -67,7 +67,7 @@ pub struct Checkpoint {
     pub tensors: BTreeMap<String, Storage>,
     /// The parameters as they were after the best epoch so far; empty if none was kept.
     pub best: BTreeMap<String, Storage>,
-    /// By what the best epoch was chosen; `None` if there is none, and in files of earlier releases.
+    /// By what the best epoch was chosen; `None` if there is none.
     pub criterion: Option<Criterion>,
     /// What numbers the tokens and the labels.
     pub vocabularies: BTreeMap<String, Vocabulary>,
@@ -75,9 +75,9 @@ pub struct Checkpoint {
     pub notes: BTreeMap<String, String>,
     /// The names under which a predictor gives variables of the program: name to variable's name.
     pub outputs: BTreeMap<String, String>,
-    /// By what a predictor scores data, the loss first; empty in files of earlier releases.
+    /// By what a predictor scores data, the loss first.
     pub metrics: Vec<MetricDesc>,
-    /// What each finished epoch came to, in their order; empty in files of earlier releases.
+    /// What each finished epoch came to, in their order.
     pub history: Vec<EpochScores>,
     /// Values that pass from batch to batch, by the name of the feed that takes them.
     pub carried: BTreeMap<String, Variable>,
@@ -245,7 +245,7 @@ impl Checkpoint {
                     once(&reader, what, &mut position, value.into())?;
                 }
                 SUMS => {
-                    let piece: StoredSums = reader.read_record(most)?;
+                    let piece: StoredSums = reader.read_stored(most)?;
                     let (of, sums) = piece.into_parts();
                     SparseSums::join(&mut sparse, of, sums).map_err(|e| malformed(&reader, what, &e))?;
                 }
@@ -259,15 +259,15 @@ impl Checkpoint {
                     once(&reader, what, &mut criterion, value.into())?;
                 }
                 METRIC => {
-                    let value: StoredMetric = reader.read_record(most)?;
+                    let value: StoredMetric = reader.read_stored(most)?;
                     read.metrics.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
                 }
                 EPOCH => {
-                    let value: StoredEpoch = reader.read_record(most)?;
+                    let value: StoredEpoch = reader.read_stored(most)?;
                     read.history.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
                 }
                 PURPOSE => {
-                    let value: StoredPurpose = reader.read_record(most)?;
+                    let value: StoredPurpose = reader.read_stored(most)?;
                     once(&reader, what, &mut purpose, value.into())?;
                 }
                 VOCABULARY => {

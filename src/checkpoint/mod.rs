@@ -9,9 +9,9 @@
 //! notes        name -> text
 //! outputs      name -> variable
 //! vocabulary   one for each: its name, the vocabulary
-//! criterion    by what the best epoch was chosen; files of earlier releases do not have it
-//! metric       one for each metric that a predictor can compute; files of earlier releases have none
-//! epoch        one for each finished epoch: what it came to; files of earlier releases have none
+//! criterion    by what the best epoch was chosen, if there is one
+//! metric       one for each metric that a predictor can compute
+//! epoch        one for each finished epoch: what it came to
 //! purpose      that it is for inference; without it, it is a training
 //! tensor       one for each persistent variable of the program (for inference, that it reads): head, numbers
 //! best         one for each parameter, as it was after the best epoch: head, numbers

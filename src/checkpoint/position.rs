@@ -34,7 +34,7 @@ pub struct Position {
     pub stalled: u64,
     /// How many batches make a step; 0 stands for one.
     pub accumulate: u64,
-    /// The learning rate of the last step, with all that goes into it; `None` before the first, and in files of earlier releases.
+    /// The learning rate of the last step, with all that goes into it; `None` before the first.
     pub rate: Option<f64>,
     /// Running sums of the loss and of metrics over the epoch so far; they need not be finite. Those that are all zero are left out, as
     /// at an epoch's end.

@@ -151,7 +151,7 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
 
 fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
     let head = head_bytes(reader, section)?;
-    let head = reader.decode::<StoredHead>(&head).and_then(Head::try_from);
+    let head = from_bytes::<StoredHead>(&head).and_then(Head::try_from);
     let Head { name, dtype, shape, lod } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let levels = lod.as_ref().map_or(0, Lod::levels);

@@ -99,7 +99,7 @@ pub use tag_scheme::{Chunk, TagScheme};
 pub use tagged_texts::{TaggedText, TaggedTexts};
 pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
-pub(crate) use vocabulary::stored::{StoredVocabulary, VocabularyVersion1};
+pub(crate) use vocabulary::stored::StoredVocabulary;
 pub use vocabulary::{Limits, Vocabulary};
 pub use word_vectors::WordVectors;
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-use ndarray::{Array2, ArrayView1};
+use ndarray::Array2;
 
 use super::{Skipped, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
@@ -165,7 +165,7 @@ impl WordVectors {
         }
         for (mut row, id) in table.rows_mut().into_iter().zip(0..) {
             if let Some(vector) = self.vector(id) {
-                row.assign(&ArrayView1::from(vector));
+                row.iter_mut().zip(vector).for_each(|(to, from)| *to = *from);
             }
         }
         Ok(())

@@ -12,34 +12,46 @@
 //! | [`how_do_i`] | short answers to common tasks, to be copied |
 //! | [`coming_from_pytorch`], [`coming_from_keras`], [`coming_from_paddle`] | the same model in both, and what is called what |
 //!
+//! Only documentation and its tests read the pages, so that an edit of one compiles nothing anew.
+//!
 //! The [`tour`](crate::tour) is the shortest way through all of it, on one page.
 
-#[doc = include_str!("first_model.md")]
+/// From labelled texts to a model that answers, line by line.
+#[cfg_attr(any(doc, doctest), doc = include_str!("first_model.md"))]
 pub mod first_model {}
 
-#[doc = include_str!("lod.md")]
+/// How sequences lie in memory, with drawings, and what operators do to them.
+#[cfg_attr(any(doc, doctest), doc = include_str!("lod.md"))]
 pub mod lod {}
 
-#[doc = include_str!("cells.md")]
+/// A recurrent cell of one's own: memories, static inputs, what may stand in a step.
+#[cfg_attr(any(doc, doctest), doc = include_str!("cells.md"))]
 pub mod cells {}
 
-#[doc = include_str!("sparse.md")]
+/// Embeddings with sparse gradients, bags of words, update rules, the key-value store.
+#[cfg_attr(any(doc, doctest), doc = include_str!("sparse.md"))]
 pub mod sparse {}
 
-#[doc = include_str!("structured.md")]
+/// Tags that hang together (CRF), labels without places (CTC), attention in the step.
+#[cfg_attr(any(doc, doctest), doc = include_str!("structured.md"))]
 pub mod structured {}
 
-#[doc = include_str!("generation.md")]
+/// Writing: greedy, sampling, beam search, sessions, many callers at once.
+#[cfg_attr(any(doc, doctest), doc = include_str!("generation.md"))]
 pub mod generation {}
 
-#[doc = include_str!("how_do_i.md")]
+/// Short answers to common tasks, to be copied.
+#[cfg_attr(any(doc, doctest), doc = include_str!("how_do_i.md"))]
 pub mod how_do_i {}
 
-#[doc = include_str!("coming_from_pytorch.md")]
+/// The same model in PyTorch and in this crate, and what is called what.
+#[cfg_attr(any(doc, doctest), doc = include_str!("coming_from_pytorch.md"))]
 pub mod coming_from_pytorch {}
 
-#[doc = include_str!("coming_from_keras.md")]
+/// The same model in Keras and in this crate, and what is called what.
+#[cfg_attr(any(doc, doctest), doc = include_str!("coming_from_keras.md"))]
 pub mod coming_from_keras {}
 
-#[doc = include_str!("coming_from_paddle.md")]
+/// The same model in Paddle and in this crate, and what is called what.
+#[cfg_attr(any(doc, doctest), doc = include_str!("coming_from_paddle.md"))]
 pub mod coming_from_paddle {}

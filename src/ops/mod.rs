@@ -1,5 +1,7 @@
 //! The operators, a folder a family, and their catalogue: one word in its list registers one.
-#![doc = include_str!("operators.md")]
+#![cfg_attr(any(doc, doctest), doc = include_str!("operators.md"))]
+// Without the samples nobody uses what they alone use.
+#![cfg_attr(not(feature = "testing"), allow(unused_imports, dead_code))]
 
 #[macro_use]
 mod family;

@@ -20,7 +20,7 @@ impl Predictor {
     /// [`Trainer::evaluate`]: crate::train
     ///
     /// # Errors
-    /// If the checkpoint has no metrics, as those of earlier releases; if a batch or a feed does not fit, the data fails or
+    /// If the checkpoint has no metrics; if a batch or a feed does not fit, the data fails or
     /// has no batch; if an operator that only the metrics need is not registered.
     #[track_caller]
     pub fn evaluate(&self, data: &dyn Data) -> Result<Scores> {
@@ -31,8 +31,7 @@ impl Predictor {
     fn score(&self, data: &dyn Data) -> Result<Scores> {
         let Model { scored, metrics, registry, weights, carried, .. } = self.model();
         if metrics.is_empty() {
-            let got = "none: files of earlier releases say nothing of them until their training is resumed and saved";
-            return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", got));
+            return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", "none"));
         }
         let metrics = metrics.iter().map(|desc| metric_of(desc, scored));
         let mut metrics: Vec<Box<dyn Metric>> = metrics.collect::<Result<_>>()?;

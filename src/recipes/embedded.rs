@@ -38,13 +38,7 @@ pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
     TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 
-/// This project's own prose.
+/// The prose: documents of this project as they once were.
 pub(super) fn prose() -> Result<PlainText> {
-    const PROSE: &str = concat!(
-        include_str!("../../README.md"),
-        include_str!("../../ARCHITECTURE.md"),
-        include_str!("../../CHANGELOG.md"),
-        include_str!("../../datasets/README.md")
-    );
-    Ok(PlainText::new("this project's prose", PROSE))
+    Ok(PlainText::new("datasets/prose/prose.txt", include_str!("../../datasets/prose/prose.txt")))
 }

@@ -28,10 +28,10 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// assert!(x.view::<f64>().is_err()); // no conversion unless `cast` is said
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Dense(Data);
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 pub(crate) enum Data {
     F32(ArrayD<f32>),
     F64(ArrayD<f64>),
@@ -350,11 +350,10 @@ impl Dense {
     /// Whether dtype, shape and every bit are the same. Unlike `==`, a not-a-number equals itself and 0 differs
     /// from -0.
     pub fn bits_eq(&self, other: &Dense) -> bool {
-        fn bits<T: Element>(a: &ArrayD<T>, b: &Dense) -> bool {
-            T::get(&b.0)
-                .is_some_and(|b| a.shape() == b.shape() && a.iter().zip(b).all(|(a, b)| a.bits() == b.bits()))
-        }
-        each!(&self.0, array => bits(array, other))
+        each!(&self.0, array => match alike(array, other) {
+            Some((a, b)) => a.iter().zip(b).all(|(a, b)| a.bits() == b.bits()),
+            None => false,
+        })
     }
 
     /// Adds up the rows that are the same by `same` and next to each other in `order`, in that order: one row a run,
@@ -463,6 +462,19 @@ fn blank<T: Element>(n: usize) -> Result<Vec<T>> {
 
 fn layout() -> Error {
     Error::new("tensor", "standard layout", "strides")
+}
+
+/// The numbers of both, if dtype and shape are the same.
+fn alike<'a, T: Element>(a: &'a ArrayD<T>, b: &'a Dense) -> Option<(&'a [T], &'a [T])> {
+    let b = T::get(&b.0).filter(|b| a.shape() == b.shape())?;
+    a.as_slice().zip(b.as_slice())
+}
+
+/// Whether dtype, shape and numbers are the same.
+impl PartialEq for Dense {
+    fn eq(&self, other: &Self) -> bool {
+        each!(&self.0, array => alike(array, other).is_some_and(|(a, b)| a == b))
+    }
 }
 
 impl<T: Element, D: Dimension> From<Array<T, D>> for Dense {

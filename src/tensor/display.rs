@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ndarray::ArrayD;
+
 use super::{Coo, Csr, DType, Dense, SelectedRows, with_element};
 
 /// Entries that are shown of the first, and of the last.
@@ -29,6 +31,58 @@ impl fmt::Debug for Short<'_> {
             };
         }
         list.finish()
+    }
+}
+
+/// A number of any dtype, so that arrays are shown by one function for all of them.
+struct Shown<'a>(&'a dyn Show);
+
+trait Show: fmt::Debug + fmt::Display {}
+
+impl<T: fmt::Debug + fmt::Display> Show for T {}
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0, f)
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0, f)
+    }
+}
+
+/// The numbers of a dense tensor.
+fn array(dense: &Dense) -> Result<ArrayD<Shown<'_>>, fmt::Error> {
+    let mut numbers: Vec<Shown<'_>> = Vec::with_capacity(dense.len());
+    with_element!(dense.dtype(), T => {
+        for x in dense.as_slice::<T>().map_err(|_| fmt::Error)? {
+            numbers.push(Shown(x));
+        }
+    });
+    ArrayD::from_shape_vec(dense.shape(), numbers).map_err(|_| fmt::Error)
+}
+
+/// The numbers as ndarray shows them.
+impl fmt::Display for Dense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        array(self)?.fmt(f)
+    }
+}
+
+impl fmt::Debug for Dense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dense").field(&Typed(self)).finish()
+    }
+}
+
+/// The numbers behind the dtype.
+struct Typed<'a>(&'a Dense);
+
+impl fmt::Debug for Typed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple(&format!("{:?}", self.0.dtype())).field(&array(self.0)?).finish()
     }
 }
 

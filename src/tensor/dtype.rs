@@ -4,7 +4,7 @@ use std::fmt;
 
 use half::{bf16, f16};
 
-use crate::tensor::named::named;
+use crate::tensor::named::{named, stored_by_name};
 
 /// The type of a tensor's numbers.
 ///
@@ -49,6 +49,7 @@ named!(
     F16 = "f16",
     BF16 = "bf16",
 );
+stored_by_name!(DType);
 
 impl DType {
     /// The bytes of one number.

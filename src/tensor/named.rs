@@ -23,7 +23,7 @@ macro_rules! stored_by_name {
     };
 }
 
-/// Gives a type its list `ALL`, its `name()`, `Display` and `FromStr`, and stores it by name.
+/// Gives a type its list `ALL`, its `name()`, `Display` and `FromStr`.
 macro_rules! named {
     ($type:ty, $what:literal, $($variant:ident = $name:literal),+ $(,)?) => {
         impl $type {
@@ -55,8 +55,6 @@ macro_rules! named {
                 })
             }
         }
-
-        $crate::tensor::named::stored_by_name!($type);
     };
 }
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use ndarray::{Array, Dimension};
 
-use super::named::named;
-use super::{Coo, Csr, DType, Dense, Element, SelectedRows, with_element};
+use super::named::{named, stored_by_name};
+use super::{Coo, Csr, DType, Dense, Element, SelectedRows};
 use crate::error::{AtCaller, Error, Result};
 
 /// A tensor in one of the four storages.
@@ -47,6 +47,7 @@ pub enum StorageKind {
 }
 
 named!(StorageKind, "storage", Dense = "dense", SelectedRows = "selected_rows", Csr = "csr", Coo = "coo",);
+stored_by_name!(StorageKind);
 
 impl Storage {
     /// Which of the four it is.
@@ -303,10 +304,7 @@ fn no_batch(verb: &str, kind: StorageKind) -> Error {
 impl fmt::Display for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dense(x) => with_element!(x.dtype(), T => match x.view::<T>() {
-                Ok(array) => write!(f, "dense {} {:?}\n{array}", x.dtype(), x.shape()),
-                Err(_) => Err(fmt::Error),
-            }),
+            Self::Dense(x) => write!(f, "dense {} {:?}\n{x}", x.dtype(), x.shape()),
             Self::SelectedRows(x) => x.fmt(f),
             Self::Csr(x) => x.fmt(f),
             Self::Coo(x) => x.fmt(f),

@@ -1,6 +1,14 @@
 //! The check that every operator passes: whatever it declares is held against what it computes, on its own samples, called
 //! at once and in compiled programs.
 //!
+//! The module is the feature `testing`, off by default: a program that only runs operators does not compile it, nor the samples of
+//! the catalogue. A crate that checks operators of its own turns it on for its tests:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! unpadded = { version = "0.1", features = ["testing"] }
+//! ```
+//!
 //! An operator writes no test of its own for any of that; it gives [samples](crate::program::Op::samples). For the
 //! operators of your own crate the check is one line:
 //!

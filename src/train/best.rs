@@ -30,8 +30,8 @@ impl Trainer {
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
     }
 
-    /// Whether the best epoch so far has to be measured anew: it may be, or a file of an earlier release does not say by
-    /// what it was chosen.
+    /// Whether the best epoch so far has to be measured anew: it may be, or the checkpoint does not say by what it was
+    /// chosen.
     ///
     /// # Errors
     /// If it was chosen by something else.

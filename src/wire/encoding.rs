@@ -1,10 +1,7 @@
-//! What bincode encodes: the numbers in records, and whole structs in files of version 1. No other file names bincode.
-
-use std::io::Read;
+//! What bincode encodes: the numbers in records. No other file names bincode.
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use bincode::{Decode, Encode};
-use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,26 +26,6 @@ pub(super) fn number<T: Decode<()>>(bytes: &[u8]) -> Result<T> {
         Ok((_, read)) => Err(wrong(format!("{} bytes behind it", bytes.len() - read))),
         Err(e) => Err(wrong(e.to_string())),
     }
-}
-
-/// A value of version 1 from the start of so many bytes. No length inside is believed: beyond a mebibyte, nothing larger than
-/// about sixteen times the bytes is allocated for it.
-pub(super) fn version_1<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
-    let wrong =
-        |expected: &str, got: String| Error::of(ErrorKind::Format, "structured section", expected, got);
-    // bincode takes its limit as a constant, so the next of some steps serves.
-    macro_rules! within {
-        ($($limit:literal)*) => {
-            match size {
-                $(0..=$limit => {
-                    bincode::serde::decode_from_std_read(&mut source, CONFIG.with_limit::<$limit>())
-                })*
-                n => return Err(wrong("at most 256 MiB", format!("{n} bytes"))),
-            }
-        };
-    }
-    let decoded = within!(0x1_0000 0x10_0000 0x100_0000 0x400_0000 0x1000_0000);
-    decoded.map_err(|e| wrong("a value of version 1", e.to_string()))
 }
 
 #[cfg(test)]

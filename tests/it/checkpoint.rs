@@ -10,7 +10,7 @@ use unpadded::program::{Attributes, BlockId, Spec, VarDesc, VarKind, VarRole};
 use unpadded::tensor::{Dense, Storage};
 use unpadded::{DType, ErrorKind, Lod, Program, Variable, ops};
 
-use crate::damage::{Sections, change, fields, file, file_of_version_1, item, items, record, sections};
+use crate::damage::{Sections, change, fields, file, item, items, record, sections};
 use crate::models::Random;
 use crate::thorough::times;
 use crate::trained::{self, FEEDS};
@@ -156,16 +156,6 @@ fn use_up(checkpoint: Checkpoint, batch: &[(&str, &Variable)]) -> bool {
 fn no_changed_checkpoint_panics() {
     let whole = trained::checkpoint(4);
     try_changed(&whole, &sections(&whole.to_bytes().unwrap()), file, times(ROUNDS));
-}
-
-/// The same of a file of version 1, which is read in another way.
-#[test]
-fn no_changed_checkpoint_of_version_1_panics() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures");
-    let bytes = std::fs::read(folder.join("checkpoint_v1.ckpt")).unwrap();
-    let whole = Checkpoint::from_bytes(&bytes).unwrap();
-    assert_eq!(file_of_version_1(&sections(&bytes)), bytes);
-    try_changed(&whole, &sections(&bytes), file_of_version_1, times(ROUNDS / 2));
 }
 
 fn try_changed(whole: &Checkpoint, parts: &Sections, file: fn(&Sections) -> Vec<u8>, rounds: usize) {

@@ -29,13 +29,6 @@ pub(crate) fn file(sections: &Sections) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// The same as a file of version 1.
-pub(crate) fn file_of_version_1(sections: &Sections) -> Vec<u8> {
-    let mut bytes = file(sections);
-    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
-    bytes
-}
-
 /// The fields of a record: their numbers and their bytes.
 pub(crate) fn fields(mut record: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut all = Vec::new();

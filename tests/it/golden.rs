@@ -96,11 +96,6 @@ fn version_1_loads_forever() {
     loads_forever(1);
 }
 
-#[test]
-fn version_2_loads_forever() {
-    loads_forever(2);
-}
-
 /// A new format version gets files of its own beside those of the versions before it, which are never written again.
 #[test]
 fn the_version_that_is_written_has_golden_files() {

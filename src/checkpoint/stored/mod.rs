@@ -1,8 +1,6 @@
 //! The structured sections of a checkpoint as they stand in files: structs of their own, so that what runs can change and old
 //! files are read as before.
 
-mod v1;
-
 use std::collections::BTreeMap;
 
 use super::history::EpochScores;
@@ -124,7 +122,7 @@ impl From<&Position> for StoredPosition {
     fn from(position: &Position) -> Self {
         let Position { epoch, batch, step, tokens, data, best, since_best, running, .. } = position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
-        // What says nothing is left out, as in files of earlier releases.
+        // A count of 0 is left out.
         let [stalled, accumulate] =
             [position.stalled, position.accumulate].map(|count| (count > 0).then_some(count));
         let rate = position.rate;

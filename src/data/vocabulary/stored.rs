@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
+use crate::wire;
 use crate::wire::record::{self, Source, Stored, record, wrong};
-use crate::wire::{self, InFiles};
 
 record! {
     pub(crate) struct StoredVocabulary {
@@ -36,24 +34,6 @@ impl Stored for Tokens {
             tokens.push(token);
         }
         Ok(Self(tokens))
-    }
-}
-
-impl InFiles for StoredVocabulary {
-    type Version1 = VocabularyVersion1;
-}
-
-/// As version 1 of the file format has it: the same fields, by their order. It never changes.
-#[derive(Deserialize)]
-pub(crate) struct VocabularyVersion1 {
-    tokens: Vec<String>,
-    counts: Vec<u64>,
-    unknown: Option<i64>,
-}
-
-impl From<VocabularyVersion1> for StoredVocabulary {
-    fn from(old: VocabularyVersion1) -> Self {
-        Self { tokens: Tokens(old.tokens), counts: old.counts, unknown: old.unknown }
     }
 }
 

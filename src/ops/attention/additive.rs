@@ -147,6 +147,7 @@ impl Op for AdditiveAttention {
         inputs.input(Self::VALUES).input(Self::V).output(Self::WEIGHTS)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |sample: Sample, lod: Arc<Lod>, widths: [usize; 2]| -> Result<Sample> {
             let rows = |salt| {

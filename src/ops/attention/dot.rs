@@ -224,6 +224,7 @@ impl Op for DotAttentionOp {
         Hints { divides_columns: true, ..Hints::default() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples()
     }
@@ -319,6 +320,7 @@ fn sample(
     })
 }
 
+#[cfg(feature = "testing")]
 fn samples() -> Result<Vec<Sample>> {
     let plain = |heads| DotAttentionOp { heads, scale: None, before: None, after: None };
     let some = [vec![3, 0, 1, 2]];

@@ -96,6 +96,7 @@ impl Op for Rotary {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (heads, width) in [(1, 4), (2, 8)] {

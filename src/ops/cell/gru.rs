@@ -97,6 +97,7 @@ impl Op for GruCell {
         if wrt == Self::H_PREV { gates } else { gates.input(Self::H_PREV).overwrites() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let of = |flip: bool, width: usize| {
             Sample::of_sequences(&GruCell { flip }.attributes(), |sample, lod| {

@@ -76,6 +76,7 @@ impl Op for LstmCell {
         if wrt == Self::PRE { gates.input(Self::C_PREV).overwrites() } else { gates }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let of = |width: usize| {
             Sample::of_sequences(&Attributes::new(), move |sample, lod| {

@@ -50,6 +50,7 @@ impl Op for Carry {
         Gradient::reads_nothing().passes(true)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&Attributes::new(), 2, |mut sample, _| {
             let x = sample.operands.first().cloned();

@@ -43,6 +43,7 @@ impl Op for FillLike {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&FillLike { value: 0.5 }.attributes(), 2, |sample, _| Ok(sample))
     }

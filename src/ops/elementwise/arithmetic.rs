@@ -250,12 +250,14 @@ impl<F: Function> Op for Binary<F> {
         with_float!(run.dtype(X), T => backward(run, F::READS, slopes::<F, T>()))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples()
     }
 }
 
 /// The samples of all of them: compiled once, not for each.
+#[cfg(feature = "testing")]
 fn samples() -> Result<Vec<Sample>> {
     // Away from 0, which nothing divides by.
     let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });

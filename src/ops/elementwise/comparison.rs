@@ -203,6 +203,7 @@ impl<F: Comparison> Op for Compared<F> {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples()
     }
@@ -232,6 +233,7 @@ fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
 }
 
 /// The samples of all of them: compiled once, not for each.
+#[cfg(feature = "testing")]
 fn samples() -> Result<Vec<Sample>> {
     let none = Attributes::new();
     // Halves: some are equal, and all are the same in f32.

@@ -140,6 +140,7 @@ impl Op for Select {
         with_float!(run.dtype(Self::X), T => gradients::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let none = Attributes::new();
         let bind = |sample: Sample, x: &Variable, width: usize, salt: usize| -> Result<Sample> {

@@ -66,6 +66,7 @@ impl<F: Function> Op for Unary<F> {
         with_float!(run.dtype(X), T => slopes::<T>(run, &self.0, F::SLOPE_FROM))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples(&F::sample(), F::POSITIVE)
     }

@@ -109,6 +109,7 @@ impl Op for BatchNorm {
         with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = BatchNorm { epsilon: 0.01 }.attributes();
         let kept = |sample: Sample| {
@@ -255,6 +256,7 @@ impl Op for RunningAverage {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |momentum| {
             let sample = Sample::new("a vector", RunningAverage { momentum }.attributes()).without_gradient();

@@ -91,6 +91,7 @@ impl Op for Concat {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let none = Attributes::new();
         let mut samples = Sample::of_rows(&none, 2, |sample, x| {
@@ -197,6 +198,7 @@ impl Op for Split {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sizes = |sizes: &[usize]| Split { sizes: sizes.to_vec() }.attributes();
         let mut samples = Sample::of_rows(&sizes(&[2, 0, 1]), 3, |sample, _| Ok(sample))?;
@@ -258,6 +260,7 @@ impl Op for Slice {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let range = |from, to| Slice { from, to }.attributes();
         let mut samples = Sample::of_rows(&range(1, 3), 4, |sample, _| Ok(sample))?;

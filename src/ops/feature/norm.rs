@@ -176,6 +176,7 @@ impl<F: Form> Op for Normalise<F> {
         with_float!(run.dtype(X), T => self.gradients::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let gain = array![0.5, -1.5, 2.0, 1.0];
         let mut samples = Sample::of_rows(&F::sample(), 4, |sample, _| Ok(sample))?;

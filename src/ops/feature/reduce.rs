@@ -213,6 +213,7 @@ impl<R: Reduction> Op for Whole<R> {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }
@@ -259,6 +260,7 @@ impl<R: Reduction> Op for PerRow<R> {
         if R::NEEDS_X { Gradient::reads_nothing().input(X) } else { Gradient::reads_nothing() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }

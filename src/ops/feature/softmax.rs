@@ -105,6 +105,7 @@ impl<F: Form> Op for Softmax<F> {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Sample::of_rows(&Attributes::new(), 4, |sample, _| Ok(sample))?;
         let large = ndarray::array![[1e4, 1e4 + 1.0], [-1e4, 3.0]];

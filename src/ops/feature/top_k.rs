@@ -98,6 +98,7 @@ impl Op for TopK {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |k| TopK { k }.attributes();
         let mut samples = Sample::of_rows(&op(2), 5, |sample, _| Ok(sample))?;

@@ -205,6 +205,7 @@ impl Op for EmbeddingBag {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples()
     }
@@ -437,6 +438,7 @@ fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     low
 }
 
+#[cfg(feature = "testing")]
 fn samples() -> Result<Vec<Sample>> {
     let table = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
     let attributes = |pool, padding_id, gradient| EmbeddingBag { pool, padding_id, gradient }.attributes();

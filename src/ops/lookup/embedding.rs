@@ -110,6 +110,7 @@ impl Op for Embedding {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
         let sample = |name, ids: &[i64], lengths: &[Vec<usize>], sparse| -> Result<Sample> {

@@ -178,6 +178,7 @@ impl Op for GatherRows {
         Cost { flops: 0, read: touched.written.min(touched.read), ..touched }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (name, lengths) in CASES {
@@ -240,6 +241,7 @@ impl Op for ScatterRows {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |(name, lengths): (&str, &[&[usize]])| -> Result<Sample> {
             let ids = some_ids(lengths, 4)?;
@@ -278,6 +280,7 @@ impl Op for OneHot {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (name, lengths) in CASES {

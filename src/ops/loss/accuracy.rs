@@ -59,6 +59,7 @@ impl Op for Accuracy {
         with_float!(run.dtype(Self::LOGITS), T => self.count::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |name, lengths: &[Vec<usize>], labels: &[i64]| -> Result<Sample> {
             let logits = array![[0.9, 0.1, 0.2], [0.4, -0.3, 0.2], [0.5, 0.1, 0.2]];

@@ -82,6 +82,7 @@ impl Op for ClassClusters {
         Ok(())
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let attributes = |ends: &[usize]| ClassClusters { ends: ends.to_vec() }.attributes();
         let labels = |rows: usize| Array1::from_shape_fn(rows, |i| (i * 5 % 9) as i64);

@@ -149,6 +149,7 @@ impl Op for SoftmaxCrossEntropy {
         Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS).input(Self::WEIGHT)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let plain = Attributes::new();
         let smooth = SoftmaxCrossEntropy { ignore_index: Some(-1), label_smoothing: 0.2 }.attributes();

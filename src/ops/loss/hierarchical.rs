@@ -253,6 +253,7 @@ impl Op for HierarchicalSigmoid {
         with_float!(run.dtype(X), T => self.slopes::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let (left, right) = (Side::Left, Side::Right);
         let tree = ClassTree::Paths(vec![

@@ -170,6 +170,7 @@ impl Op for LinearCrossEntropy {
         Cost { flops: products * 2 * rows * height * classes + bias, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let plain = Attributes::new();
         let of = |ignore_index, label_smoothing, transposed| {
@@ -493,6 +494,7 @@ impl Op for Share {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |name, lengths: &[usize], labels: &[i64], transposed: Transpose| -> Result<Sample> {
             let labels = Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)?;

@@ -87,6 +87,7 @@ impl<F: Pointwise> Op for RowLoss<F> {
         with_float!(run.dtype(X), T => gradients::<T>(run, &self.0, F::WEIGHED))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples(&F::sample(), F::target, F::WEIGHED)
     }

@@ -421,6 +421,7 @@ impl<F: Contrast> Op for Sampled<F> {
         with_float!(run.dtype(X), T => self.rule().slopes(run, F::loss::<T>))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples(&[F::attributes(2, false), F::attributes(5, true)], 4, 4)
     }

@@ -115,6 +115,7 @@ impl Op for CosineSimilarity {
         with_float!(run.dtype(Self::X), T => gradients::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&Attributes::new(), 3, |sample, x| {
             let y = Variable::from(numbers(x.rows(), 3, 7)).with_lod(x.lod().cloned())?;

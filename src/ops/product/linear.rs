@@ -229,6 +229,7 @@ impl Op for Linear {
         Cost { flops, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9]];
         let mut samples = Vec::new();

@@ -114,6 +114,7 @@ impl Op for Matmul {
         Cost { flops: products * product, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (transpose_x, transpose_y) in [(false, false), (false, true), (true, false), (true, true)] {

@@ -125,6 +125,7 @@ impl Op for Outer {
         Cost { flops: products(work) * rows * width, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&Attributes::new(), 3, |sample, x| beside(sample, x, 2))
     }
@@ -183,6 +184,7 @@ impl Op for Matvec {
         Cost { flops: products(work) * 2 * rows * width, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let matrices = |mut sample: Sample, x: &Variable| -> Result<Sample> {
             let dense = numbers(x.rows(), 6, 0)

@@ -141,6 +141,7 @@ impl Op for Dropout {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |rate, per_sequence| Dropout { rate, per_sequence }.attributes();
         let mut samples = Sample::of_rows(&op(0.4, None), 5, |sample, _| Ok(sample))?;

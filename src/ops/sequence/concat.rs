@@ -90,6 +90,7 @@ impl Op for SequenceConcat {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for of in 1..=3 {

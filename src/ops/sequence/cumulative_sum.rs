@@ -106,6 +106,7 @@ impl Op for CumulativeSum {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?))
@@ -173,6 +174,7 @@ impl Op for CumulativeSumFeatures {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }

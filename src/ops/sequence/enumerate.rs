@@ -66,6 +66,7 @@ impl Op for SequenceEnumerate {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let of = |window, pad_value| SequenceEnumerate { window, pad_value }.attributes();
         let ids = |rows: usize| Array1::from_iter((0..rows).map(|i| i as i64 * 7 - 3));

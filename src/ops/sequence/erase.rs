@@ -79,6 +79,7 @@ impl Op for SequenceErase {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let without = |tokens: &[i64]| SequenceErase { tokens: tokens.to_vec() }.attributes();
         let ids = |lod: &Lod| Array1::from_shape_fn(lod.rows(), |i| [3i64, 1, -2, 0, 1][i % 5]);

@@ -112,6 +112,7 @@ impl Op for SequenceExpand {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |name: &str,
                       x: &[Vec<usize>],

@@ -86,6 +86,7 @@ impl Op for SequenceExpandAs {
         Hints { pieces: pieces(), pieces_from_end: pieces(), ..Hints::default() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_sequences(&Attributes::new(), |sample, lod| {
             let x = Dense::from(numbers(lod.last_len(), 2, 0));

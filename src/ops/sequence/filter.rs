@@ -182,6 +182,7 @@ impl Op for SequenceFilter {
         Ok(())
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for salt in 0..2 {
@@ -265,6 +266,7 @@ impl Op for SequencePlace {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for salt in 0..2 {

@@ -55,6 +55,7 @@ impl Op for LodOf {
         Ok(())
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         Sample::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))

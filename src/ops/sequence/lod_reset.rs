@@ -112,6 +112,7 @@ impl Op for LodReset {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for flat in [false, true] {
@@ -187,6 +188,7 @@ impl Op for LodAppend {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for short in [false, true] {

@@ -51,6 +51,7 @@ impl Op for SequenceMask {
         with_element!(self.dtype, T => mask::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (k, dtype) in [DType::F32, DType::F64, DType::I32, DType::Bool].into_iter().enumerate() {

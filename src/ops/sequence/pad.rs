@@ -110,6 +110,7 @@ impl Op for SequencePad {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let attributes = |length| SequencePad { length, pad_value: -2.5 }.attributes();
         let mut samples = Sample::of_sequences(&attributes(4), |sample, lod| {
@@ -211,6 +212,7 @@ impl Op for SequenceUnpad {
         Gradient::reads_nothing().input(Self::LENGTHS)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let lengths = |rows: usize| Array1::from_iter((0..rows as i64).map(|i| [3, 0, 1, 2][i as usize % 4]));
         // The rows of sequences; of two levels they have one above.

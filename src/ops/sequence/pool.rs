@@ -114,6 +114,7 @@ impl Op for SequencePool {
         Hints { pieces: Some(pieces(None)), pieces_from_end: from_end, ..Hints::default() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for pool in Pool::ALL {

@@ -85,6 +85,7 @@ impl Op for SequencePoolPiece {
         with_float!(run.dtype(Self::X), T => self.pool::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let from_end = [(Pool::First, Some(true)), (Pool::Last, Some(true))];
         let mut samples = Vec::new();

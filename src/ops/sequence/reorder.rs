@@ -100,6 +100,7 @@ impl Op for ReorderByRank {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (k, levels) in [0, 1, 2].into_iter().enumerate() {

@@ -91,6 +91,7 @@ impl Op for SequenceReshape {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (from, to) in [(6, 2), (6, 4), (2, 1), (1, 1)] {

@@ -60,6 +60,7 @@ impl Op for SequenceReverse {
         Gradient::reads_nothing()
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))

@@ -88,6 +88,7 @@ impl Op for RowConv {
         Cost { flops: 2 * passes * rows * width * taps, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (taps, width) in [(3, 2), (1, 3), (6, 1)] {

@@ -81,6 +81,7 @@ impl Op for SequenceScatter {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for short in [false, true] {

@@ -101,6 +101,7 @@ impl Op for SequenceSlice {
         Gradient::reads_nothing().input(Self::OFFSET).input(Self::LENGTH)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
             let (offset, length) = pieces(&lod, |n| (n.min(1), n.saturating_sub(2)));

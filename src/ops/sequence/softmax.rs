@@ -63,6 +63,7 @@ impl Op for SequenceSoftmax {
         Gradient::reads_nothing().output(Self::OUT)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 1, 0), lod)?))

@@ -88,6 +88,7 @@ impl Op for SequenceTopkPool {
         Gradient::reads_nothing().input(Self::X)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (counts, width) in [(vec![2], 3), (vec![1, 3], 2), (vec![5, 2, 2], 1)] {

@@ -103,6 +103,7 @@ impl<F: OnSparse> Op for SparseBinary<F> {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_two(F::ZEROS)
     }

@@ -108,6 +108,7 @@ impl Op for SparseConcat {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let none = Attributes::new();
         let mut samples = Sample::of_csr(&none, 4, |sample, x| {
@@ -205,6 +206,7 @@ impl Op for SparseSlice {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let range = |from, to| SparseSlice { from, to }.attributes();
         let mut samples = Sample::of_csr(&range(1, 3), 5, |sample, _| Ok(sample))?;

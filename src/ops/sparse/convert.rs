@@ -96,6 +96,7 @@ impl Op for ToDense {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let attributes = ToDense { fallback: None }.attributes();
         let dense = Sample::new("dense already", attributes.clone());
@@ -249,6 +250,7 @@ impl Op for ToCsr {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let attributes = ToCsr {}.attributes();
         let mut samples = Sample::of_rows(&attributes, 3, |sample, _| Ok(sample))?;
@@ -404,6 +406,7 @@ impl Op for ToSelectedRows {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let attributes = ToSelectedRows {}.attributes();
         let sample = |name: &str| Sample::new(name, attributes.clone());

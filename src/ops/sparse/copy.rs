@@ -63,6 +63,7 @@ impl Op for SparseAssign {
         with_float!(run.dtype(X), T => copy_back::<T, T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_storages(&Attributes::new(), &Ok)
     }
@@ -125,6 +126,7 @@ impl Op for SparseCast {
         with_float!(run.dtype(X), T => with_float!(self.dtype, U => copy_back::<T, U>(run)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = of_storages(&SparseCast { dtype: DType::F64 }.attributes(), &Ok)?;
         // The steps of f32 are too coarse for differences.

@@ -332,6 +332,7 @@ impl Op for Dot {
         cost(work)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples_beside(&Attributes::new())
     }
@@ -371,6 +372,7 @@ impl Op for SparseMatmul {
         cost(work)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let attributes = SparseMatmul { transpose_x: false, transpose_y: false }.attributes();
         let constant = |sample: &Sample| !sample.operands[0].batched;

@@ -81,6 +81,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
         with_float!(run.dtype(X), T => backward::<T>(run, &self.0, F::SLOPE_FROM))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         samples(&F::of_samples(), F::POSITIVE)
     }

@@ -181,6 +181,7 @@ impl Op for SparseLinear {
         Cost { flops, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let weight = |width, salt, transposed| -> Array2<f64> {
             let weight = numbers(5, width, salt);

@@ -88,6 +88,7 @@ impl Op for RandomProjection {
         Cost { flops: products * 2 * work.stored(Self::X) * self.width as u64, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let of = |width, seed| {
             Sample::of_csr(&RandomProjection { width, seed }.attributes(), 5, |sample, _| Ok(sample))

@@ -92,6 +92,7 @@ impl<R: OnSparse> Op for SparseWhole<R> {
         with_float!(run.dtype(X), T => whole_gradient(run, Reduce::<T>::of::<R>()))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_storages(&Attributes::new(), &Ok)
     }
@@ -158,6 +159,7 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
         with_float!(run.dtype(X), T => per_row_gradient(run, Reduce::<T>::of::<R>()))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         of_storages(&Attributes::new(), &Ok)
     }
@@ -352,6 +354,7 @@ impl Op for SumRows {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))?;
         let vector = Sample::new("a vector", Attributes::new());

@@ -81,6 +81,7 @@ impl Op for Retain {
         with_float!(run.dtype(Self::X), T => backward::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let none = Attributes::new();
         let csr = Variable::new(sparse_numbers(5, 4, 2)?, None)?;

@@ -96,6 +96,7 @@ impl Op for TakeRows {
         Cost { flops: 0, read: touched.written.min(touched.read), ..touched }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let attributes = |of_batch| TakeRows { of_batch }.attributes();
         let sequences = |lengths: &[&[usize]], height: usize| -> Result<Variable> {

@@ -142,6 +142,7 @@ impl Op for TransposedDot {
         Cost { flops: products * product, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let none = Attributes::new();
         let add = |sample: Sample, d| {

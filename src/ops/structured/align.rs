@@ -89,6 +89,7 @@ impl Op for CtcAlign {
         }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for blank in [0, 2] {

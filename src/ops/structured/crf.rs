@@ -88,6 +88,7 @@ impl Op for LinearChainCrf {
         Gradient::reads_nothing().input(EMISSIONS).input(TRANSITIONS).input(Self::TAGS)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (tags, forbidden) in [(3, vec![]), (1, vec![]), (4, vec![3, 12, 19, 23])] {

@@ -91,6 +91,7 @@ impl Op for CtcLoss {
         Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS)
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |name: &str,
                       (blank, zero_infinity): (usize, bool),

@@ -80,6 +80,7 @@ impl Op for EditDistance {
         Ok(())
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let ids = |lengths: &[Vec<usize>], salt: usize| -> Result<Variable> {
             let lod = Lod::from_lengths(lengths)?;

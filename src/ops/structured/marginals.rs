@@ -61,6 +61,7 @@ impl Op for CrfMarginals {
         with_float!(run.dtype(EMISSIONS), T => self.likely::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples =
             chain::samples(&Self { forbidden: vec![] }.attributes(), 3, |sample, _| Ok(sample))?;

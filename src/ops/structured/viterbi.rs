@@ -82,6 +82,7 @@ impl Op for ViterbiDecode {
         with_float!(run.dtype(EMISSIONS), T => self.best::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (n_best, forbidden) in [(1, vec![]), (1, vec![0, 7, 13]), (3, vec![1])] {

@@ -117,6 +117,7 @@ impl Op for Adadelta {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| Adadelta {
             mode,

@@ -92,6 +92,7 @@ impl Op for Adagrad {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| Adagrad {
             mode,

@@ -186,6 +186,7 @@ impl Op for Adam {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, self))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let (beta1, beta2, epsilon) = (0.75, 0.875, 1e-8);
         let (storage, weight_decay, decoupled) = (StorageKind::Dense, 0.5, true);

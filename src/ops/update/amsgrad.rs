@@ -118,6 +118,7 @@ impl Op for AmsGrad {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 4, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| AmsGrad {
             mode,

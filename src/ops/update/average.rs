@@ -71,6 +71,7 @@ impl Op for AverageWeights {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = |name, decay| {
             let attributes = AverageWeights { start: 0, decay }.attributes();

@@ -93,6 +93,7 @@ impl Op for ClipGradient {
         with_float!(run.dtype(Self::PARAM), T => forward::<T>(self, run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = ClipGradient { storage: StorageKind::Dense, limit: 1.5 };
         let sample = Sample::new("dense", op.attributes()).without_gradient();

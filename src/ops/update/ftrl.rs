@@ -120,6 +120,7 @@ impl Op for Ftrl {
         with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op =
             |mode| Ftrl { mode, storage: StorageKind::Dense, beta: 1.0, l1: 0.25, l2: 0.5, rate_factor: 0.5 };

@@ -75,6 +75,7 @@ impl Op for GlobalNorm {
         })
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let dense = Sample::new("dense", GlobalNorm { max_norm: 1.5 }.attributes())
             .without_gradient()
@@ -201,6 +202,7 @@ impl Op for ScaleGradient {
         with_float!(run.dtype(Self::PARAM), T => forward::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let sample = Sample::new("dense", ScaleGradient { storage: StorageKind::Dense }.attributes());
         let sample = sample.without_gradient().constant("scale", arr0(0.25));

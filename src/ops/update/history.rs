@@ -55,6 +55,7 @@ impl Op for UpdateHistory {
         Ok(())
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let mut history = Array2::<f64>::zeros(HISTORY_SHAPE);
         history[[0, 0]] = 5.0;

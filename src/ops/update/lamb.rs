@@ -135,6 +135,7 @@ impl Op for Lamb {
         with_float!(run.dtype(GRAD), T => forward::<T>(self, run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| Lamb {
             mode,

@@ -80,6 +80,7 @@ impl Op for LearningRate {
         Ok(())
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let schedules = [
             ("constant", Schedule::constant()),

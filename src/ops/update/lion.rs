@@ -158,6 +158,7 @@ impl Op for Lion {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, self))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| Lion {
             mode,

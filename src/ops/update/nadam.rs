@@ -170,6 +170,7 @@ impl Op for NAdam {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, self))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| NAdam {
             mode,

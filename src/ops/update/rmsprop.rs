@@ -172,6 +172,7 @@ impl Op for RmsProp {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| RmsProp {
             mode,
@@ -275,6 +276,7 @@ impl Op for RmsPropMomentum {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| RmsPropMomentum {
             mode,
@@ -373,6 +375,7 @@ impl Op for RmsPropCentred {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| RmsPropCentred {
             mode,
@@ -479,6 +482,7 @@ impl Op for RmsPropCentredMomentum {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 4, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| RmsPropCentredMomentum {
             mode,

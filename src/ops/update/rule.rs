@@ -156,12 +156,12 @@ pub(in crate::ops) fn not_negative(attributes: &Attributes, name: &str) -> Resul
     number(attributes, name, "a finite number from 0", |v| v >= 0.0)
 }
 
-/// A number from 0 among the attributes; 0 in programs from before there was a choice.
+/// A number from 0 among the attributes; 0 if it is left out.
 pub(in crate::ops) fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     attributes.get(name).map_or(Ok(0.0), |_| not_negative(attributes, name))
 }
 
-/// A number from 0 among the attributes; 1 in programs from before there was a choice.
+/// A number from 0 among the attributes; 1 if it is left out.
 pub(in crate::ops) fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
     attributes.get(name).map_or(Ok(1.0), |_| not_negative(attributes, name))
 }

@@ -205,6 +205,7 @@ impl Op for Settle {
         with_float!(self.dtype, T => self.settle::<T>(run))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let settings = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
         let settings = settings.with("momentum", 0.5).with("nesterov", false);

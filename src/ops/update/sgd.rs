@@ -104,6 +104,7 @@ impl Op for Sgd {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 1, _>(run, &Falling(*self)))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         rule::samples(
             |mode| {
@@ -258,6 +259,7 @@ impl Op for Momentum {
         with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, self))
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let op = |mode| Momentum {
             mode,

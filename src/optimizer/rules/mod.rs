@@ -14,7 +14,7 @@ struct Decay {
 }
 
 impl Decay {
-    /// The attributes of a rule with its decay. What is not asked for is left out, as in programs from before there was a choice.
+    /// The attributes of a rule with its decay. What is not asked for is left out.
     fn of(self, mut attributes: Attributes) -> Attributes {
         attributes.set("weight_decay", self.weight_decay);
         if self.l1 != 0.0 {

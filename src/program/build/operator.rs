@@ -90,7 +90,7 @@ impl Given for &[Var] {
 /// let mut registry = ops::catalogue();
 /// registry.add::<Grow>()?;
 /// # if false {
-/// testing::check_kinds(&registry, &["acme.grow"]).unwrap(); // in a test
+/// testing::check_kinds(&registry, &["acme.grow"]).unwrap(); // in a test, with the feature `testing`
 /// # }
 /// let net = Builder::with_registry(registry);
 /// let x = net.feed("x", DType::F32, &[4], 1);

@@ -7,8 +7,10 @@ mod lend;
 use std::sync::Arc;
 
 pub(crate) use intake::{Intake, Repeated};
+#[cfg(any(feature = "testing", doc))]
+pub(crate) use lend::two_dimensional;
 use lend::{lend_reads, lend_write, table};
-pub(crate) use lend::{pooled, stored, two_dimensional};
+pub(crate) use lend::{pooled, stored};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
 use super::entries::Pooled;

@@ -103,6 +103,7 @@ impl Prepared {
     }
 
     /// Whether anything was left.
+    #[cfg(feature = "testing")]
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_some()
     }

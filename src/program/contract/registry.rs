@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::declare::Declaration;
 use super::op::Op;
+#[cfg(any(feature = "testing", doc))]
 use super::sample::Sample;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::spec::attributes::Attributes;
@@ -14,6 +15,8 @@ use crate::program::spec::attributes::Attributes;
 pub struct Entry {
     declaration: &'static Declaration,
     parse: fn(&Attributes) -> Result<Arc<dyn Op>>,
+    // Without the feature nobody reads samples, and what is not named here is not compiled.
+    #[cfg(any(feature = "testing", doc))]
     samples: fn() -> Result<Vec<Sample>>,
 }
 
@@ -35,7 +38,12 @@ impl Registry {
     #[track_caller]
     pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
         let declaration = O::declaration();
-        let entry = Entry { declaration, parse: |a| Ok(Arc::new(O::parse(a)?)), samples: O::samples };
+        let entry = Entry {
+            declaration,
+            parse: |a| Ok(Arc::new(O::parse(a)?)),
+            #[cfg(any(feature = "testing", doc))]
+            samples: O::samples,
+        };
         if self.0.insert(declaration.kind, entry).is_some() {
             let got = format!("`{}` twice", declaration.kind);
             return Err(Error::of(ErrorKind::Program, "registry", "each kind once", got));
@@ -44,6 +52,7 @@ impl Registry {
     }
 
     /// This one's operators and those of `other`. Where both have an operator of a kind, it is `other`'s.
+    #[cfg(feature = "testing")]
     pub(crate) fn with(mut self, other: &Registry) -> Self {
         self.0.extend(&other.0);
         self
@@ -66,8 +75,8 @@ impl Registry {
         (entry.parse)(attributes).at_caller()
     }
 
-    /// Checks that an operator knows all of its attributes. Asked only when one is appended: an older file may hold an
-    /// attribute that the operator no longer has.
+    /// Checks that an operator knows all of its attributes. Asked only when one is appended: a file of another
+    /// release may hold an attribute that the operator does not have in this one.
     pub(in crate::program) fn check_names(&self, kind: &str, attributes: &Attributes) -> Result<()> {
         let known = self.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) else {
@@ -93,10 +102,11 @@ impl Registry {
         self.0.get(kind).map(|entry| entry.declaration)
     }
 
-    /// The samples of a kind; none of one that is not registered.
+    /// The samples of a kind; none of one that is not registered. Part of the feature `testing`.
     ///
     /// # Errors
     /// If one cannot be made.
+    #[cfg(any(feature = "testing", doc))]
     #[track_caller]
     pub fn samples(&self, kind: &str) -> Result<Vec<Sample>> {
         self.0.get(kind).map_or_else(|| Ok(Vec::new()), |entry| (entry.samples)()).at_caller()

@@ -308,7 +308,7 @@ macro_rules! named_attribute {
 }
 named_attribute!(DType, StorageKind);
 
-/// A truth value that is left out where nothing is transposed: so programs from before there was a choice stay the same.
+/// A truth value that is left out where nothing is transposed.
 impl Attribute for Transpose {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         Ok(if or_default(attributes, name, false)? { Transpose::Yes } else { Transpose::No })

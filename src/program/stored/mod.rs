@@ -3,8 +3,6 @@
 //! A name here says what is stored; what it becomes has the same fields in [`crate::program`]. Variables, blocks and levels are
 //! stored by their numbers. What is read is a program's structure and nothing more: [`Program::validate`] says whether it is one.
 
-mod v1;
-
 use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -158,8 +158,8 @@ impl Coo {
                 return Err(Error::new(what, expected, format!("{} {:?}", part.dtype(), part.shape)));
             }
         }
-        let mut rows = 0i64;
-        let mut moved = Vec::new();
+        let (mut rows, rank) = (0i64, first.shape.len());
+        let mut coordinates = Vec::new();
         for part in parts {
             let Some(end) = i64::try_from(part.shape[0]).ok().and_then(|extent| rows.checked_add(extent))
             else {
@@ -170,13 +170,12 @@ impl Coo {
                     got,
                 ));
             };
-            let mut coordinates = part.coordinates.clone();
-            coordinates.index_axis_mut(Axis(1), 0).iter_mut().for_each(|at| *at += rows);
+            let start = coordinates.len();
+            coordinates.extend(&part.coordinates);
+            coordinates[start..].iter_mut().step_by(rank).for_each(|at| *at += rows);
             rows = end;
-            moved.push(coordinates);
         }
-        let views: Vec<_> = moved.iter().map(|part| part.view()).collect();
-        let coordinates = ndarray::concatenate(Axis(0), &views)
+        let coordinates = Array2::from_shape_vec((coordinates.len() / rank, rank), coordinates)
             .map_err(|e| Error::new("coordinates to put together", "those of one rank", e.to_string()))?;
         let values: Vec<&Dense> = parts.iter().map(|part| &part.values).collect();
         let mut shape = first.shape.clone();

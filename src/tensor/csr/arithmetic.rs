@@ -4,8 +4,6 @@
 
 use std::ops::Neg;
 
-use ndarray::IxDyn;
-
 use super::{Csr, pointers};
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::dense::{Combine, Pair};
@@ -199,14 +197,29 @@ impl Csr {
         if other.dtype() != self.dtype() {
             return Err(Error::new("dense tensor to multiply by", self.dtype().name(), other.dtype().name()));
         }
+        // How far apart its numbers are from row to row, and from column to column.
+        let [rows, columns] = self.shape;
+        let step =
+            |extent, whole, step| if extent == whole { Some(step) } else { (extent == 1).then_some(0) };
+        let steps = match *other.shape() {
+            [] => Some((0, 0)),
+            [across] => step(across, columns, 1).map(|to_right| (0, to_right)),
+            [down, across] => step(down, rows, across).zip(step(across, columns, 1)),
+            _ => None,
+        };
+        let Some((down, to_right)) = steps else {
+            let expected = format!("a shape that is repeated to {:?}", self.shape);
+            return Err(Error::new(
+                "dense tensor to multiply by",
+                expected,
+                format!("shape {:?}", other.shape()),
+            ));
+        };
         let values = with_element!(self.dtype(), T => {
-            let array = other.view::<T>()?;
-            let Some(array) = array.broadcast(IxDyn(&self.shape)) else {
-                let expected = format!("a shape that is repeated to {:?}", self.shape);
-                return Err(Error::new("dense tensor to multiply by", expected, format!("shape {:?}", other.shape())));
-            };
+            let factors = other.as_slice::<T>()?;
             let numbers = sorted.values.as_slice::<T>()?.iter().enumerate().map(|(i, x)| {
-                T::narrow(T::times(x.summand(), array[[row_of[i], at[i] as usize]].summand()))
+                let factor = factors[row_of[i] * down + at[i] as usize * to_right];
+                T::narrow(T::times(x.summand(), factor.summand()))
             });
             Dense::from_vec(&[at.len()], numbers.collect::<Vec<T>>())?
         });

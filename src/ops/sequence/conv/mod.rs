@@ -211,6 +211,7 @@ impl Op for SequenceConv {
         Cost { flops: products * product, ..work.touched() }
     }
 
+    #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<Sample>> {
         let cases = [
             ("centred", Context::new(3), 2, 3),
