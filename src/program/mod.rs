@@ -30,7 +30,9 @@ pub use build::term::Term;
 pub use build::var::Var;
 pub use build::vars::{Outputs, Vars};
 pub use build::warning::{Fallback, Warning};
-pub use contract::context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
+pub use contract::context::{
+    Backward, Forward, MOST_TABLES, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences,
+};
 pub use contract::cost::{Cost, Work};
 pub use contract::declare::{Declaration, Declared};
 pub use contract::entries::CsrBuffer;

@@ -13,7 +13,7 @@ use crate::program::spec::attributes::Attributes;
 #[derive(Clone, Copy)]
 pub struct Entry {
     declaration: &'static Declaration,
-    parse: fn(&Attributes) -> Result<Arc<dyn Op>>,
+    parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
     samples: fn() -> Result<Vec<Sample>>,
 }
 
@@ -35,7 +35,7 @@ impl Registry {
     #[track_caller]
     pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
         let declaration = O::declaration();
-        let entry = Entry { declaration, parse: |a| Ok(Arc::new(O::parse(a)?)), samples: O::samples };
+        let entry = Entry { declaration, parse: parsed::<O>, samples: O::samples };
         if self.0.insert(declaration.kind, entry).is_some() {
             let got = format!("`{}` twice", declaration.kind);
             return Err(Error::of(ErrorKind::Program, "registry", "each kind once", got));
@@ -63,7 +63,7 @@ impl Registry {
             };
             return Err(Error::of(ErrorKind::Program, "operator kind", expected, format!("`{kind}`")));
         };
-        (entry.parse)(attributes).at_caller()
+        (entry.parse)(attributes, self).at_caller()
     }
 
     /// Checks that an operator knows all of its attributes. Asked only when one is appended: an older file may hold an
@@ -101,4 +101,10 @@ impl Registry {
     pub fn samples(&self, kind: &str) -> Result<Vec<Sample>> {
         self.0.get(kind).map_or_else(|| Ok(Vec::new()), |entry| (entry.samples)()).at_caller()
     }
+}
+
+fn parsed<O: Op>(attributes: &Attributes, registry: &Registry) -> Result<Arc<dyn Op>> {
+    let mut op = O::parse(attributes)?;
+    op.resolve(registry)?;
+    Ok(Arc::new(op))
 }
