@@ -63,8 +63,10 @@ impl Forward<'_> {
         slot: usize,
         fill: impl FnOnce(&Self, &mut RowBuffer) -> Result<()>,
     ) -> Result<()> {
-        let filled = |run: &Self, pooled: &mut Pooled| pooled.rows_mut().map(|rows| fill(run, rows));
-        self.fill(slot, filled).at_caller()
+        let (place, mut pooled) = self.lend_output(slot).at_caller()?;
+        let outcome = pooled.rows_mut().map(|rows| fill(self, rows));
+        self.give_back(place, pooled);
+        outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
     /// Lets `fill` fill the sparse matrix of an output slot, while it reads the inputs.
@@ -77,8 +79,10 @@ impl Forward<'_> {
         slot: usize,
         fill: impl FnOnce(&Self, &mut CsrBuffer) -> Result<()>,
     ) -> Result<()> {
-        let filled = |run: &Self, pooled: &mut Pooled| pooled.csr_mut().map(|csr| fill(run, csr));
-        self.fill(slot, filled).at_caller()
+        let (place, mut pooled) = self.lend_output(slot).at_caller()?;
+        let outcome = pooled.csr_mut().map(|csr| fill(self, csr));
+        self.give_back(place, pooled);
+        outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
     /// The selected rows of input slot `rows` (a gradient), and the row-sparse variables of the output slots `tables`, which are
@@ -130,29 +134,30 @@ impl Forward<'_> {
         Ok((found_rows, found.into_iter().flatten().collect()))
     }
 
-    fn fill(
-        &mut self,
-        slot: usize,
-        fill: impl FnOnce(&Self, &mut Pooled) -> Option<Result<()>>,
-    ) -> Result<()> {
+    fn lend_output(&mut self, slot: usize) -> Result<(usize, Pooled)> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
-        let slot = self.call.signature.outputs[slot].name;
-        self.lent(place, |run, pooled| fill(run, pooled).unwrap_or_else(|| Err(other_storage(slot))))
-            .unwrap_or_else(|| Err(other_storage(slot)))
+        self.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
+    }
+
+    fn output_stored_otherwise(&self, slot: usize) -> Error {
+        other_storage(self.call.signature.outputs[slot].name)
     }
 }
 
 macro_rules! lending {
     ($context:ident) => {
         impl $context<'_> {
-            /// What the pool has at a place, out of it for the length of a call, so that other operands can be read meanwhile.
-            fn lent<R>(&mut self, place: OperandAt, with: impl FnOnce(&Self, &mut Pooled) -> R) -> Option<R> {
+            /// Takes what the pool has at a place out of it, so that other operands can be read while it is written; `None`
+            /// if the place is not in the pool. [`Self::give_back`] puts it back. Two calls rather than one with a closure:
+            /// that would be compiled again for each closure.
+            fn lend(&mut self, place: OperandAt) -> Option<(usize, Pooled)> {
                 let OperandAt::Pooled(i) = place else { return None };
                 // An empty one of either kind allocates nothing.
-                let mut pooled = std::mem::replace(self.pool.get_mut(i)?, Pooled::Rows(RowBuffer::default()));
-                let outcome = with(self, &mut pooled);
-                self.pool[i] = pooled;
-                Some(outcome)
+                Some((i, std::mem::replace(self.pool.get_mut(i)?, Pooled::Rows(RowBuffer::default()))))
+            }
+
+            fn give_back(&mut self, place: usize, pooled: Pooled) {
+                self.pool[place] = pooled;
             }
         }
     };
@@ -213,16 +218,25 @@ impl Backward<'_> {
         fill: impl FnOnce(&Self, &mut [T], Store) -> Result<()>,
     ) -> Result<bool> {
         let Some(&(place, store)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
-        let of = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandAt::Absent);
-        let name = self.call.signature.inputs[slot].name;
-        let outcome = self.lent(place, |run, gradient| {
-            let of = run.pooled(&of).ok_or_else(|| other_storage(name))?;
-            // What is added to may be empty yet: a gradient that the steps of a loop add to begins with nothing stored.
-            if store == Store::Write || gradient.numbers() != of.numbers() {
-                gradient.zeros_at::<T>(of)?;
-            }
-            fill(run, gradient.numbers_mut::<T>()?, store)
-        });
-        outcome.map_or(Ok(false), |outcome| outcome.map(|()| true)).at_caller()
+        let Some((place, mut gradient)) = self.lend(place) else { return Ok(false) };
+        let outcome = self.zeroed::<T>((slot, k), &mut gradient, store).and_then(|to| fill(self, to, store));
+        self.give_back(place, gradient);
+        outcome.map(|()| true).at_caller()
+    }
+
+    /// The numbers of a gradient that has an entry for each of variable `k` of an input slot: zeros if they are written, or
+    /// if the gradient is still empty, as one that the steps of a loop add to is at first.
+    fn zeroed<'g, T: RowValue>(
+        &self,
+        (slot, k): (usize, usize),
+        gradient: &'g mut Pooled,
+        store: Store,
+    ) -> Result<&'g mut [T]> {
+        let of = self.call.wiring.inputs[slot].get(k).and_then(|place| self.pooled(place));
+        let of = of.ok_or_else(|| other_storage(self.call.signature.inputs[slot].name))?;
+        if store == Store::Write || gradient.numbers() != of.numbers() {
+            gradient.zeros_at::<T>(of)?;
+        }
+        gradient.numbers_mut::<T>()
     }
 }
