@@ -39,7 +39,7 @@ pub use contract::entries::CsrBuffer;
 pub use contract::facts::{Facts, Gradient, LodEffect, Owes, Reach, Reads, Stored};
 pub use contract::hints::{Fusion, Hints, Merge, Pieces};
 pub use contract::keys::RowKey;
-pub use contract::op::Op;
+pub use contract::op::{Op, Operators};
 pub use contract::registry::Registry;
 pub use contract::rows::{RowBuffer, RowValue};
 pub use contract::sample::{Operand, Sample};

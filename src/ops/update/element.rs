@@ -5,8 +5,9 @@ use std::any::Any;
 
 use arrayvec::ArrayVec;
 
+use super::block::{BLOCK, Block, Every, Kernel, Move, Rule};
 use super::decay::Decay;
-use super::engine::{self, BLOCK, Block, Every, Kernel, Move, Rule};
+use super::engine;
 use super::owed::{Deferred, Moment, Moves, Owed, Remains};
 use super::rule::{self, ElementStep, SparseMode};
 use super::settle;
@@ -241,29 +242,34 @@ pub mod parts {
 macro_rules! update_rule {
     (
         $(#[doc = $text:literal])*
-        $visible:vis struct $type:ident = $kind:tt { $($setting:tt)* }
-        decay { weight_decay => $read:path, decoupled $(= $default:literal)? }
+        $visible:vis struct $type:ident = $kind:tt {
+            $($(#[doc = $about:literal])* $field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
+        }
+        decay { weight_decay => $weight:path, decoupled $(= $coupled:literal)? }
         states $states:tt
-        samples { $($sampled:tt)* }
+        samples { $($sampled:ident: $sample:expr),* $(,)? }
     ) => {
         $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind {
-            $($setting)*
+            $($(#[doc = $about])* $field: $holds $(= $default)? $(=> $read)?,)*
             /// Adds so much of `param` to the gradient.
-            weight_decay: f64 => $read,
+            weight_decay: f64 => $weight,
             /// Adds so much of the sign of `param` to the gradient; 0 without it.
             l1: f64 => $crate::ops::settings::or_zero,
             /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
-            decoupled: bool $(= $default)?,
-        } states $states samples { $($sampled)* weight_decay: 0.5, l1: 0.25, } decay { weight_decay l1 decoupled } }
+            decoupled: bool $(= $coupled)?,
+        } states $states samples { $($sampled: $sample,)* weight_decay: 0.5, l1: 0.25, } decay { weight_decay l1 decoupled } }
     };
     (
         $(#[doc = $text:literal])*
-        $visible:vis struct $type:ident = $kind:tt { $($setting:tt)* }
+        $visible:vis struct $type:ident = $kind:tt {
+            $($(#[doc = $about:literal])* $field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
+        }
         states $states:tt
-        samples { $($sampled:tt)* }
+        samples { $($sampled:ident: $sample:expr),* $(,)? }
     ) => {
-        $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind { $($setting)* }
-            states $states samples { $($sampled)* } decay {} }
+        $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind {
+            $($(#[doc = $about])* $field: $holds $(= $default)? $(=> $read)?,)*
+        } states $states samples { $($sampled: $sample,)* } decay {} }
     };
     (@declare [$(#[doc = $text:literal])*] [$visible:vis] $type:ident = $kind:tt { $($setting:tt)* }
         states { $($constant:ident = $state:ident),* $(,)? } samples { $($sampled:tt)* } decay { $($decay:ident)* }
@@ -316,7 +322,7 @@ macro_rules! update_rule {
                 $crate::program::Facts::batch_wide($crate::program::LodEffect::Drops)
             }
 
-            fn infer_shape(&self, s: &mut $crate::program::InferShape<'_>) -> $crate::Result<()> {
+            fn infer_shape(&self, s: &mut $crate::program::InferShape<'_>) -> $crate::error::Result<()> {
                 let owes = $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self);
                 $crate::ops::update_parts::infer_shape(self, s, Self::FIELDS.len(), owes)
             }
@@ -325,15 +331,15 @@ macro_rules! update_rule {
                 $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self)
             }
 
-            fn forward(&self, run: &mut $crate::program::Forward<'_>) -> $crate::Result<()> {
+            fn forward(&self, run: &mut $crate::program::Forward<'_>) -> $crate::error::Result<()> {
                 $crate::ops::update_parts::forward::<_, { Self::FIELDS.len() }>(self, run)
             }
 
-            fn settle(&self, run: &mut $crate::program::Forward<'_>) -> $crate::Result<()> {
+            fn settle(&self, run: &mut $crate::program::Forward<'_>) -> $crate::error::Result<()> {
                 $crate::ops::update_parts::settle::<_, { Self::FIELDS.len() }>(self, run)
             }
 
-            fn samples() -> $crate::Result<Vec<$crate::program::Sample>> {
+            fn samples() -> $crate::error::Result<Vec<$crate::program::Sample>> {
                 let storage = $crate::tensor::StorageKind::Dense;
                 let modes = [$crate::ops::SparseMode::Exact, $crate::ops::SparseMode::Lazy];
                 let of = |mode| $type { mode, storage, rate_factor: 0.5, $($sampled)* }.attributes();

@@ -6,6 +6,7 @@ pub(super) mod adam;
 pub(super) mod adamax;
 pub(super) mod amsgrad;
 pub(super) mod average;
+mod block;
 pub(super) mod clip_gradient;
 pub(super) mod decay;
 mod drift;

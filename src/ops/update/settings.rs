@@ -1,6 +1,6 @@
 //! How update rules read their attributes.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::Attributes;
 use crate::program::spec::attributes::Attribute;
 use crate::tensor::StorageKind;
@@ -11,7 +11,7 @@ pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind>
     if attributes.get(name).is_none() {
         return Ok(StorageKind::Dense);
     }
-    match StorageKind::read(attributes, name)? {
+    match StorageKind::read(attributes, name).at_caller()? {
         kind @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(kind),
         other => {
             let what = format!("attribute `{name}`");
@@ -22,7 +22,7 @@ pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind>
 
 /// A number among the attributes, checked.
 #[track_caller]
-pub fn number(
+pub(in crate::ops) fn number(
     attributes: &Attributes,
     name: &str,
     expected: &str,
@@ -44,13 +44,13 @@ pub fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
 /// A number from 0 among the attributes; 0 in programs from before there was a choice.
 #[track_caller]
 pub fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
-    attributes.get(name).map_or(Ok(0.0), |_| not_negative(attributes, name))
+    if attributes.get(name).is_none() { Ok(0.0) } else { not_negative(attributes, name) }
 }
 
 /// A number from 0 among the attributes; 1 in programs from before there was a choice.
 #[track_caller]
 pub fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
-    attributes.get(name).map_or(Ok(1.0), |_| not_negative(attributes, name))
+    if attributes.get(name).is_none() { Ok(1.0) } else { not_negative(attributes, name) }
 }
 
 /// A number above 0 among the attributes.

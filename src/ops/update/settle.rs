@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ndarray::{Array2, array};
 
-use super::engine::{self, Rule};
+use super::block::Rule;
+use super::engine;
 use super::rule::{HISTORY_SHAPE, history_fits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
@@ -12,7 +13,7 @@ use crate::ops::lookup::ids::ids;
 use crate::program::attributes::Attribute;
 use crate::program::{
     Arity, Attributes, DENSE_OR_CSR, Declaration, Facts, Forward, InferShape, Literal, LodEffect, Op,
-    Registry, Sample, Spec,
+    Operators, Sample, Spec,
 };
 use crate::tensor::{DType, Variable};
 
@@ -153,15 +154,15 @@ impl Op for Settle {
         Facts::batch_wide(LodEffect::Drops)
     }
 
-    fn resolve(&mut self, registry: &Registry) -> Result<()> {
-        let waiting = |kind: &str| registry.declaration(kind).is_some_and(waits);
+    fn resolve(&mut self, operators: &dyn Operators) -> Result<()> {
         let kind = &*self.rule.kind;
-        if !waiting(kind) {
-            let known: Vec<&str> = registry.kinds().filter(|kind| waiting(kind)).collect();
-            let expected = format!("an update rule whose moves can wait: {}", known.join(", "));
+        let waiting = operators.declarations().into_iter().filter(|operator| waits(operator));
+        let waiting: Vec<&str> = waiting.map(|operator| operator.kind).collect();
+        if !waiting.contains(&kind) {
+            let expected = format!("an update rule whose moves can wait: {}", waiting.join(", "));
             return Err(Error::of(ErrorKind::Program, "attribute `rule`", expected, kind));
         }
-        self.rule.found = Some(registry.parse(kind, &self.settings.0)?);
+        self.rule.found = Some(operators.operator(kind, &self.settings.0)?);
         Ok(())
     }
 

@@ -4,16 +4,30 @@
 //! formula, slots, attributes, method) and the trait [`Op`]. A user's crate does the same and registers the type in a
 //! [`Registry`](crate::program::Registry).
 
+use std::sync::Arc;
+
 use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
-use super::declare::Declared;
+use super::declare::{Declaration, Declared};
 use super::facts::{Facts, Gradient, Owes, Stored};
 use super::hints::Hints;
-use super::registry::Registry;
 use super::sample::Sample;
 use super::shapes::InferShape;
 use crate::error::{Error, ErrorKind, Result};
+use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::Spec;
+
+/// The operators of a [`Registry`](crate::program::Registry), as one of them sees them.
+pub trait Operators {
+    /// What each operator type says of itself, by kind.
+    fn declarations(&self) -> Vec<&'static Declaration>;
+
+    /// Reads an operator.
+    ///
+    /// # Errors
+    /// If the kind is not registered or the attributes are wrong.
+    fn operator(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>>;
+}
 
 /// An operator with its attributes.
 ///
@@ -102,11 +116,11 @@ pub trait Op: Declared {
         Err(Error::of(ErrorKind::Program, "moves that rows owe", expected, "one that does not"))
     }
 
-    /// Finds the operators that attributes name, when the operator is read by a registry: that is `registry`.
+    /// Finds the operators that attributes name, when the operator is read by a registry, which has `operators`.
     ///
     /// # Errors
     /// If one is not registered or does not fit.
-    fn resolve(&mut self, _registry: &Registry) -> Result<()> {
+    fn resolve(&mut self, _operators: &dyn Operators) -> Result<()> {
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::declare::Declaration;
-use super::op::Op;
+use super::op::{Op, Operators};
 use super::sample::Sample;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::spec::attributes::Attributes;
@@ -107,4 +107,14 @@ fn parsed<O: Op>(attributes: &Attributes, registry: &Registry) -> Result<Arc<dyn
     let mut op = O::parse(attributes)?;
     op.resolve(registry)?;
     Ok(Arc::new(op))
+}
+
+impl Operators for Registry {
+    fn declarations(&self) -> Vec<&'static Declaration> {
+        self.0.values().map(|entry| entry.declaration).collect()
+    }
+
+    fn operator(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>> {
+        self.parse(kind, attributes)
+    }
 }
