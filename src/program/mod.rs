@@ -30,14 +30,16 @@ pub use build::term::Term;
 pub use build::var::Var;
 pub use build::vars::{Outputs, Vars};
 pub use build::warning::{Fallback, Warning};
-pub use contract::context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
+pub use contract::context::{
+    Backward, Forward, MOST_TABLES, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences,
+};
 pub use contract::cost::{Cost, Work};
 pub use contract::declare::{Declaration, Declared};
 pub use contract::entries::CsrBuffer;
 pub use contract::facts::{Facts, Gradient, LodEffect, Owes, Reach, Reads, Stored};
 pub use contract::hints::{Fusion, Hints, Merge, Pieces};
 pub use contract::keys::RowKey;
-pub use contract::op::Op;
+pub use contract::op::{Op, Operators};
 pub use contract::registry::Registry;
 pub use contract::rows::{RowBuffer, RowValue};
 pub use contract::sample::{Operand, Sample};

@@ -22,7 +22,7 @@ use unpadded::Result;
 use crate::refused::Outcome;
 
 /// Public functions that can fail and are not called here, each with the reason.
-const LEFT_OUT: [(&str, &str); 45] = [
+const LEFT_OUT: [(&str, &str); 52] = [
     ("Trainer::check_data", "as `Trainer::fit`, by the same lines"),
     ("LabelledFiles::texts", "what is wrong in a file is an item, with the file and its line"),
     ("Next::best_paths", "fails only where memory ends"),
@@ -73,6 +73,13 @@ const LEFT_OUT: [(&str, &str); 45] = [
     ("Op::infer_shape", "a user's own: what it returns is an error of the call that appends the operator"),
     ("Op::levels", "a user's own: what it returns is an error at the line that appended the operator"),
     ("Op::forward", "a user's own: what it returns is an error at the line that appended the operator"),
+    ("Op::settle", "a user's own: what it returns is an error at the line that appended the operator"),
+    ("Op::resolve", "a user's own: what it returns is an error of `Registry::parse`"),
+    ("Operators::operator", "what `Op::resolve` calls, as `Registry::parse`"),
+    ("element::infer_shape", "what `update_rule!` calls, as `Op::infer_shape`"),
+    ("element::forward", "what `update_rule!` calls, as `Op::forward`"),
+    ("element::settle", "what `update_rule!` calls, as `Op::settle`"),
+    ("element::samples", "what `update_rule!` calls, as `Op::samples`"),
     ("Op::backward", "a user's own: what it returns is an error at the line that appended the operator"),
     ("Op::samples", "a user's own: what it returns is an error of `Registry::samples`"),
     ("Registry::samples", "what an operator's own samples return keeps its line"),

@@ -73,6 +73,7 @@ mod trained;
 mod trainer;
 mod update_rules;
 mod user_operator;
+mod user_rule;
 #[cfg(feature = "safetensors")]
 mod weights;
 mod windows;

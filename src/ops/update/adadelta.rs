@@ -2,16 +2,14 @@
 //!
 //! What an untouched row owes: its two averages, rhoᵏ of what they were after k steps; the parameter stays, but for decay.
 
-use super::engine::apply_deferred;
-use super::owed::{Decays, Falling, Falls, Moment, decays};
-use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
-use crate::error::Result;
+use super::element::ElementRule;
+use super::owed::Moment;
+use super::rule::{ElementStep, over};
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::ops::RuleSettings;
+use crate::program::Owes;
+use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Units<T> {
@@ -22,7 +20,7 @@ struct Units<T> {
     epsilon: T,
 }
 
-impl<T: Float> Rule<T, 3> for Units<T> {
+impl<T: Float> ElementStep<T, 3> for Units<T> {
     #[inline(always)]
     fn step(&self, [param, square, moved]: [T; 3], grad: T) -> [T; 3] {
         let square = self.rho * square + self.new * (grad * grad);
@@ -32,9 +30,7 @@ impl<T: Float> Rule<T, 3> for Units<T> {
     }
 }
 
-decays!(Adadelta);
-
-operator! {
+update_rule! {
     /// Adadelta: steps in units of the spread of the steps before, over that of the gradients.
     ///
     /// With d = grad + weight_decay · param,
@@ -67,68 +63,27 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [3.5, 3.5]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Adadelta = adadelta {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        rho: f64 => fraction,
-        epsilon: f64 => not_negative,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        rho: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), MOVED = moved: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { SQUARE = square, MOVED = moved }
+    samples { rho: 0.75, epsilon: 1e-6, decoupled: false, }
 }
 
-impl<T: Float> Falls<T, 3> for Adadelta {
-    fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 3> {
-        let rate = rate * self.rate_factor;
+impl ElementRule<3> for Adadelta {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 3> {
+        let rate = self.rate(moment);
         let [step, rho, new, epsilon] = [rate, self.rho, 1.0 - self.rho, self.epsilon].map(T::from_f64);
         self.decay().before(rate, Units { rate: step, rho, new, epsilon })
-    }
-
-    fn fall(&self) -> [f64; 3] {
-        [1.0, self.rho, self.rho]
-    }
-}
-
-impl Op for Adadelta {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, self.owes())
     }
 
     fn owes(&self) -> Owes {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| Adadelta {
-            mode,
-            storage: StorageKind::Dense,
-            rho: 0.75,
-            epsilon: 1e-6,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: false,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "square", "moved"])
+    fn fall(&self) -> Option<[f64; 3]> {
+        Some([1.0, self.rho, self.rho])
     }
 }

@@ -1,16 +1,13 @@
 //! `adagrad`: steps that shrink where gradients were large.
 
-use super::decay::Decay;
-use super::engine::apply_deferred;
-use super::owed::{Decays, Falling, Falls, Moment};
-use super::rule::{self, Rule, SparseMode, dense_or_rows, not_negative, or_one, or_zero, over};
-use crate::error::Result;
+use super::element::ElementRule;
+use super::owed::Moment;
+use super::rule::{ElementStep, over};
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::ops::RuleSettings;
+use crate::program::Owes;
+use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Shrink<T> {
@@ -18,7 +15,7 @@ struct Shrink<T> {
     epsilon: T,
 }
 
-impl<T: Float> Rule<T, 2> for Shrink<T> {
+impl<T: Float> ElementStep<T, 2> for Shrink<T> {
     #[inline(always)]
     fn step(&self, [param, sum]: [T; 2], grad: T) -> [T; 2] {
         let sum = sum + grad * grad;
@@ -26,7 +23,7 @@ impl<T: Float> Rule<T, 2> for Shrink<T> {
     }
 }
 
-operator! {
+update_rule! {
     /// Adagrad: steps that shrink where gradients were large.
     ///
     /// With d = grad + weight_decay · param and t = 0, 1, … the number of the step,
@@ -55,76 +52,30 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [25.0, 25.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Adagrad = adagrad {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        epsilon: f64 => not_negative,
-        rate_decay: f64 => not_negative,
-        weight_decay: f64 => not_negative,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        epsilon: f64 => settings::not_negative,
+        rate_decay: f64 => settings::not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::not_negative, decoupled = false }
+    states { SUM = sum }
+    samples { epsilon: 1e-10, rate_decay: 0.25, decoupled: false, }
 }
 
-impl Op for Adagrad {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
+impl ElementRule<2> for Adagrad {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 2> {
+        let rate = self.rate(moment);
+        self.decay().before(rate, Shrink { rate: T::from_f64(rate), epsilon: T::from_f64(self.epsilon) })
     }
 
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, self.storage, self.owes())
+    fn rate(&self, Moment { rate, step }: Moment) -> f64 {
+        rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay)
     }
 
     fn owes(&self) -> Owes {
         self.decay().owes(Owes::Nothing)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(*self)))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| Adagrad {
-            mode,
-            storage: StorageKind::Dense,
-            epsilon: 1e-10,
-            rate_decay: 0.25,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: false,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "sum"])
-    }
-}
-
-impl Decays for Adagrad {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-
-    fn rate(&self, Moment { rate, step }: Moment) -> f64 {
-        rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay)
-    }
-}
-
-impl<T: Float> Falls<T, 2> for Adagrad {
-    fn rule(&self, moment: Moment) -> impl Rule<T, 2> {
-        let rate = self.rate(moment);
-        self.decay().before(rate, Shrink { rate: T::from_f64(rate), epsilon: T::from_f64(self.epsilon) })
-    }
-
-    fn fall(&self) -> [f64; 2] {
-        [1.0; 2]
+    fn fall(&self) -> Option<[f64; 2]> {
+        Some([1.0; 2])
     }
 }

@@ -1,18 +1,14 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
 
-use super::drift::{Drift, DriftOf, power};
-use super::engine::apply_deferred;
-use super::owed::{Decays, Deferred, Moment, decays, fading, falling_by};
-use super::rule::{
-    self, KEPT, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over,
-};
-use crate::error::Result;
+use super::drift::{Drift, power};
+use super::element::ElementRule;
+use super::owed::{Moment, Moves, Owed, fading, falling_by};
+use super::rule::{ElementStep, KEPT, over};
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::ops::RuleSettings;
+use crate::program::Owes;
+use crate::update_rule;
 
 /// What Adam and the rules beside it share: the moments of the gradients, and the step that they make.
 #[derive(Clone, Copy)]
@@ -56,7 +52,7 @@ impl<T: Float> Moments<T> {
     }
 }
 
-impl<T: Float> Rule<T, 3> for Moments<T> {
+impl<T: Float> ElementStep<T, 3> for Moments<T> {
     #[inline(always)]
     fn step(&self, [param, moment1, moment2]: [T; 3], grad: T) -> [T; 3] {
         let [moment1, moment2] = self.next(moment1, moment2, grad);
@@ -64,9 +60,7 @@ impl<T: Float> Rule<T, 3> for Moments<T> {
     }
 }
 
-decays!(Adam);
-
-operator! {
+update_rule! {
     /// Adam, and AdamW where the decay is `decoupled`: steps along the mean of the gradients, in units of their spread.
     ///
     /// With t = 1, 2, … the number of the step and d = grad + weight_decay · param (d = grad, and first
@@ -105,74 +99,20 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Adam = adam {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        beta1: f64 => fraction,
-        beta2: f64 => fraction,
-        epsilon: f64 => not_negative,
-        weight_decay: f64 => not_negative,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
-        decoupled: bool,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        beta1: f64 => settings::fraction,
+        beta2: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::not_negative, decoupled }
+    states { MOMENT1 = moment1, MOMENT2 = moment2 }
+    samples { beta1: 0.75, beta2: 0.875, epsilon: 1e-8, decoupled: true, }
 }
 
-impl<T: Float> Deferred<T, 3> for Adam {
-    type Moves = Drift;
-    type Payment = DriftOf<T>;
-
-    fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 3> {
-        let rate = rate * self.rate_factor;
-        self.decay().before(rate, Moments::new([self.beta1, self.beta2], self.epsilon, rate, step))
-    }
-
-    fn none(&self) -> Drift {
-        Drift::default()
-    }
-
-    fn earlier(&self, after: &Drift, Moment { rate, step }: Moment) -> Drift {
-        let rate = rate * self.rate_factor;
-        after.earlier(
-            [self.beta1, self.beta2],
-            step,
-            rate / (1.0 - power(self.beta1, step)),
-            self.decay().kept(rate),
-        )
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(self.rate(moment))
-    }
-
-    fn horizon(&self) -> usize {
-        falling_by(self.beta1, self.beta2.sqrt()).map_or(KEPT, fading)
-    }
-
-    fn is_known(&self, moves: &Drift) -> bool {
-        moves.is_known()
-    }
-
-    fn payment(&self, moves: &Drift, gap: usize, rest: usize, kept: f64) -> DriftOf<T> {
-        moves.of([self.beta1, self.beta2], self.epsilon, gap + rest, kept)
-    }
-}
-
-impl Op for Adam {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, self.owes())
+impl ElementRule<3> for Adam {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 3> {
+        let rate = self.rate(moment);
+        self.decay().before(rate, Moments::new([self.beta1, self.beta2], self.epsilon, rate, moment.step))
     }
 
     fn owes(&self) -> Owes {
@@ -182,17 +122,25 @@ impl Op for Adam {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, self))
+    fn horizon(&self) -> usize {
+        falling_by(self.beta1, self.beta2.sqrt()).map_or(KEPT, fading)
     }
 
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let (beta1, beta2, epsilon) = (0.75, 0.875, 1e-8);
-        let (storage, weight_decay, decoupled) = (StorageKind::Dense, 0.5, true);
-        let (l1, rate_factor) = (0.25, 0.5);
-        let op =
-            |mode| Adam { mode, storage, beta1, beta2, epsilon, weight_decay, l1, decoupled, rate_factor };
-        rule::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
+    fn rests(&self) -> bool {
+        true
+    }
+
+    fn earlier(&self, after: &Moves, moment: Moment) -> Moves {
+        let Moment { step, .. } = moment;
+        let moved = self.rate(moment) / (1.0 - power(self.beta1, step));
+        Drift::from(after).earlier([self.beta1, self.beta2], step, moved, self.kept(moment)).into()
+    }
+
+    fn is_known(&self, moves: &Moves) -> bool {
+        Drift::from(moves).is_known()
+    }
+
+    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, 3> {
+        Drift::of(owed, [self.beta1, self.beta2], self.epsilon)
     }
 }

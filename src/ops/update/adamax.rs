@@ -3,18 +3,14 @@
 //! What an untouched row owes after k steps: moment · beta1ᵏ, largest · beta2ᵏ, and the moves of the parameter until the moment
 //! has faded.
 
-use super::engine::apply_deferred;
-use super::owed::{Decays, Falling, Falls, Moment, decays, fading, falling_by};
-use super::rule::{
-    self, KEPT, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over,
-};
-use crate::error::Result;
+use super::element::ElementRule;
+use super::owed::{Moment, fading, falling_by};
+use super::rule::{ElementStep, KEPT, over};
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::ops::RuleSettings;
+use crate::program::Owes;
+use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Largest<T> {
@@ -26,7 +22,7 @@ struct Largest<T> {
     epsilon: T,
 }
 
-impl<T: Float> Rule<T, 3> for Largest<T> {
+impl<T: Float> ElementStep<T, 3> for Largest<T> {
     #[inline(always)]
     fn step(&self, [param, moment, largest]: [T; 3], grad: T) -> [T; 3] {
         let moment = moment + self.new1 * (grad - moment);
@@ -36,9 +32,7 @@ impl<T: Float> Rule<T, 3> for Largest<T> {
     }
 }
 
-decays!(Adamax);
-
-operator! {
+update_rule! {
     /// Adamax: Adam with the largest gradient, which fades, in place of the root of the second moment.
     ///
     /// With d = grad + weight_decay · param and t = 1, 2, … the number of the step,
@@ -71,53 +65,22 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [8.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Adamax = adamax {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        beta1: f64 => fraction,
-        beta2: f64 => fraction,
-        epsilon: f64 => not_negative,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        beta1: f64 => settings::fraction,
+        beta2: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), MOMENT = moment: one.updated().table(), LARGEST = largest: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { MOMENT = moment, LARGEST = largest }
+    samples { beta1: 0.75, beta2: 0.875, epsilon: 1e-8, decoupled: false, }
 }
 
-impl<T: Float> Falls<T, 3> for Adamax {
-    fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 3> {
-        let rate = rate * self.rate_factor;
-        let moved = rate / (1.0 - self.beta1.powf(step));
+impl ElementRule<3> for Adamax {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 3> {
+        let rate = self.rate(moment);
+        let moved = rate / (1.0 - self.beta1.powf(moment.step));
         let [new1, beta2, epsilon] = [1.0 - self.beta1, self.beta2, self.epsilon].map(T::from_f64);
         self.decay().before(rate, Largest { rate: T::from_f64(moved), new1, beta2, epsilon })
-    }
-
-    fn fall(&self) -> [f64; 3] {
-        // What `largest` is below epsilon, no later step asks for.
-        [1.0, self.beta1, self.beta2]
-    }
-
-    fn horizon(&self) -> usize {
-        falling_by(self.beta1, self.beta2).map_or(KEPT, fading)
-    }
-}
-
-impl Op for Adamax {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, self.owes())
     }
 
     fn owes(&self) -> Owes {
@@ -127,23 +90,12 @@ impl Op for Adamax {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
+    fn fall(&self) -> Option<[f64; 3]> {
+        // What `largest` is below epsilon, no later step asks for.
+        Some([1.0, self.beta1, self.beta2])
     }
 
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| Adamax {
-            mode,
-            storage: StorageKind::Dense,
-            beta1: 0.75,
-            beta2: 0.875,
-            epsilon: 1e-8,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: false,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "moment", "largest"])
+    fn horizon(&self) -> usize {
+        falling_by(self.beta1, self.beta2).map_or(KEPT, fading)
     }
 }

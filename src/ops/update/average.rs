@@ -2,7 +2,7 @@
 
 use ndarray::array;
 
-use super::rule::number;
+use super::settings::number;
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;

@@ -2,7 +2,7 @@
 
 use ndarray::array;
 
-use super::rule::positive;
+use super::settings::positive;
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, join, sweep};
 use crate::operator;

@@ -1,6 +1,6 @@
 //! What pulls parameters towards 0 beside any rule: L1 and L2, added to the gradient or decoupled from it.
 
-use super::rule::Rule;
+use super::rule::ElementStep;
 use crate::kernels::Float;
 use crate::program::Owes;
 
@@ -12,15 +12,21 @@ use crate::program::Owes;
 ///   arXiv:1711.05101; for L1 the proximal step of Duchi and Singer, "Efficient online and batch learning using forward
 ///   backward splitting", JMLR 10, 2009, before the rule in place of after it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct Decay {
-    pub(in crate::ops) l1: f64,
-    pub(in crate::ops) weight_decay: f64,
-    pub(in crate::ops) decoupled: bool,
+pub struct Decay {
+    /// The attribute `l1`.
+    pub l1: f64,
+    /// The attribute `weight_decay`.
+    pub weight_decay: f64,
+    /// The attribute `decoupled`.
+    pub decoupled: bool,
 }
 
 impl Decay {
+    /// That of a rule without these attributes.
+    pub const NONE: Decay = Decay { l1: 0.0, weight_decay: 0.0, decoupled: true };
+
     /// What a row without a gradient owes, where the rule alone would make it owe `rule`.
-    pub(in crate::ops) fn owes(self, rule: Owes) -> Owes {
+    pub fn owes(self, rule: Owes) -> Owes {
         match (self.l1 > 0.0, self.weight_decay > 0.0) {
             (true, _) => Owes::AtOnce("L1 decay"),
             (_, true) if !self.decoupled => {
@@ -32,12 +38,12 @@ impl Decay {
     }
 
     /// What it leaves of a parameter in an update of this rate.
-    pub(in crate::ops) fn kept(self, rate: f64) -> f64 {
+    pub fn kept(self, rate: f64) -> f64 {
         1.0 - rate * self.weight_decay
     }
 
     /// A rule with this decay before it, at the rate of the step.
-    pub(in crate::ops) fn before<T: Float, R>(self, rate: f64, rule: R) -> Decayed<T, R> {
+    pub fn before<T: Float, R>(self, rate: f64, rule: R) -> Decayed<T, R> {
         let Self { l1, weight_decay, decoupled } = self;
         let (keep, shrink, l2, l1) = match decoupled {
             true => (1.0 - rate * weight_decay, rate * l1, 0.0, 0.0),
@@ -50,7 +56,7 @@ impl Decay {
 
 /// A rule with [`Decay`] before it.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Decayed<T, R> {
+pub struct Decayed<T, R> {
     /// What a decoupled decay leaves of the parameter.
     keep: T,
     /// By how much it goes towards 0 then.
@@ -60,7 +66,7 @@ pub(in crate::ops) struct Decayed<T, R> {
     rule: R,
 }
 
-impl<T: Float, R: Rule<T, N>, const N: usize> Rule<T, N> for Decayed<T, R> {
+impl<T: Float, R: ElementStep<T, N>, const N: usize> ElementStep<T, N> for Decayed<T, R> {
     #[inline(always)]
     fn step(&self, mut fields: [T; N], grad: T) -> [T; N] {
         let param = fields[0];
@@ -98,7 +104,7 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Shows;
 
-    impl Rule<f64, 2> for Shows {
+    impl ElementStep<f64, 2> for Shows {
         #[inline(always)]
         fn step(&self, [param, _]: [f64; 2], grad: f64) -> [f64; 2] {
             [param, grad]

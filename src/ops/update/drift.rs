@@ -1,6 +1,7 @@
 //! What rows owe under Adam: moments that fall, and the moves that they make meanwhile.
 
-use super::rule::Rule;
+use super::owed::{Moves, Owed};
+use super::rule::ElementStep;
 use crate::kernels::Float;
 
 /// What updates without a gradient do: moment1 and moment2 fall, and the parameter moves by moment1 times a sum over the
@@ -12,6 +13,20 @@ pub(in crate::ops) struct Drift {
     kept: f64,
     /// A decay took more than all of the parameter, and turned its sign.
     turned: bool,
+}
+
+impl From<&Moves> for Drift {
+    fn from(&[kept, turned, weight, mean, ref central @ ..]: &Moves) -> Self {
+        Self { spread: Spread { weight, mean, central: *central }, kept, turned: turned != 0.0 }
+    }
+}
+
+impl From<Drift> for Moves {
+    fn from(
+        Drift { spread: Spread { weight, mean, central: [m2, m3, m4, m5] }, kept, turned }: Drift,
+    ) -> Self {
+        [kept, f64::from(turned), weight, mean, m2, m3, m4, m5]
+    }
 }
 
 /// The same for one row.
@@ -26,7 +41,7 @@ pub(in crate::ops) struct DriftOf<T> {
     epsilon: T,
 }
 
-impl<T: Float> Rule<T, 3> for DriftOf<T> {
+impl<T: Float> ElementStep<T, 3> for DriftOf<T> {
     #[inline(always)]
     fn step(&self, [param, moment1, moment2]: [T; 3], _: T) -> [T; 3] {
         let moved = moment1 * self.spread.sum(moment2.sqrt(), self.epsilon);
@@ -38,13 +53,6 @@ impl<T: Float> Rule<T, 3> for DriftOf<T> {
 pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
     // Saturates where nothing is left.
     beta.powi(step as i32)
-}
-
-impl Default for Drift {
-    /// Of no update.
-    fn default() -> Self {
-        Self { spread: Spread::default(), kept: 1.0, turned: false }
-    }
 }
 
 impl Drift {
@@ -64,21 +72,20 @@ impl Drift {
         !self.turned && self.spread.is_close()
     }
 
-    /// For rows, with moments that fall in `updates`, and a parameter of which the last of them leave `kept`.
+    /// For a row with moments that fall by these factors.
     pub(in crate::ops) fn of<T: Float>(
-        &self,
-        betas: [f64; 2],
+        owed: &Owed<'_>,
+        [beta1, beta2]: [f64; 2],
         epsilon: f64,
-        updates: usize,
-        kept: f64,
     ) -> DriftOf<T> {
-        let [fall1, fall2] = betas.map(|beta| T::from_f64(beta.powi(updates as i32)));
+        let Self { spread, kept, .. } = Self::from(owed.moves);
+        let fallen = |beta: f64| T::from_f64(beta.powi((owed.updates + owed.rest) as i32));
         DriftOf {
-            spread: self.spread.of(),
-            kept: T::from_f64(self.kept * kept),
-            rest: T::from_f64(kept),
-            fall1,
-            fall2,
+            spread: spread.of(),
+            kept: T::from_f64(kept * owed.kept),
+            rest: T::from_f64(owed.kept),
+            fall1: fallen(beta1),
+            fall2: fallen(beta2),
             epsilon: T::from_f64(epsilon),
         }
     }

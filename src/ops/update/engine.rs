@@ -2,26 +2,29 @@
 //!
 //! Duplicate rows are merged before a rule is applied, since no rule but plain SGD is linear. Elements don't depend on
 //! one another, so the bits are the same for any number of threads.
-
-use std::array;
+//!
+//! A rule is a [`Kernel`] behind one virtual call a block of rows: what finds, merges and divides rows is compiled for each
+//! float alone.
 
 use arrayvec::ArrayVec;
 
-use super::owed::{Deferred, History, Ledger, Moment, SWEEP};
-use super::rule::{GRAD, HISTORY, KEPT, RATE, Rule, scalar};
+use super::block::{AHEAD, BLOCK, Block, Gradients, Kernel, Rows, Rule};
+use super::owed::{History, Ledger, Moment, Owed, SWEEP};
+use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, join, sweep};
-use crate::program::{Forward, RowBuffer, RowValue};
+use crate::kernels::{Float, RowMerge, View, ViewMut, join};
+use crate::program::{Forward, MOST_TABLES, Owes, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
+use crate::with_float;
 
 /// One more thread does not pay for fewer elements than this.
 const GRAIN: usize = 1 << 15;
 
-/// So many rows ahead memory is asked for: the rows of a large table lie far apart, and each would be waited for.
-const AHEAD: usize = 12;
-
 /// The ledgers of so many rules are kept from step to step; programs that a thread ran before have theirs among them.
 const RULES: usize = 16;
+
+/// The parameter and its state.
+type Fields<'a, T> = ArrayVec<ViewMut<'a, T>, MOST_TABLES>;
 
 /// Room for merging duplicate rows, used again at every step.
 #[derive(Default)]
@@ -48,117 +51,136 @@ impl<T: RowValue> Merged<T> {
     }
 }
 
-/// Applies a rule to the outputs of an update, as the gradient's storage has it.
-pub(in crate::ops) fn apply<T: RowValue, const FIELDS: usize>(
+/// Applies a rule to the outputs of an update, as the gradient's storage has it. Where rows owe moves, the touched ones make
+/// these first.
+pub(in crate::ops) fn update(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
+    let moment = Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 };
+    with_float!(run.dtype(GRAD), T => update_of::<T>(run, rule, rule.fields(), moment))
+}
+
+fn update_of<T: RowValue>(
     run: &mut Forward<'_>,
-    rule: impl Rule<T, FIELDS>,
+    rule: &dyn Kernel<T>,
+    count: usize,
+    moment: Moment,
 ) -> Result<()> {
     if run.output_spec(0).storage == StorageKind::SelectedRows {
-        return row_sparse(run, rule);
+        return row_sparse(run, rule, count, moment);
     }
-    let mut fields = outputs::<T, FIELDS>(run)?;
+    let mut fields = (0..count).map(|slot| run.output::<T>(slot)).collect::<Result<Fields<'_, T>>>()?;
     let threads = run.run().threads;
     if run.rows(GRAD).is_none() {
-        dense(rule, fields, run.input::<T>(GRAD)?, threads);
+        let gradients = Gradients::Rows(run.input::<T>(GRAD)?);
+        let part = Part { fields, rows: Rows::All, gradients, gaps: &[] };
+        share(rule, Task::Update(moment), part, threads);
         return Ok(());
     }
-    with_merged(run, |run, ids, values| {
-        let tables = tables(run, &mut fields, values.width())?;
-        touched(rule, tables, 0, ids, values, threads);
-        Ok(())
-    })
-}
-
-/// Applies a rule whose rows may owe moves: those of the touched ones come first.
-pub(in crate::ops) fn apply_deferred<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
-    run: &mut Forward<'_>,
-    rule: &R,
-) -> Result<()> {
-    let now = rule.rule(Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 });
-    if run.output_count(FIELDS) == 0 {
-        return apply(run, now);
-    }
-    let mut fields = outputs::<T, FIELDS>(run)?;
-    let mut settled = run.output::<f64>(FIELDS)?;
-    let settled = settled.contiguous().ok_or_else(scattered)?;
-    let history = History(run.input::<f64>(HISTORY)?);
-    let threads = run.run().threads;
-    let mut debts = std::mem::take(run.scratch().get::<Debts<R, R::Moves>>());
-    let result = with_merged(run, |run, ids, values| {
-        let mut tables = tables(run, &mut fields, values.width())?;
-        debts.settle(rule, history, &mut tables, settled, ids.iter().copied(), threads);
-        touched(now, tables, 0, ids, values, threads);
-        let now = (history.count() + 1) as f64;
-        ids.iter().for_each(|&id| settled[id as usize] = now);
-        Ok(())
-    });
-    *run.scratch().get::<Debts<R, R::Moves>>() = debts;
-    result
-}
-
-/// Output slots 0 to `FIELDS`.
-fn outputs<'a, T: RowValue, const FIELDS: usize>(run: &mut Forward<'a>) -> Result<[ViewMut<'a, T>; FIELDS]> {
-    (0..FIELDS).map(|slot| run.output::<T>(slot)).collect::<Result<ArrayVec<_, FIELDS>>>().map(full)
-}
-
-/// Calls with the distinct rows of the gradient, which are rows of the table.
-fn with_merged<T: RowValue>(
-    run: &mut Forward<'_>,
-    with: impl FnOnce(&Forward<'_>, &[i64], View<'_, T>) -> Result<()>,
-) -> Result<()> {
-    let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
+    let mut owing = match rule.owes() == Owes::Later && run.output_count(count) > 0 {
+        true => Some((run.output::<f64>(count)?, History(run.input::<f64>(HISTORY)?))),
+        false => None,
+    };
+    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let mut debts = std::mem::take(run.scratch().get::<Debts>());
     let result = run.rows(GRAD).map_or(Ok(()), |rows| {
-        let (ids, values) = merged.of(rows)?;
-        check_range(ids, run.output_spec(0).shape.first().and_then(|e| e.known()).unwrap_or(0))?;
-        with(run, ids, values)
+        let (ids, values) = room.merged.of(rows)?;
+        check_range(ids, height(run))?;
+        let mut tables = tables(run, &mut fields, values.width())?;
+        if let Some((settled, history)) = &mut owing {
+            let settled = settled.contiguous().ok_or_else(scattered)?;
+            debts.settle(
+                rule,
+                *history,
+                (&mut tables, &mut room.zeros),
+                settled,
+                ids.iter().copied(),
+                threads,
+            );
+            let now = (history.count() + 1) as f64;
+            ids.iter().for_each(|&id| settled[id as usize] = now);
+        }
+        let rows = Rows::Of { ids, base: 0 };
+        let part = Part { fields: tables, rows, gradients: Gradients::Rows(values), gaps: &[] };
+        share(rule, Task::Update(moment), part, threads);
+        Ok(())
     });
-    *run.scratch().get::<Merged<T>>() = merged;
+    *run.scratch().get::<Debts>() = debts;
+    *run.scratch().get::<Room<T>>() = room;
     result
+}
+
+/// Room for the rows of an update, used again at every step.
+#[derive(Default)]
+struct Room<T> {
+    merged: Merged<T>,
+    /// A gradient of nothing.
+    zeros: Vec<T>,
+    /// Where the touched rows of each row-sparse table are.
+    places: Vec<Vec<usize>>,
+}
+
+/// How many rows the parameter has.
+fn height(run: &Forward<'_>) -> usize {
+    run.output_spec(0).shape.first().and_then(|e| e.known()).unwrap_or(0)
 }
 
 /// The views of a parameter and its state by the rows that a gradient of this width selects.
-fn tables<'v, T: Float, const N: usize>(
+fn tables<'v, T: Float>(
     run: &Forward<'_>,
-    fields: &'v mut [ViewMut<'_, T>; N],
+    fields: &'v mut Fields<'_, T>,
     width: usize,
-) -> Result<[ViewMut<'v, T>; N]> {
-    let height = run.output_spec(0).shape.first().and_then(|e| e.known()).unwrap_or(0);
-    let tables = fields.iter_mut().map(|field| table(field, height, width));
-    tables.collect::<Result<ArrayVec<_, N>>>().map(full)
+) -> Result<Fields<'v, T>> {
+    let height = height(run);
+    fields.iter_mut().map(|field| table(field, height, width)).collect()
 }
 
 fn scattered() -> Error {
     Error::new("a variable of the optimizer", "one that lies in one piece", "another")
 }
 
-/// Settles a parameter and its state in output slots 0 and 1: of all rows, or of those that `ids` writes down and of a part of
-/// the table whose turn it is.
-pub(in crate::ops) fn settle<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
+/// The output slots of the operator `settle`.
+const PARAM: usize = 0;
+const STATE: usize = 1;
+const SETTLED: usize = 2;
+
+/// Settles a parameter and its state in a call of `settle`: of all rows, or of those that `ids` writes down and of a part of the
+/// table whose turn it is.
+pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
-    rule: &R,
+    rule: &dyn Rule,
     history: usize,
-    ids: Option<impl FnOnce(&Forward<'_>, &mut Vec<i64>) -> Result<()>>,
+    ids: Option<fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>>,
 ) -> Result<()> {
-    let mut fields = ArrayVec::<_, FIELDS>::new();
-    fields.push(run.output::<T>(0)?);
-    for k in 0..run.output_count(1).min(FIELDS - 1) {
-        fields.push(run.output_at::<T>(1, k)?);
+    with_float!(run.output_spec(PARAM).dtype, T => settle_of::<T>(run, rule, rule.fields(), history, ids))
+}
+
+fn settle_of<T: RowValue>(
+    run: &mut Forward<'_>,
+    rule: &dyn Kernel<T>,
+    count: usize,
+    history: usize,
+    ids: Option<fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>>,
+) -> Result<()> {
+    let mut fields = Fields::new();
+    fields.push(run.output::<T>(PARAM)?);
+    for k in 0..run.output_count(STATE).min(count - 1) {
+        fields.push(run.output_at::<T>(STATE, k)?);
     }
-    let mut fields = full(fields);
-    let mut settled = run.output::<f64>(2)?;
+    let mut settled = run.output::<f64>(SETTLED)?;
     let settled = settled.contiguous().ok_or_else(scattered)?;
     let history = History(run.input::<f64>(history)?);
-    let (threads, spec) = (run.run().threads, run.output_spec(0));
+    let (threads, spec) = (run.run().threads, run.output_spec(PARAM));
     let width = spec.shape.iter().skip(1).filter_map(|e| e.known()).product();
     let mut tables = tables(run, &mut fields, width)?;
-    let mut debts = std::mem::take(run.scratch().get::<Debts<R, R::Moves>>());
+    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let mut debts = std::mem::take(run.scratch().get::<Debts>());
     let height = settled.len();
+    let zeros = &mut room.zeros;
     match ids {
         None => {
             // In parts, so that what is due is not a list as long as the table.
             for from in (0..height).step_by(SWEEP) {
                 let part = from as i64..height.min(from + SWEEP) as i64;
-                debts.settle(rule, history, &mut tables, settled, part, threads);
+                debts.settle(rule, history, (&mut tables, zeros), settled, part, threads);
             }
         }
         Some(ids) => {
@@ -171,53 +193,52 @@ pub(in crate::ops) fn settle<T: RowValue, const FIELDS: usize, R: Deferred<T, FI
                 read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
                 debts.plan.prepare(&read);
                 let plan = std::mem::take(&mut debts.plan);
-                debts.settle(rule, history, &mut tables, settled, plan.ids().iter().copied(), threads);
+                let rows = plan.ids().iter().copied();
+                debts.settle(rule, history, (&mut tables, zeros), settled, rows, threads);
                 debts.plan = plan;
             }
             debts.read = read;
         }
     }
-    *run.scratch().get::<Debts<R, R::Moves>>() = debts;
+    *run.scratch().get::<Debts>() = debts;
+    *run.scratch().get::<Room<T>>() = room;
     Ok(())
 }
 
 /// Room for settling, used again at every step.
-struct Debts<R, M> {
+#[derive(Default)]
+struct Debts {
     /// By rule: tables of one optimizer differ in rate and decay, and in what they owe.
-    ledgers: Vec<(R, Ledger<M>)>,
-    /// Rows that owe, ascending, and how many updates they missed.
-    due: Vec<(i64, usize)>,
+    ledgers: Vec<(Box<dyn std::any::Any + Send>, Ledger)>,
+    /// Rows that owe, ascending.
+    due: Vec<i64>,
+    /// How many updates each of them missed.
+    gaps: Vec<usize>,
     read: Vec<i64>,
     plan: RowMerge,
 }
 
-impl<R, M> Default for Debts<R, M> {
-    fn default() -> Self {
-        Self { ledgers: vec![], due: vec![], read: vec![], plan: RowMerge::new() }
-    }
-}
-
-impl<R, M: Copy + Send + Sync> Debts<R, M> {
+impl Debts {
     /// Lets rows, in ascending order, make the moves that they owe.
-    fn settle<T: Float, const N: usize>(
+    fn settle<T: RowValue>(
         &mut self,
-        rule: &R,
+        rule: &dyn Kernel<T>,
         history: History<'_>,
-        tables: &mut [ViewMut<'_, T>; N],
+        (tables, zeros): (&mut Fields<'_, T>, &mut Vec<T>),
         settled: &mut [f64],
         rows: impl Iterator<Item = i64>,
         threads: usize,
-    ) where
-        R: Deferred<T, N, Moves = M>,
-    {
+    ) {
         let count = history.count();
         let (mut most, now) = (0, count as f64);
         self.due.clear();
+        self.gaps.clear();
         for row in rows {
             let settled = &mut settled[row as usize];
             let gap = count.saturating_sub(*settled as u64).min(KEPT as u64) as usize;
             if gap > 0 {
-                self.due.push((row, gap));
+                self.due.push(row);
+                self.gaps.push(gap);
                 most = most.max(gap);
                 *settled = now;
             }
@@ -225,141 +246,241 @@ impl<R, M: Copy + Send + Sync> Debts<R, M> {
         if self.due.is_empty() {
             return;
         }
-        let known = self.ledgers.iter().position(|(of, _)| of == rule);
+        let known = self.ledgers.iter().position(|(of, _)| rule.is(&**of));
         let place = known.unwrap_or_else(|| {
             if self.ledgers.len() == RULES {
                 self.ledgers.remove(0);
             }
-            self.ledgers.push((rule.clone(), Ledger::default()));
+            self.ledgers.push((rule.copied(), Ledger::default()));
             self.ledgers.len() - 1
         });
         let ledger = &mut self.ledgers[place].1;
         ledger.prepare(rule, history, most);
-        self.due.iter().for_each(|&(_, gap)| ledger.learn(rule, history, gap));
-        let books = Books { rule, ledger, history };
-        owing(books, tables.each_mut().map(|table| table.reborrow()), 0, &self.due, threads);
+        let mut at_once = true;
+        for &gap in &self.gaps {
+            at_once &= ledger.learn(rule, history, gap);
+        }
+        zeros.resize(tables[0].width(), T::ZERO);
+        let part = Part {
+            fields: tables.iter_mut().map(|table| table.reborrow()).collect(),
+            rows: Rows::Of { ids: &self.due, base: 0 },
+            gradients: Gradients::Zero(zeros),
+            gaps: &self.gaps,
+        };
+        share(rule, Task::Settle(Books { ledger, history, at_once }), part, threads);
     }
 }
 
-/// What every row's payment is found in.
-struct Books<'a, R, M> {
-    rule: &'a R,
-    ledger: &'a Ledger<M>,
+/// What the moves of every row are found in.
+#[derive(Clone, Copy)]
+struct Books<'a> {
+    ledger: &'a Ledger,
     history: History<'a>,
+    /// Whether the moves of all rows are known well enough.
+    at_once: bool,
 }
 
-impl<R, M> Clone for Books<'_, R, M> {
-    fn clone(&self) -> Self {
-        *self
+/// What rows do.
+#[derive(Clone, Copy)]
+enum Task<'a> {
+    Update(Moment),
+    Settle(Books<'a>),
+}
+
+/// Rows for one thread.
+struct Part<'a, T> {
+    fields: Fields<'a, T>,
+    rows: Rows<'a>,
+    gradients: Gradients<'a, T>,
+    /// Of rows that settle, how many updates each of them missed.
+    gaps: &'a [usize],
+}
+
+impl<'a, T: Float> Part<'a, T> {
+    fn len(&self) -> usize {
+        match self.rows {
+            Rows::All => self.fields[0].rows(),
+            Rows::Of { ids, .. } => ids.len(),
+            Rows::At(places) => places[0].len(),
+        }
     }
-}
 
-impl<R, M> Copy for Books<'_, R, M> {}
-
-/// Rows make their moves; `fields` start at row `base` of the table.
-fn owing<T: Float, const N: usize, R: Deferred<T, N>>(
-    books: Books<'_, R, R::Moves>,
-    fields: [ViewMut<'_, T>; N],
-    base: usize,
-    due: &[(i64, usize)],
-    threads: usize,
-) {
-    if threads < 2 || due.len() < 2 || due.len() * fields[0].width() < 2 * GRAIN {
-        sweep(Owing { books, fields, base, due });
-        return;
+    /// Both halves, by rows; by columns if there is one row and it is all.
+    fn halves(self) -> (Self, Self) {
+        let half = self.len() / 2;
+        match self.rows {
+            Rows::All if self.len() < 2 => {
+                let at = self.fields[0].width() / 2;
+                let gradients = self.gradients.cut(|g| (g.columns(0, at), g.columns(at, g.width())));
+                let rows = (Rows::All, Rows::All);
+                Self::of(halves(self.fields, |f| f.split_columns(at)), rows, gradients, (&[], &[]))
+            }
+            rows => {
+                let gradients = self.gradients.cut(|g| (g.rows_range(0, half), g.rows_range(half, g.rows())));
+                let (at, rows) = match rows {
+                    Rows::Of { ids, base } => {
+                        let start = ids[half] as usize;
+                        let (head, tail) = ids.split_at(half);
+                        (start - base, (Rows::Of { ids: head, base }, Rows::Of { ids: tail, base: start }))
+                    }
+                    rows => (half, (rows, rows)),
+                };
+                let gaps = self.gaps.split_at(half.min(self.gaps.len()));
+                Self::of(halves(self.fields, |f| f.split_rows(at)), rows, gradients, gaps)
+            }
+        }
     }
-    let half = due.len() / 2;
-    let start = due[half].0 as usize;
-    let (head, tail) = halves(fields, |f| f.split_rows(start - base));
-    join(
-        || owing(books, head, base, &due[..half], threads / 2),
-        || owing(books, tail, start, &due[half..], threads - threads / 2),
-    );
-}
 
-struct Owing<'a, T: Float, R: Deferred<T, N>, const N: usize> {
-    books: Books<'a, R, R::Moves>,
-    fields: [ViewMut<'a, T>; N],
-    base: usize,
-    due: &'a [(i64, usize)],
-}
+    fn of(
+        fields: (Fields<'a, T>, Fields<'a, T>),
+        rows: (Rows<'a>, Rows<'a>),
+        gradients: (Gradients<'a, T>, Gradients<'a, T>),
+        gaps: (&'a [usize], &'a [usize]),
+    ) -> (Self, Self) {
+        (
+            Self { fields: fields.0, rows: rows.0, gradients: gradients.0, gaps: gaps.0 },
+            Self { fields: fields.1, rows: rows.1, gradients: gradients.1, gaps: gaps.1 },
+        )
+    }
 
-impl<T: Float, R: Deferred<T, N>, const N: usize> Sweep for Owing<'_, T, R, N> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        let Books { rule, ledger, history } = self.books;
-        let count = history.count();
-        for (i, &(id, gap)) in self.due.iter().enumerate() {
-            if let Some(&(later, _)) = self.due.get(i + AHEAD) {
-                self.fields.iter_mut().for_each(|f| ask(f.row(later as usize - self.base)));
+    fn run(mut self, rule: &dyn Kernel<T>, task: Task<'_>) {
+        let count = self.len();
+        match (task, self.rows) {
+            (Task::Settle(books), Rows::Of { ids, base }) => {
+                let Gradients::Zero(zeros) = self.gradients else { return };
+                Settling { rule, books, zeros, base }.run(&mut self.fields, ids, self.gaps);
             }
-            let mut fields = self.fields.each_mut().map(|f| f.row(id as usize - self.base));
-            let (moves, within, rest, kept) = ledger.of(gap);
-            let resting = || fields[1..].iter().all(|state| state.iter().all(|&x| x == T::ZERO));
-            if rule.is_known(&moves) || resting() {
-                still(&rule.payment(&moves, within, rest, kept), fields);
-                continue;
+            (Task::Update(moment), rows) => {
+                let (fields, gradients) = (&mut self.fields[..], self.gradients);
+                rule.update(moment, Block { fields, rows, count, gradients });
             }
-            let (mut update, end) = (count - gap as u64, count - rest as u64);
-            while update < end {
-                let fields = fields.each_mut().map(|field| &mut **field);
-                if let Some((moves, updates)) = ledger.part(rule, update, end) {
-                    still(&rule.payment(&moves, updates, 0, 1.0), fields);
-                    update += updates as u64;
-                } else {
-                    still(&rule.rule(history.at(update)), fields);
-                    update += 1;
-                }
-            }
-            if rest > 0 {
-                still(&rule.payment(&rule.none(), 0, rest, kept), fields);
-            }
+            _ => unreachable!("rows that settle have numbers"),
         }
     }
 }
 
-/// A row without a gradient.
-#[inline(always)]
-fn still<T: Float, const N: usize>(rule: &impl Rule<T, N>, fields: [&mut [T]; N]) {
-    let width = fields[0].len();
-    let fields = fields.map(|field| &mut field[..width]);
-    (0..width).for_each(|i| {
-        let new = rule.step(array::from_fn(|k| fields[k][i]), T::ZERO);
-        (0..N).for_each(|k| fields[k][i] = new[k]);
-    });
+/// Divides rows over threads.
+fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: Part<'_, T>, threads: usize) {
+    let (len, width) = (part.len(), part.fields[0].width());
+    let whole = match part.rows {
+        Rows::All => false,
+        Rows::Of { .. } => len < 2,
+        Rows::At(_) => true,
+    };
+    if threads < 2 || whole || len * width < 2 * GRAIN {
+        return part.run(rule, task);
+    }
+    let (head, tail) = part.halves();
+    join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
-/// Where the touched rows of each table are, used again at every step.
-#[derive(Default)]
-struct Places(Vec<Vec<usize>>);
+/// Rows make the moves that they owe.
+struct Settling<'a, T> {
+    rule: &'a dyn Kernel<T>,
+    books: Books<'a>,
+    zeros: &'a [T],
+    base: usize,
+}
+
+impl<T: Float> Settling<'_, T> {
+    fn run(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], gaps: &[usize]) {
+        let Books { ledger, at_once, .. } = self.books;
+        let rows = Rows::Of { ids, base: self.base };
+        // The first row that is not settled yet.
+        let mut first = 0;
+        let mut owed = ArrayVec::<Owed<'_>, BLOCK>::new();
+        for (i, &gap) in gaps.iter().enumerate() {
+            let of = ledger.of(gap);
+            if !at_once {
+                rows.ask(fields, i + AHEAD);
+                if !self.rule.is_known(of.moves) && !self.rests(fields, ids[i]) {
+                    self.pay(fields, &ids[first..], &owed);
+                    owed.clear();
+                    first = i + 1;
+                    self.repeat(fields, &ids[i..=i], gap, of);
+                    continue;
+                }
+            }
+            owed.push(of);
+            if owed.is_full() {
+                self.pay(fields, &ids[first..], &owed);
+                owed.clear();
+                first = i + 1;
+            }
+        }
+        self.pay(fields, &ids[first..], &owed);
+    }
+
+    /// Whether the state of a row moves nothing.
+    fn rests(&self, fields: &mut [ViewMut<'_, T>], id: i64) -> bool {
+        let row = id as usize - self.base;
+        self.rule.rests() && fields[1..].iter_mut().all(|state| state.row(row).iter().all(|&x| x == T::ZERO))
+    }
+
+    /// The first rows make moves that are known.
+    fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[Owed<'_>]) {
+        if !owed.is_empty() {
+            self.rule.settle(owed, self.block(fields, ids, owed.len()));
+        }
+    }
+
+    /// A row makes its moves one by one, or as many at once as are known.
+    fn repeat(&self, fields: &mut [ViewMut<'_, T>], id: &[i64], gap: usize, owed: Owed<'_>) {
+        let Books { ledger, history, .. } = self.books;
+        let (rule, count) = (self.rule, history.count());
+        let (mut update, end) = (count - gap as u64, count - owed.rest as u64);
+        while update < end {
+            if let Some((moves, updates)) = ledger.part(rule, update, end) {
+                self.pay(fields, id, &[Owed { moves: &moves, updates, rest: 0, kept: 1.0 }]);
+                update += updates as u64;
+            } else {
+                rule.update(history.at(update), self.block(fields, id, 1));
+                update += 1;
+            }
+        }
+        if owed.rest > 0 {
+            self.pay(fields, id, &[Owed { moves: &rule.none(), updates: 0, ..owed }]);
+        }
+    }
+
+    fn block<'b, 'a>(
+        &'b self,
+        fields: &'b mut [ViewMut<'a, T>],
+        ids: &'b [i64],
+        count: usize,
+    ) -> Block<'b, 'a, T> {
+        let rows = Rows::Of { ids, base: self.base };
+        Block { fields, rows, count, gradients: Gradients::Zero(self.zeros) }
+    }
+}
 
 /// Applies a rule to the touched rows of row-sparse tables.
-fn row_sparse<T: RowValue, const FIELDS: usize>(
+fn row_sparse<T: RowValue>(
     run: &mut Forward<'_>,
-    rule: impl Rule<T, FIELDS>,
+    rule: &dyn Kernel<T>,
+    count: usize,
+    moment: Moment,
 ) -> Result<()> {
-    let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
-    let Places(mut places) = std::mem::take(run.scratch().get::<Places>());
-    let result =
-        run.update_tables(GRAD, array::from_fn::<_, FIELDS, _>(|slot| slot)).and_then(|(rows, tables)| {
-            let (ids, values) = merged.of(rows)?;
-            check_range(ids, tables[0].height())?;
-            places.resize_with(FIELDS, Vec::new);
-            // Parameter and state are touched together: where a row is in one, it mostly is in the next.
-            let mut fields = ArrayVec::<_, FIELDS>::new();
-            for (k, table) in tables.into_iter().enumerate() {
-                let (known, next) = places.split_at_mut(k);
-                table.touch::<T>(ids, known.last().map_or(&[], Vec::as_slice), &mut next[0])?;
-                fields.push(table.numbers_mut::<T>()?);
-            }
-            sweep(Scattered { rule, fields: full(fields), places: &places, values });
-            Ok(())
-        });
-    *run.scratch().get::<Merged<T>>() = merged;
-    *run.scratch().get::<Places>() = Places(places);
+    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let Room { merged, places, .. } = &mut room;
+    let slots: ArrayVec<usize, MOST_TABLES> = (0..count).collect();
+    let result = run.tables(GRAD, &slots).and_then(|(rows, tables)| {
+        let (ids, values) = merged.of(rows)?;
+        check_range(ids, tables[0].height())?;
+        places.resize_with(count, Vec::new);
+        // Parameter and state are touched together: where a row is in one, it mostly is in the next.
+        let mut fields = Fields::new();
+        for (k, table) in tables.into_iter().enumerate() {
+            let (known, next) = places.split_at_mut(k);
+            table.touch::<T>(ids, known.last().map_or(&[], Vec::as_slice), &mut next[0])?;
+            let (touched, width) = (table.touched(), values.width());
+            fields.push(ViewMut::new(table.numbers_mut::<T>()?, touched, width));
+        }
+        let (rows, gradients) = (Rows::At(places), Gradients::Rows(values));
+        Part { fields, rows, gradients, gaps: &[] }.run(rule, Task::Update(moment));
+        Ok(())
+    });
+    *run.scratch().get::<Room<T>>() = room;
     result
 }
 
@@ -387,150 +508,13 @@ fn table<'v, T: Float>(field: &'v mut ViewMut<'_, T>, height: usize, width: usiz
     }
 }
 
-fn full<V, const N: usize>(values: ArrayVec<V, N>) -> [V; N] {
-    match values.into_inner() {
-        Ok(all) => all,
-        Err(_) => unreachable!("one for each field"),
-    }
-}
+type Halves<'a, T> = (Fields<'a, T>, Fields<'a, T>);
 
-type Halves<'a, T, const N: usize> = ([ViewMut<'a, T>; N], [ViewMut<'a, T>; N]);
-
-fn halves<'a, T, const N: usize>(
-    fields: [ViewMut<'a, T>; N],
+fn halves<'a, T>(
+    fields: Fields<'a, T>,
     cut: impl Fn(ViewMut<'a, T>) -> (ViewMut<'a, T>, ViewMut<'a, T>),
-) -> Halves<'a, T, N> {
-    let mut second = ArrayVec::<_, N>::new();
-    let first = fields.map(|field| {
-        let (head, tail) = cut(field);
-        second.push(tail);
-        head
-    });
-    (first, full(second))
-}
-
-/// Every element moves.
-fn dense<T: Float, const N: usize>(
-    rule: impl Rule<T, N>,
-    fields: [ViewMut<'_, T>; N],
-    grad: View<'_, T>,
-    threads: usize,
-) {
-    let (rows, width) = (grad.rows(), grad.width());
-    if threads < 2 || rows * width < 2 * GRAIN {
-        sweep(Every { rule, fields, grad });
-        return;
-    }
-    let ((head, tail), (first, second)) = if rows > 1 {
-        let at = rows / 2;
-        (halves(fields, |f| f.split_rows(at)), (grad.rows_range(0, at), grad.rows_range(at, rows)))
-    } else {
-        let at = width / 2;
-        (halves(fields, |f| f.split_columns(at)), (grad.columns(0, at), grad.columns(at, width)))
-    };
-    join(|| dense(rule, head, first, threads / 2), || dense(rule, tail, second, threads - threads / 2));
-}
-
-/// The rows `ids` move; `fields` start at row `base` of the table.
-fn touched<T: Float, const N: usize>(
-    rule: impl Rule<T, N>,
-    fields: [ViewMut<'_, T>; N],
-    base: usize,
-    ids: &[i64],
-    values: View<'_, T>,
-    threads: usize,
-) {
-    if threads < 2 || ids.len() < 2 || ids.len() * values.width() < 2 * GRAIN {
-        sweep(Touched { rule, fields, base, ids, values });
-        return;
-    }
-    let half = ids.len() / 2;
-    let start = ids[half] as usize;
-    let (head, tail) = halves(fields, |f| f.split_rows(start - base));
-    let (first, second) = (values.rows_range(0, half), values.rows_range(half, ids.len()));
-    join(
-        || touched(rule, head, base, &ids[..half], first, threads / 2),
-        || touched(rule, tail, start, &ids[half..], second, threads - threads / 2),
-    );
-}
-
-struct Every<'a, T, R, const N: usize> {
-    rule: R,
-    fields: [ViewMut<'a, T>; N],
-    grad: View<'a, T>,
-}
-
-impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Every<'_, T, R, N> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        for (i, grad) in self.grad.iter().enumerate() {
-            row(&self.rule, self.fields.each_mut().map(|f| f.row(i)), grad);
-        }
-    }
-}
-
-struct Touched<'a, T, R, const N: usize> {
-    rule: R,
-    fields: [ViewMut<'a, T>; N],
-    base: usize,
-    ids: &'a [i64],
-    values: View<'a, T>,
-}
-
-impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Touched<'_, T, R, N> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        for (i, (&id, grad)) in self.ids.iter().zip(self.values.iter()).enumerate() {
-            if let Some(&later) = self.ids.get(i + AHEAD) {
-                self.fields.iter_mut().for_each(|f| ask(f.row(later as usize - self.base)));
-            }
-            row(&self.rule, self.fields.each_mut().map(|f| f.row(id as usize - self.base)), grad);
-        }
-    }
-}
-
-/// Rows of tables that are not in the order of their numbers.
-struct Scattered<'a, T, R, const N: usize> {
-    rule: R,
-    fields: [&'a mut [T]; N],
-    /// For each field, where the row of each gradient is.
-    places: &'a [Vec<usize>],
-    values: View<'a, T>,
-}
-
-impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Scattered<'_, T, R, N> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        let width = self.values.width();
-        for (i, grad) in self.values.iter().enumerate() {
-            let mut places = self.places.iter().map(|places| places[i] * width);
-            let fields = self.fields.each_mut().map(|field| {
-                let start = places.next().unwrap_or(0);
-                &mut field[start..start + width]
-            });
-            row(&self.rule, fields, grad);
-        }
-    }
-}
-
-#[inline(always)]
-fn row<T: Float, const N: usize>(rule: &impl Rule<T, N>, fields: [&mut [T]; N], grad: &[T]) {
-    let fields = fields.map(|field| &mut field[..grad.len()]);
-    for (i, &grad) in grad.iter().enumerate() {
-        let new = rule.step(array::from_fn(|k| fields[k][i]), grad);
-        for k in 0..N {
-            fields[k][i] = new[k];
-        }
-    }
+) -> Halves<'a, T> {
+    fields.into_iter().map(cut).unzip()
 }
 
 #[cfg(test)]

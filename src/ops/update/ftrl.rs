@@ -3,15 +3,12 @@
 //! What an untouched row owes: nothing. An element whose gradient is 0 stays as it is, whatever the rate does meanwhile, so
 //! that selected rows are exact.
 
-use super::engine::apply;
-use super::rule::{self, Rule, SparseMode, dense_or_rows, not_negative, or_one, or_zero};
-use crate::error::Result;
+use super::element::ElementRule;
+use super::owed::Moment;
+use super::rule::ElementStep;
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Leader<T> {
@@ -21,7 +18,7 @@ struct Leader<T> {
     l2: T,
 }
 
-impl<T: Float> Rule<T, 4> for Leader<T> {
+impl<T: Float> ElementStep<T, 4> for Leader<T> {
     #[inline(always)]
     fn step(&self, [param, sum, linear, strength]: [T; 4], grad: T) -> [T; 4] {
         let more = sum + grad * grad;
@@ -43,7 +40,7 @@ impl<T: Float> Rule<T, 4> for Leader<T> {
     }
 }
 
-operator! {
+update_rule! {
     /// FTRL-Proximal: follow the regularised leader, with exact zeros by L1.
     ///
     /// With g = grad, wherever it is not 0,
@@ -83,47 +80,17 @@ operator! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct Ftrl = ftrl {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        beta: f64 => not_negative,
-        l1: f64 => or_zero,
-        l2: f64 => or_zero,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        beta: f64 => settings::not_negative,
+        l1: f64 => settings::or_zero,
+        l2: f64 => settings::or_zero,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs {
-        PARAM = param: one.updated().table(),
-        SUM = sum: one.updated().table(),
-        LINEAR = linear: one.updated().table(),
-        STRENGTH = strength: one.updated().table(),
-    }
+    states { SUM = sum, LINEAR = linear, STRENGTH = strength }
+    samples { beta: 1.0, l1: 0.25, l2: 0.5, }
 }
 
-impl Op for Ftrl {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 4, self.storage, self.owes())
-    }
-
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        fn forward<T: RowValue>(op: &Ftrl, run: &mut Forward<'_>) -> Result<()> {
-            let rate = rule::rate(run, op.rate_factor)?;
-            let [rate, beta, l1, l2] = [rate, op.beta, op.l1, op.l2].map(T::from_f64);
-            apply(run, Leader { rate, beta, l1, l2 })
-        }
-        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op =
-            |mode| Ftrl { mode, storage: StorageKind::Dense, beta: 1.0, l1: 0.25, l2: 0.5, rate_factor: 0.5 };
-        rule::samples(|mode| op(mode).attributes(), &["param", "sum", "linear", "strength"])
+impl ElementRule<4> for Ftrl {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 4> {
+        let [rate, beta, l1, l2] = [self.rate(moment), self.beta, self.l1, self.l2].map(T::from_f64);
+        Leader { rate, beta, l1, l2 }
     }
 }

@@ -3,7 +3,8 @@
 use ndarray::{arr0, array};
 
 use super::engine::Merged;
-use super::rule::{positive, scalar};
+use super::rule::scalar;
+use super::settings::positive;
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;

@@ -5,7 +5,8 @@
 
 use super::adam::Moments;
 use super::engine::{Merged, check_range};
-use super::rule::{self, GRAD, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
+use super::rule::{self, GRAD, SparseMode, over};
+use super::settings::{dense_or_rows, fraction, not_negative, or_one, or_zero};
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
@@ -146,7 +147,8 @@ impl Op for Lamb {
             weight_decay: 0.5,
             rate_factor: 0.5,
         };
-        rule::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
+        let modes = [SparseMode::Exact, SparseMode::Lazy].map(|mode| op(mode).attributes());
+        rule::samples(modes, &["param", "moment1", "moment2"])
     }
 }
 

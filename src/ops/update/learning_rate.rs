@@ -1,7 +1,7 @@
 //! `learning_rate`: the rate of a step, by a schedule, and by what multiplies it from outside.
 
-use super::rule::not_negative;
 use super::schedule::Schedule;
+use super::settings::not_negative;
 use crate::error::{Error, Result};
 use crate::program::{
     Attributes, Declaration, Declared, Facts, Forward, InferShape, LodEffect, Op, Sample, Signature, Slot,

@@ -4,16 +4,14 @@
 //! sum of the rates.
 
 use super::decay::sign;
-use super::engine::apply_deferred;
-use super::owed::{Decays, Deferred, Moment, decays};
-use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, or_one, or_zero};
-use crate::error::Result;
+use super::element::ElementRule;
+use super::owed::{Moment, Moves, Owed};
+use super::rule::ElementStep;
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::ops::RuleSettings;
+use crate::program::Owes;
+use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Signs<T> {
@@ -26,7 +24,7 @@ struct Signs<T> {
     new2: T,
 }
 
-impl<T: Float> Rule<T, 2> for Signs<T> {
+impl<T: Float> ElementStep<T, 2> for Signs<T> {
     #[inline(always)]
     fn step(&self, [param, moment]: [T; 2], grad: T) -> [T; 2] {
         let towards = self.beta1 * moment + self.new1 * grad;
@@ -34,9 +32,7 @@ impl<T: Float> Rule<T, 2> for Signs<T> {
     }
 }
 
-decays!(Lion);
-
-operator! {
+update_rule! {
     /// Lion: every step has the size of the rate, in the direction of a momentum's sign.
     ///
     /// With d = grad + weight_decay · param (Lion's own decay is `decoupled`),
@@ -64,25 +60,13 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [-2.5, -1.0, 0.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Lion = lion {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        beta1: f64 => fraction,
-        beta2: f64 => fraction,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        beta1: f64 => settings::fraction,
+        beta2: f64 => settings::fraction,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), MOMENT = moment: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { MOMENT = moment }
+    samples { beta1: 0.75, beta2: 0.875, decoupled: true, }
 }
 
 /// What updates without a gradient do: the moment falls and keeps its sign, along which the parameter moves.
@@ -94,7 +78,7 @@ pub(in crate::ops) struct Along<T> {
     least: T,
 }
 
-impl<T: Float> Rule<T, 2> for Along<T> {
+impl<T: Float> ElementStep<T, 2> for Along<T> {
     #[inline(always)]
     fn step(&self, [param, moment]: [T; 2], _: T) -> [T; 2] {
         let fallen = self.fall * moment;
@@ -104,47 +88,12 @@ impl<T: Float> Rule<T, 2> for Along<T> {
     }
 }
 
-impl<T: Float> Deferred<T, 2> for Lion {
-    /// What is left of the parameter, and how far it has moved.
-    type Moves = [f64; 2];
-    type Payment = Along<T>;
-
-    fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 2> {
-        let rate = rate * self.rate_factor;
+impl ElementRule<2> for Lion {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 2> {
+        let rate = self.rate(moment);
         let [step, beta1, new1, beta2, new2] =
             [rate, self.beta1, 1.0 - self.beta1, self.beta2, 1.0 - self.beta2].map(T::from_f64);
         self.decay().before(rate, Signs { rate: step, beta1, new1, beta2, new2 })
-    }
-
-    fn none(&self) -> [f64; 2] {
-        [1.0, 0.0]
-    }
-
-    fn earlier(&self, &[kept, moved]: &[f64; 2], Moment { rate, .. }: Moment) -> [f64; 2] {
-        let rate = rate * self.rate_factor;
-        // With a beta1 of 0 the moment does not count.
-        let along = if self.beta1 > 0.0 { rate } else { 0.0 };
-        [kept * self.decay().kept(rate), moved + kept * along]
-    }
-
-    fn horizon(&self) -> usize {
-        usize::MAX
-    }
-
-    fn payment(&self, &[kept, moved]: &[f64; 2], gap: usize, _: usize, _: f64) -> Along<T> {
-        let fall = self.beta2.powi(gap as i32);
-        let [kept, moved, fall, least] = [kept, moved, fall, f64::from(f32::MIN_POSITIVE)].map(T::from_f64);
-        Along { kept, moved, fall, least }
-    }
-}
-
-impl Op for Lion {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, self.storage, self.owes())
     }
 
     fn owes(&self) -> Owes {
@@ -154,22 +103,21 @@ impl Op for Lion {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, self))
+    /// What is left of the parameter, and how far it has moved.
+    fn earlier(&self, &[kept, moved, ..]: &Moves, moment: Moment) -> Moves {
+        // With a beta1 of 0 the moment does not count.
+        let along = if self.beta1 > 0.0 { self.rate(moment) } else { 0.0 };
+        [kept * self.kept(moment), moved + kept * along, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| Lion {
-            mode,
-            storage: StorageKind::Dense,
-            beta1: 0.75,
-            beta2: 0.875,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: true,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "moment"])
+    fn is_known(&self, _: &Moves) -> bool {
+        true
+    }
+
+    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, 2> {
+        let [kept, moved, ..] = *owed.moves;
+        let fall = self.beta2.powi(owed.updates as i32);
+        let [kept, moved, fall, least] = [kept, moved, fall, f64::from(f32::MIN_POSITIVE)].map(T::from_f64);
+        Along { kept, moved, fall, least }
     }
 }

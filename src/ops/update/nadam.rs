@@ -4,19 +4,15 @@
 //! Adam's with another factor at each step.
 
 use super::adam::Moments;
-use super::drift::{Drift, DriftOf};
-use super::engine::apply_deferred;
-use super::owed::{Decays, Deferred, Moment, decays, fading, falling_by};
-use super::rule::{
-    self, KEPT, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over,
-};
-use crate::error::Result;
+use super::drift::Drift;
+use super::element::ElementRule;
+use super::owed::{Moment, Moves, Owed, fading, falling_by};
+use super::rule::{ElementStep, KEPT, over};
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::ops::RuleSettings;
+use crate::program::Owes;
+use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Ahead<T> {
@@ -27,7 +23,7 @@ struct Ahead<T> {
     by_moment: T,
 }
 
-impl<T: Float> Rule<T, 3> for Ahead<T> {
+impl<T: Float> ElementStep<T, 3> for Ahead<T> {
     #[inline(always)]
     fn step(&self, [param, moment1, moment2]: [T; 3], grad: T) -> [T; 3] {
         let [moment1, moment2] = self.moments.next(moment1, moment2, grad);
@@ -50,9 +46,7 @@ fn factors(beta1: f64, momentum_decay: f64, t: f64) -> [f64; 2] {
     [(1.0 - here) / (1.0 - product), next / (1.0 - product * next)]
 }
 
-decays!(NAdam);
-
-operator! {
+update_rule! {
     /// NAdam: Adam that looks ahead along its momentum.
     ///
     /// With d = grad + weight_decay · param, t = 1, 2, … the number of the step,
@@ -88,75 +82,24 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct NAdam = nadam {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        beta1: f64 => fraction,
-        beta2: f64 => fraction,
-        epsilon: f64 => not_negative,
-        momentum_decay: f64 => not_negative,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        beta1: f64 => settings::fraction,
+        beta2: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
+        momentum_decay: f64 => settings::not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { MOMENT1 = moment1, MOMENT2 = moment2 }
+    samples { beta1: 0.75, beta2: 0.875, epsilon: 1e-8, momentum_decay: 0.25, decoupled: true, }
 }
 
-impl<T: Float> Deferred<T, 3> for NAdam {
-    type Moves = Drift;
-    type Payment = DriftOf<T>;
-
-    fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 3> {
-        let rate = rate * self.rate_factor;
+impl ElementRule<3> for NAdam {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 3> {
+        let (rate, step) = (self.rate(moment), moment.step);
         let [by_grad, by_moment] =
             factors(self.beta1, self.momentum_decay, step).map(|factor| T::from_f64(rate * factor));
         let moments = Moments::new([self.beta1, self.beta2], self.epsilon, rate, step);
         self.decay().before(rate, Ahead { moments, by_grad, by_moment })
-    }
-
-    fn none(&self) -> Drift {
-        Drift::default()
-    }
-
-    fn earlier(&self, after: &Drift, Moment { rate, step }: Moment) -> Drift {
-        let rate = rate * self.rate_factor;
-        let [_, by_moment] = factors(self.beta1, self.momentum_decay, step);
-        after.earlier([self.beta1, self.beta2], step, rate * by_moment, self.decay().kept(rate))
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(self.rate(moment))
-    }
-
-    fn horizon(&self) -> usize {
-        falling_by(self.beta1, self.beta2.sqrt()).map_or(KEPT, fading)
-    }
-
-    fn is_known(&self, moves: &Drift) -> bool {
-        moves.is_known()
-    }
-
-    fn payment(&self, moves: &Drift, gap: usize, rest: usize, kept: f64) -> DriftOf<T> {
-        moves.of([self.beta1, self.beta2], self.epsilon, gap + rest, kept)
-    }
-}
-
-impl Op for NAdam {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, self.owes())
     }
 
     fn owes(&self) -> Owes {
@@ -166,24 +109,26 @@ impl Op for NAdam {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, self))
+    fn horizon(&self) -> usize {
+        falling_by(self.beta1, self.beta2.sqrt()).map_or(KEPT, fading)
     }
 
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| NAdam {
-            mode,
-            storage: StorageKind::Dense,
-            beta1: 0.75,
-            beta2: 0.875,
-            epsilon: 1e-8,
-            momentum_decay: 0.25,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: true,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
+    fn rests(&self) -> bool {
+        true
+    }
+
+    fn earlier(&self, after: &Moves, moment: Moment) -> Moves {
+        let Moment { step, .. } = moment;
+        let [_, by_moment] = factors(self.beta1, self.momentum_decay, step);
+        let moved = self.rate(moment) * by_moment;
+        Drift::from(after).earlier([self.beta1, self.beta2], step, moved, self.kept(moment)).into()
+    }
+
+    fn is_known(&self, moves: &Moves) -> bool {
+        Drift::from(moves).is_known()
+    }
+
+    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, 3> {
+        Drift::of(owed, [self.beta1, self.beta2], self.epsilon)
     }
 }

@@ -7,22 +7,39 @@
 //! Every row is settled after [`SWEEP`] updates at the latest, a part of the table in each, so that the rates of the last
 //! [`KEPT`] are enough.
 
+use std::any::Any;
 use std::ops::Range;
 
-use super::decay::Decay;
-use super::rule::{KEPT, Rule};
+use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
+use crate::program::Owes;
 
 /// In so many updates every row is settled once.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
 
-/// One update.
+/// When an update is: its learning rate and its number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::ops) struct Moment {
-    /// Its learning rate.
-    pub(in crate::ops) rate: f64,
+pub struct Moment {
+    /// The learning rate of the step, before the parameter's own factor.
+    pub rate: f64,
     /// The number of its step, from 1.
-    pub(in crate::ops) step: f64,
+    pub step: f64,
+}
+
+/// What some updates without a gradient do to any row: numbers to which each rule gives a meaning of its own.
+pub type Moves = [f64; 8];
+
+/// What a row owes.
+#[derive(Debug, Clone, Copy)]
+pub struct Owed<'a> {
+    /// What the first missed updates do.
+    pub moves: &'a Moves,
+    /// How many updates that are.
+    pub updates: usize,
+    /// How many were missed behind them, in which the state no longer moves the parameter.
+    pub rest: usize,
+    /// What decay leaves of the parameter in these.
+    pub kept: f64,
 }
 
 /// The last updates, as [`update_history`](super::history) wrote them.
@@ -55,61 +72,40 @@ pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 
     (mix(mix(before.to_bits() ^ rate.to_bits()) ^ step.to_bits()) >> 12) as f64
 }
 
-/// A rule whose moves can be made later. `FIELDS` are the parameter and the state.
-/// Equal rules make equal moves: they follow from its settings alone.
-pub(in crate::ops) trait Deferred<T: Float, const FIELDS: usize>:
-    Clone + PartialEq + Send + Sync + 'static
-{
-    /// What some updates without a gradient do to any row.
-    type Moves: Copy + Send + Sync + 'static;
-    /// The same for one row.
-    type Payment: Rule<T, FIELDS>;
-
-    /// What one update does.
-    fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS>;
-
-    /// Of no update.
-    fn none(&self) -> Self::Moves;
-
-    /// Of one more, which was before the others.
-    fn earlier(&self, moves: &Self::Moves, moment: Moment) -> Self::Moves;
-
-    /// What remains of a parameter after one update, by decay alone.
-    fn kept(&self, _moment: Moment) -> f64 {
-        1.0
-    }
-
-    /// After so many updates without a gradient the state moves the parameter no more.
+/// A rule whose moves can be made later, as a ledger sees it: the methods of the same names of an
+/// [`ElementRule`](super::element::ElementRule).
+pub(in crate::ops) trait Deferred: Send + Sync {
+    fn owes(&self) -> Owes;
+    fn none(&self) -> Moves;
+    fn earlier(&self, moves: &Moves, moment: Moment) -> Moves;
+    fn kept(&self, moment: Moment) -> f64;
     fn horizon(&self) -> usize;
-
-    /// Whether the moves are known well enough; if not, they are made one by one.
-    fn is_known(&self, _moves: &Self::Moves) -> bool {
-        true
-    }
-
-    /// How a row makes `moves`, of `gap` updates, and then shrinks to `kept` in `rest` updates more. Its step ignores the
-    /// gradient.
-    fn payment(&self, moves: &Self::Moves, gap: usize, rest: usize, kept: f64) -> Self::Payment;
+    fn is_known(&self, moves: &Moves) -> bool;
+    fn rests(&self) -> bool;
+    /// Whether this is that rule with the same settings: then both make the same moves.
+    fn is(&self, other: &dyn Any) -> bool;
+    /// A copy for [`Self::is`].
+    fn copied(&self) -> Box<dyn Any + Send>;
 }
 
 /// What is owed after any gap, at one update; used again at the next.
-pub(in crate::ops) struct Ledger<M> {
+pub(in crate::ops) struct Ledger {
     /// By the number of missed updates, up to the last one.
-    recent: Vec<M>,
+    recent: Vec<Moves>,
     /// What remains of a parameter after so many updates, up to the last one.
     kept: Vec<f64>,
     /// Where a gap is longer than the horizon, what was missed within it, by the first update that was missed.
-    first: Vec<Option<(u64, M)>>,
+    first: Vec<Option<(u64, Moves)>>,
     /// Where each part of the first updates starts.
     parts: Vec<u64>,
     /// What the updates of a part do, in the order of the parts; the inner `None` where they are made one by one.
-    of_parts: Vec<Option<Option<M>>>,
+    of_parts: Vec<Option<Option<Moves>>>,
     /// How many updates there were, and what marked them.
     count: u64,
     mark: f64,
 }
 
-impl<M: Clone> Default for Ledger<M> {
+impl Default for Ledger {
     fn default() -> Self {
         // A part is so short that what corrects the moments for their start hardly changes in it.
         let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
@@ -119,7 +115,7 @@ impl<M: Clone> Default for Ledger<M> {
     }
 }
 
-impl<M: Copy + Send + Sync> Ledger<M> {
+impl Ledger {
     /// Forgets what was found of another history than this one as it was before.
     fn follow(&mut self, history: History<'_>) {
         let (before, count) = (self.count, history.count());
@@ -135,12 +131,7 @@ impl<M: Copy + Send + Sync> Ledger<M> {
     }
 
     /// For gaps of at most `most` updates.
-    pub(in crate::ops) fn prepare<T: Float, const N: usize>(
-        &mut self,
-        rule: &impl Deferred<T, N, Moves = M>,
-        history: History<'_>,
-        most: usize,
-    ) {
+    pub(in crate::ops) fn prepare(&mut self, rule: &dyn Deferred, history: History<'_>, most: usize) {
         self.follow(history);
         let horizon = rule.horizon().min(KEPT);
         self.recent.clear();
@@ -159,15 +150,11 @@ impl<M: Copy + Send + Sync> Ledger<M> {
         }
     }
 
-    /// Makes sure that [`Self::of`] knows a gap.
-    pub(in crate::ops) fn learn<T: Float, const N: usize>(
-        &mut self,
-        rule: &impl Deferred<T, N, Moves = M>,
-        history: History<'_>,
-        gap: usize,
-    ) {
+    /// Makes sure that [`Self::of`] knows a gap; whether its moves are known well enough to be made at once.
+    pub(in crate::ops) fn learn(&mut self, rule: &dyn Deferred, history: History<'_>, gap: usize) -> bool {
         let start = self.count - gap as u64;
-        if gap >= self.recent.len() {
+        // Within a horizon of 0 nothing was missed.
+        if gap >= self.recent.len() && self.recent.len() > 1 {
             if self.first.is_empty() {
                 self.first.resize(KEPT, None);
             }
@@ -177,8 +164,8 @@ impl<M: Copy + Send + Sync> Ledger<M> {
                 *place = Some((start, moves_of(rule, history, start..end)));
             }
         }
-        if rule.is_known(&self.of(gap).0) {
-            return;
+        if rule.is_known(self.of(gap).moves) {
+            return true;
         }
         for part in self.parts.partition_point(|&at| at < start)..self.of_parts.len() {
             let updates = self.parts[part]..self.parts[part + 1];
@@ -191,15 +178,11 @@ impl<M: Copy + Send + Sync> Ledger<M> {
                 self.of_parts[part] = Some(Some(moves).filter(|moves| rule.is_known(moves)));
             }
         }
+        false
     }
 
     /// All that is known at once of the updates from one on, where they end at `end`: the moves, and of how many.
-    pub(in crate::ops) fn part<T: Float, const N: usize>(
-        &self,
-        rule: &impl Deferred<T, N, Moves = M>,
-        update: u64,
-        end: u64,
-    ) -> Option<(M, usize)> {
+    pub(in crate::ops) fn part(&self, rule: &dyn Deferred, update: u64, end: u64) -> Option<(Moves, usize)> {
         let part = self.parts.binary_search(&update).ok()?;
         let left = (self.count - update) as usize;
         let last = self.recent.get(left).filter(|moves| end == self.count && rule.is_known(moves));
@@ -211,125 +194,51 @@ impl<M: Copy + Send + Sync> Ledger<M> {
         Some((moves, (next - update) as usize))
     }
 
-    /// What a row does that missed the last `gap` updates: its moves, of how many, how many after them, and what remains of
-    /// the parameter in these.
-    pub(in crate::ops) fn of(&self, gap: usize) -> (M, usize, usize, f64) {
+    /// What a row owes that missed the last `gap` updates.
+    pub(in crate::ops) fn of(&self, gap: usize) -> Owed<'_> {
         let horizon = self.recent.len() - 1;
         if gap <= horizon {
-            return (self.recent[gap], gap, 0, 1.0);
+            return Owed { moves: &self.recent[gap], updates: gap, rest: 0, kept: 1.0 };
         }
+        let rest = gap - horizon;
+        let owed = |moves| Owed { moves, updates: horizon, rest, kept: self.kept[rest] };
         let start = self.count - gap as u64;
         match self.first.get((start % KEPT as u64) as usize) {
-            Some(&Some((of, moves))) if of == start => {
-                let rest = gap - horizon;
-                (moves, horizon, rest, self.kept[rest])
-            }
+            _ if horizon == 0 => owed(&self.recent[0]),
+            Some(Some((of, moves))) if *of == start => owed(moves),
             _ => unreachable!("a gap of {gap} that was not learnt"),
         }
     }
 }
 
 /// What a range of updates does.
-fn moves_of<T: Float, const N: usize, R: Deferred<T, N>>(
-    rule: &R,
-    history: History<'_>,
-    updates: Range<u64>,
-) -> R::Moves {
+fn moves_of(rule: &dyn Deferred, history: History<'_>, updates: Range<u64>) -> Moves {
     updates.rev().fold(rule.none(), |moves, update| rule.earlier(&moves, history.at(update)))
 }
-
-/// A rule with a [`Decay`] beside it, at a rate of its own.
-pub(in crate::ops) trait Decays {
-    fn decay(&self) -> Decay;
-
-    /// The rate of an update for its parameter.
-    fn rate(&self, moment: Moment) -> f64;
-}
-
-/// Rules whose attributes are `l1`, `weight_decay`, `decoupled` and `rate_factor`.
-macro_rules! decays {
-    ($($rule:ident),+) => {$(
-        impl Decays for $rule {
-            fn decay(&self) -> $crate::ops::update::decay::Decay {
-                let (l1, weight_decay, decoupled) = (self.l1, self.weight_decay, self.decoupled);
-                $crate::ops::update::decay::Decay { l1, weight_decay, decoupled }
-            }
-
-            fn rate(&self, moment: $crate::ops::update::owed::Moment) -> f64 {
-                moment.rate * self.rate_factor
-            }
-        }
-    )+};
-}
-pub(in crate::ops) use decays;
-
-/// A rule whose states fall by themselves, and move the parameter no more after `horizon` updates.
-pub(in crate::ops) trait Falls<T: Float, const FIELDS: usize>:
-    Decays + Clone + PartialEq + Send + Sync + 'static
-{
-    /// What one update does.
-    fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS>;
-
-    /// What one update leaves of each state, by its slot; that of the parameter, which comes first, is not asked for.
-    fn fall(&self) -> [f64; FIELDS];
-
-    /// After so many updates without a gradient the state moves the parameter no more.
-    fn horizon(&self) -> usize {
-        0
-    }
-}
-
-/// Of updates by such a rule those within the horizon are made one by one, the others at once.
-#[derive(Clone, PartialEq)]
-pub(in crate::ops) struct Falling<R>(pub(in crate::ops) R);
 
 /// What remains of a parameter and of its state.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Remains<T, const FIELDS: usize>([T; FIELDS]);
 
-impl<T: Float, const FIELDS: usize> Rule<T, FIELDS> for Remains<T, FIELDS> {
+impl<T: Float, const FIELDS: usize> Remains<T, FIELDS> {
+    /// Where the state falls by these factors in each update.
+    pub(in crate::ops) fn of(fall: [f64; FIELDS], owed: &Owed<'_>) -> Self {
+        let mut parts = [T::ZERO; FIELDS];
+        for (part, fall) in parts.iter_mut().zip(fall) {
+            *part = T::from_f64(fall.powi((owed.updates + owed.rest) as i32));
+        }
+        parts[0] = T::from_f64(owed.moves[0] * owed.kept);
+        Self(parts)
+    }
+}
+
+impl<T: Float, const FIELDS: usize> ElementStep<T, FIELDS> for Remains<T, FIELDS> {
     #[inline(always)]
     fn step(&self, mut fields: [T; FIELDS], _: T) -> [T; FIELDS] {
         for (field, part) in fields.iter_mut().zip(self.0) {
             *field = part * *field;
         }
         fields
-    }
-}
-
-impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for Falling<R> {
-    /// What is left of the parameter.
-    type Moves = f64;
-    type Payment = Remains<T, FIELDS>;
-
-    fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS> {
-        self.0.rule(moment)
-    }
-
-    fn none(&self) -> f64 {
-        1.0
-    }
-
-    fn earlier(&self, kept: &f64, moment: Moment) -> f64 {
-        kept * Deferred::<T, FIELDS>::kept(self, moment)
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.0.decay().kept(self.0.rate(moment))
-    }
-
-    fn horizon(&self) -> usize {
-        self.0.horizon()
-    }
-
-    fn is_known(&self, _: &f64) -> bool {
-        self.0.horizon() == 0
-    }
-
-    fn payment(&self, kept: &f64, gap: usize, rest: usize, after: f64) -> Remains<T, FIELDS> {
-        let mut parts = self.0.fall().map(|fall| fall.powi((gap + rest) as i32));
-        parts[0] = kept * after;
-        Remains(parts.map(T::from_f64))
     }
 }
 

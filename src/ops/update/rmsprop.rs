@@ -3,16 +3,14 @@
 //! Four operators, since each has states of its own. What an untouched row owes after k steps: `square` and `mean` times
 //! alphaᵏ, `velocity` times momentumᵏ, and the moves along the velocity until it has faded.
 
-use super::engine::apply_deferred;
-use super::owed::{Decays, Falling, Falls, Moment, decays, fading};
-use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
-use crate::error::Result;
+use super::element::ElementRule;
+use super::owed::{Moment, fading};
+use super::rule::{ElementStep, over};
+use super::settings;
 use crate::kernels::Float;
-use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::ops::RuleSettings;
+use crate::program::Owes;
+use crate::update_rule;
 
 #[derive(Clone, Copy)]
 struct Spread<T> {
@@ -57,7 +55,7 @@ impl<T: Float> Centred<T> {
     }
 }
 
-impl<T: Float> Rule<T, 2> for Spread<T> {
+impl<T: Float> ElementStep<T, 2> for Spread<T> {
     #[inline(always)]
     fn step(&self, [param, square]: [T; 2], grad: T) -> [T; 2] {
         let [square, change] = self.change(square, grad);
@@ -65,7 +63,7 @@ impl<T: Float> Rule<T, 2> for Spread<T> {
     }
 }
 
-impl<T: Float> Rule<T, 3> for Spread<T> {
+impl<T: Float> ElementStep<T, 3> for Spread<T> {
     #[inline(always)]
     fn step(&self, [param, square, velocity]: [T; 3], grad: T) -> [T; 3] {
         let [square, change] = self.change(square, grad);
@@ -74,7 +72,7 @@ impl<T: Float> Rule<T, 3> for Spread<T> {
     }
 }
 
-impl<T: Float> Rule<T, 3> for Centred<T> {
+impl<T: Float> ElementStep<T, 3> for Centred<T> {
     #[inline(always)]
     fn step(&self, [param, square, mean]: [T; 3], grad: T) -> [T; 3] {
         let [square, mean, change] = self.change(square, mean, grad);
@@ -82,7 +80,7 @@ impl<T: Float> Rule<T, 3> for Centred<T> {
     }
 }
 
-impl<T: Float> Rule<T, 4> for Centred<T> {
+impl<T: Float> ElementStep<T, 4> for Centred<T> {
     #[inline(always)]
     fn step(&self, [param, square, mean, velocity]: [T; 4], grad: T) -> [T; 4] {
         let [square, mean, change] = self.change(square, mean, grad);
@@ -91,9 +89,7 @@ impl<T: Float> Rule<T, 4> for Centred<T> {
     }
 }
 
-decays!(RmsProp, RmsPropMomentum, RmsPropCentred, RmsPropCentredMomentum);
-
-operator! {
+update_rule! {
     /// RMSProp: steps in units of the root mean square of the gradients.
     ///
     /// With d = grad + weight_decay · param,
@@ -123,72 +119,31 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsProp = rmsprop {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        alpha: f64 => fraction,
-        epsilon: f64 => not_negative,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        alpha: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { SQUARE = square }
+    samples { alpha: 0.75, epsilon: 1e-8, decoupled: false, }
 }
 
-impl<T: Float> Falls<T, 2> for RmsProp {
-    fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 2> {
-        let rate = rate * self.rate_factor;
+impl ElementRule<2> for RmsProp {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 2> {
+        let rate = self.rate(moment);
         self.decay().before(rate, Spread::new(rate, self.alpha, self.epsilon, 0.0))
-    }
-
-    fn fall(&self) -> [f64; 2] {
-        [1.0, self.alpha]
-    }
-}
-
-impl Op for RmsProp {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, self.storage, self.owes())
     }
 
     fn owes(&self) -> Owes {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(*self)))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| RmsProp {
-            mode,
-            storage: StorageKind::Dense,
-            alpha: 0.75,
-            epsilon: 1e-8,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: false,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "square"])
+    fn fall(&self) -> Option<[f64; 2]> {
+        Some([1.0, self.alpha])
     }
 }
 
-operator! {
+update_rule! {
     /// RMSProp along a velocity.
     ///
     /// With d = grad + weight_decay · param,
@@ -222,36 +177,28 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsPropMomentum = rmsprop_momentum {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        alpha: f64 => fraction,
-        epsilon: f64 => not_negative,
-        momentum: f64 => fraction,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        alpha: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
+        momentum: f64 => settings::fraction,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), VELOCITY = velocity: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { SQUARE = square, VELOCITY = velocity }
+    samples { alpha: 0.75, epsilon: 1e-8, momentum: 0.75, decoupled: true, }
 }
 
-impl<T: Float> Falls<T, 3> for RmsPropMomentum {
-    fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 3> {
-        let rate = rate * self.rate_factor;
+impl ElementRule<3> for RmsPropMomentum {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 3> {
+        let rate = self.rate(moment);
         self.decay().before(rate, Spread::new(rate, self.alpha, self.epsilon, self.momentum))
     }
 
-    fn fall(&self) -> [f64; 3] {
-        [1.0, self.alpha, self.momentum]
+    fn owes(&self) -> Owes {
+        self.decay().owes(Owes::Later)
+    }
+
+    fn fall(&self) -> Option<[f64; 3]> {
+        Some([1.0, self.alpha, self.momentum])
     }
 
     fn horizon(&self) -> usize {
@@ -259,41 +206,7 @@ impl<T: Float> Falls<T, 3> for RmsPropMomentum {
     }
 }
 
-impl Op for RmsPropMomentum {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, self.owes())
-    }
-
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
-    }
-
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| RmsPropMomentum {
-            mode,
-            storage: StorageKind::Dense,
-            alpha: 0.75,
-            epsilon: 1e-8,
-            momentum: 0.75,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: true,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "square", "velocity"])
-    }
-}
-
-operator! {
+update_rule! {
     /// RMSProp in units of the standard deviation of the gradients.
     ///
     /// With d = grad + weight_decay · param,
@@ -326,72 +239,31 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [-1.0, -1.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsPropCentred = rmsprop_centred {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        alpha: f64 => fraction,
-        epsilon: f64 => not_negative,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        alpha: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), MEAN = mean: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { SQUARE = square, MEAN = mean }
+    samples { alpha: 0.75, epsilon: 1e-8, decoupled: false, }
 }
 
-impl<T: Float> Falls<T, 3> for RmsPropCentred {
-    fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 3> {
-        let rate = rate * self.rate_factor;
+impl ElementRule<3> for RmsPropCentred {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 3> {
+        let rate = self.rate(moment);
         self.decay().before(rate, Centred(Spread::new(rate, self.alpha, self.epsilon, 0.0)))
-    }
-
-    fn fall(&self) -> [f64; 3] {
-        [1.0, self.alpha, self.alpha]
-    }
-}
-
-impl Op for RmsPropCentred {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, self.owes())
     }
 
     fn owes(&self) -> Owes {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| RmsPropCentred {
-            mode,
-            storage: StorageKind::Dense,
-            alpha: 0.75,
-            epsilon: 1e-8,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: false,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "square", "mean"])
+    fn fall(&self) -> Option<[f64; 3]> {
+        Some([1.0, self.alpha, self.alpha])
     }
 }
 
-operator! {
+update_rule! {
     /// RMSProp in units of the standard deviation of the gradients, along a velocity.
     ///
     /// With d = grad + weight_decay · param,
@@ -428,73 +300,31 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [-1.0, -1.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsPropCentredMomentum = rmsprop_centred_momentum {
-        mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-        storage: StorageKind => dense_or_rows,
-        alpha: f64 => fraction,
-        epsilon: f64 => not_negative,
-        momentum: f64 => fraction,
-        /// Adds so much of `param` to the gradient; 0 without it.
-        weight_decay: f64 => or_zero,
-        /// Adds so much of the sign of `param` to the gradient; 0 without it.
-        l1: f64 => or_zero,
-        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
-        decoupled: bool = false,
-        /// Multiplies `rate`; 1 without it.
-        rate_factor: f64 => or_one,
+        alpha: f64 => settings::fraction,
+        epsilon: f64 => settings::not_negative,
+        momentum: f64 => settings::fraction,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-    kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), MEAN = mean: one.updated().table(), VELOCITY = velocity: one.updated().table(), SETTLED = settled: optional.updated() }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { SQUARE = square, MEAN = mean, VELOCITY = velocity }
+    samples { alpha: 0.75, epsilon: 1e-8, momentum: 0.75, decoupled: true, }
 }
 
-impl<T: Float> Falls<T, 4> for RmsPropCentredMomentum {
-    fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 4> {
-        let rate = rate * self.rate_factor;
+impl ElementRule<4> for RmsPropCentredMomentum {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 4> {
+        let rate = self.rate(moment);
         self.decay().before(rate, Centred(Spread::new(rate, self.alpha, self.epsilon, self.momentum)))
-    }
-
-    fn fall(&self) -> [f64; 4] {
-        [1.0, self.alpha, self.alpha, self.momentum]
-    }
-
-    fn horizon(&self) -> usize {
-        fading(self.momentum)
-    }
-}
-
-impl Op for RmsPropCentredMomentum {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
-
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 4, self.storage, self.owes())
     }
 
     fn owes(&self) -> Owes {
         self.decay().owes(Owes::Later)
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 4, _>(run, &Falling(*self)))
+    fn fall(&self) -> Option<[f64; 4]> {
+        Some([1.0, self.alpha, self.alpha, self.momentum])
     }
 
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| RmsPropCentredMomentum {
-            mode,
-            storage: StorageKind::Dense,
-            alpha: 0.75,
-            epsilon: 1e-8,
-            momentum: 0.75,
-            weight_decay: 0.5,
-            l1: 0.25,
-            decoupled: true,
-            rate_factor: 0.5,
-        };
-        rule::samples(|mode| op(mode).attributes(), &["param", "square", "mean", "velocity"])
+    fn horizon(&self) -> usize {
+        fading(self.momentum)
     }
 }

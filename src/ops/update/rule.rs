@@ -1,8 +1,4 @@
-//! What the update rules share: slots, the shape rule, checks of their settings, samples, and the [`engine`](super::engine) that
-//! applies a rule.
-//!
-//! A rule is a [`Rule`]: from the old values of an element (the parameter, then its state) and its gradient to the
-//! new ones. It is written once, for dense gradients and for selected rows.
+//! What the update operators share: slots, the shape rule and samples.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
@@ -10,9 +6,10 @@ use crate::program::spec::attributes::Attribute;
 use crate::program::{Attributes, Forward, InferShape, Owes, Sample, Spec};
 use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
 
-/// How one element moves: the parameter and its state, in the order of the output slots.
-pub(in crate::ops) trait Rule<T, const FIELDS: usize>: Copy + Send + Sync {
-    /// The new values. Mark it `#[inline(always)]`.
+/// How one element moves in an update: the parameter and its state, in the order of the output slots.
+pub trait ElementStep<T, const FIELDS: usize>: Copy + Send + Sync {
+    /// The new values of the parameter and its state, from the old ones and the gradient. Mark it `#[inline(always)]`: it is the
+    /// body of a loop over the elements, which is vectorised.
     fn step(&self, fields: [T; FIELDS], grad: T) -> [T; FIELDS];
 }
 
@@ -123,59 +120,6 @@ impl Attribute for SparseMode {
     }
 }
 
-/// How a parameter and its state are stored: dense, or row-sparse as selected rows.
-pub(in crate::ops) fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind> {
-    if attributes.get(name).is_none() {
-        return Ok(StorageKind::Dense);
-    }
-    match StorageKind::read(attributes, name)? {
-        kind @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(kind),
-        other => {
-            let what = format!("attribute `{name}`");
-            Err(Error::of(ErrorKind::Program, what, "dense or selected_rows", other.to_string()))
-        }
-    }
-}
-
-/// A number among the attributes, checked.
-pub(in crate::ops) fn number(
-    attributes: &Attributes,
-    name: &str,
-    expected: &str,
-    valid: impl FnOnce(f64) -> bool,
-) -> Result<f64> {
-    let value = attributes.float(name)?;
-    if value.is_finite() && valid(value) {
-        return Ok(value);
-    }
-    Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, value.to_string()))
-}
-
-/// A number from 0 among the attributes.
-pub(in crate::ops) fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
-    number(attributes, name, "a finite number from 0", |v| v >= 0.0)
-}
-
-/// A number from 0 among the attributes; 0 if it is left out.
-pub(in crate::ops) fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
-    attributes.get(name).map_or(Ok(0.0), |_| not_negative(attributes, name))
-}
-
-/// A number from 0 among the attributes; 1 if it is left out.
-pub(in crate::ops) fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
-    attributes.get(name).map_or(Ok(1.0), |_| not_negative(attributes, name))
-}
-
-/// A number above 0 among the attributes.
-pub(in crate::ops) fn positive(attributes: &Attributes, name: &str) -> Result<f64> {
-    number(attributes, name, "a finite number above 0", |v| v > 0.0)
-}
-
-/// A number of [0, 1) among the attributes.
-pub(in crate::ops) fn fraction(attributes: &Attributes, name: &str) -> Result<f64> {
-    number(attributes, name, "a number from 0 and below 1", |v| (0.0..1.0).contains(&v))
-}
-
 /// A scalar operand.
 pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
@@ -193,19 +137,16 @@ pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
     if scale == T::ZERO { T::ZERO } else { step / scale }
 }
 
-/// The samples of a rule: a matrix, a vector, rows that repeat, and none. `attributes` gets the mode.
-pub(in crate::ops) fn samples(
-    attributes: impl Fn(SparseMode) -> Attributes,
-    fields: &[&str],
-) -> Result<Vec<Sample>> {
+/// The samples of a rule: a matrix, a vector, rows that repeat, and none. The attributes are those of both modes.
+pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -> Result<Vec<Sample>> {
     let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
         let len = shape.iter().product::<usize>();
         let values = (0..len).map(|i| (i as f64 * pace).sin() + least).collect();
         Ok(Variable::dense(Dense::from_vec::<f64>(shape, values)?))
     };
-    let sample = |name: &str, mode: SparseMode, shape: &[usize]| -> Result<Sample> {
+    let sample = |name: &str, attributes: &Attributes, shape: &[usize]| -> Result<Sample> {
         let rate = Variable::dense(Dense::from_vec(&[], vec![0.125f32])?);
-        let mut sample = Sample::new(name, attributes(mode)).without_gradient().constant("rate", rate);
+        let mut sample = Sample::new(name, attributes.clone()).without_gradient().constant("rate", rate);
         for (k, field) in fields.iter().enumerate() {
             // Above 0, as some states must be.
             sample = sample.constant(field, numbers(shape, 0.9 + k as f64, 1.5)?);
@@ -216,11 +157,10 @@ pub(in crate::ops) fn samples(
         let values = numbers(&[ids.len(), 3], 0.7, 0.0)?.into_parts().0.into_dense()?;
         Variable::new(SelectedRows::new(5, ids.to_vec(), values)?, None)
     };
-    let (exact, lazy) = (SparseMode::Exact, SparseMode::Lazy);
     Ok(vec![
-        sample("matrix", exact, &[4, 3])?.constant("grad", numbers(&[4, 3], 0.7, 0.0)?),
-        sample("vector", exact, &[5])?.constant("grad", numbers(&[5], 0.7, 0.0)?),
-        sample("rows that repeat", lazy, &[5, 3])?.constant("grad", rows(&[4, 1, 4])?),
-        sample("no row", lazy, &[5, 3])?.constant("grad", rows(&[])?),
+        sample("matrix", &exact, &[4, 3])?.constant("grad", numbers(&[4, 3], 0.7, 0.0)?),
+        sample("vector", &exact, &[5])?.constant("grad", numbers(&[5], 0.7, 0.0)?),
+        sample("rows that repeat", &lazy, &[5, 3])?.constant("grad", rows(&[4, 1, 4])?),
+        sample("no row", &lazy, &[5, 3])?.constant("grad", rows(&[])?),
     ])
 }

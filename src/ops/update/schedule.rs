@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::rule::{not_negative, number, positive};
+use super::settings::{not_negative, number, positive};
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::Attributes;
 

@@ -1,29 +1,21 @@
 //! `settle`: rows make the moves that they owe, before they are read.
 
+use std::sync::Arc;
+
 use ndarray::{Array2, array};
 
-use super::adadelta::Adadelta;
-use super::adagrad::Adagrad;
-use super::adam::Adam;
-use super::adamax::Adamax;
-use super::amsgrad::AmsGrad;
+use super::block::Rule;
 use super::engine;
-use super::lion::Lion;
-use super::nadam::NAdam;
-use super::owed::{Deferred, Falling};
-use super::rmsprop::{RmsProp, RmsPropCentred, RmsPropCentredMomentum, RmsPropMomentum};
 use super::rule::{HISTORY_SHAPE, history_fits};
-use super::sgd::{Momentum, Sgd};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
 use crate::ops::lookup::ids::ids;
 use crate::program::attributes::Attribute;
 use crate::program::{
-    Attributes, DENSE_OR_CSR, Declared, Facts, Forward, InferShape, Literal, LodEffect, Op, RowValue, Sample,
-    Spec,
+    Arity, Attributes, DENSE_OR_CSR, Declaration, Facts, Forward, InferShape, Literal, LodEffect, Op,
+    Operators, Sample, Spec,
 };
 use crate::tensor::{DType, Variable};
-use crate::with_float;
 
 operator! {
     /// The moves that rows of a parameter owe, since an update rule in exact mode moves them without a gradient too: made
@@ -31,7 +23,7 @@ operator! {
     ///
     /// `ids` say which rows are read: whole numbers, or a sparse matrix, whose columns they are; without it all rows are
     /// settled. Beside them come the rows whose turn it is, one in 8192 at each update, so that none owes much. `rule` is the
-    /// kind of the update rule, `settings` are its attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: up
+    /// kind of the update rule, which carries it out ([`Op::settle`](crate::program::Op::settle)), `settings` are its attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: up
     /// to which update each row is settled. After it the row has the numbers that the dense rule would have left, up to rounding.
     ///
     /// Where an id is no row of the table nothing is settled: the operator that reads the rows then names it.
@@ -56,7 +48,7 @@ operator! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct Settle = settle {
-        rule: String,
+        rule: RuleOf,
         settings: Settings,
         dtype: DType,
         shape: Vec<usize>,
@@ -64,6 +56,35 @@ operator! {
     inputs { IDS = ids: optional.without_gradient(), HISTORY = history: one.without_gradient() }
     kernels { [DENSE_OR_CSR] }
     outputs { PARAM = param: one.updated(), STATE = state: any.updated(), SETTLED = settled: one.updated() }
+}
+
+/// The kind of an update rule.
+pub(in crate::ops) struct RuleOf {
+    kind: String,
+    /// With its settings, once a registry has it.
+    found: Option<Arc<dyn Op>>,
+}
+
+impl RuleOf {
+    fn new(kind: &str) -> Self {
+        Self { kind: kind.to_owned(), found: None }
+    }
+
+    fn found(&self) -> Result<&dyn Op> {
+        let unknown =
+            || Error::of(ErrorKind::Program, "attribute `rule`", "one read by a registry", &*self.kind);
+        self.found.as_deref().ok_or_else(unknown)
+    }
+}
+
+impl Attribute for RuleOf {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        attributes.text(name).map(Self::new)
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        attributes.set(name, &*self.kind);
+    }
 }
 
 /// Attributes as an attribute: pairs of a name and a value.
@@ -102,69 +123,18 @@ pub(crate) fn settle_attributes(
     dtype: DType,
     shape: &[usize],
 ) -> Attributes {
-    let (rule, settings, shape) = (rule.to_owned(), Settings(settings.clone()), shape.to_vec());
+    let (rule, settings, shape) = (RuleOf::new(rule), Settings(settings.clone()), shape.to_vec());
     Settle { rule, settings, dtype, shape }.attributes()
 }
 
-/// The rules whose moves can wait, each with how many variables it updates: those whose states only fall, and the others.
-macro_rules! rules {
-    (falling { $($falling:ident $falling_fields:literal,)+ } moving { $($moving:ident $moving_fields:literal,)+ }) => {
-        impl Settle {
-            /// How many variables of state the rule has.
-            fn states(&self) -> Result<usize> {
-                let kind = self.rule.as_str();
-                $(if kind == $falling::declaration().kind {
-                    return $falling::parse(&self.settings.0).map(|_| $falling_fields - 1);
-                })+
-                $(if kind == $moving::declaration().kind {
-                    return $moving::parse(&self.settings.0).map(|_| $moving_fields - 1);
-                })+
-                let falling = [$($falling::declaration().kind),+].join(", ");
-                let moving = [$($moving::declaration().kind),+].join(", ");
-                let expected = format!("an update rule whose moves can wait: {falling}, {moving}");
-                Err(Error::of(ErrorKind::Program, "attribute `rule`", expected, kind))
-            }
-
-            fn settle<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-                let (kind, settings) = (self.rule.as_str(), &self.settings.0);
-                $(if kind == $falling::declaration().kind {
-                    let rule = $falling::parse(settings)?;
-                    return with_rule::<T, $falling_fields, _>(run, &Falling(rule));
-                })+
-                $(if kind == $moving::declaration().kind {
-                    return with_rule::<T, $moving_fields, _>(run, &$moving::parse(settings)?);
-                })+
-                self.states().map(drop)
-            }
-        }
-    };
+/// Whether an operator is an update rule that may leave moves to be made later.
+fn waits(declaration: &Declaration) -> bool {
+    declaration.signature.outputs.iter().any(|slot| slot.name == "settled" && slot.arity == Arity::Optional)
 }
 
-rules! {
-    falling {
-        Adadelta 3,
-        Adagrad 2,
-        Adamax 3,
-        AmsGrad 4,
-        RmsProp 2,
-        RmsPropCentred 3,
-        RmsPropCentredMomentum 4,
-        RmsPropMomentum 3,
-        Sgd 1,
-    }
-    moving {
-        Adam 3,
-        Lion 2,
-        Momentum 2,
-        NAdam 3,
-    }
-}
-
-fn with_rule<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
-    run: &mut Forward<'_>,
-    rule: &R,
-) -> Result<()> {
-    let ids = (run.count(Settle::IDS) > 0).then_some(read_ids);
+/// Carries out a call of the operator for a rule.
+pub(in crate::ops) fn settle(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
+    let ids = (run.count(Settle::IDS) > 0).then_some(read_ids as fn(&Forward<'_>, &mut Vec<i64>) -> _);
     engine::settle(run, rule, Settle::HISTORY, ids)
 }
 
@@ -184,8 +154,22 @@ impl Op for Settle {
         Facts::batch_wide(LodEffect::Drops)
     }
 
+    fn resolve(&mut self, operators: &dyn Operators) -> Result<()> {
+        let kind = &*self.rule.kind;
+        let waiting = operators.declarations().into_iter().filter(|operator| waits(operator));
+        let waiting: Vec<&str> = waiting.map(|operator| operator.kind).collect();
+        if !waiting.contains(&kind) {
+            let expected = format!("an update rule whose moves can wait: {}", waiting.join(", "));
+            return Err(Error::of(ErrorKind::Program, "attribute `rule`", expected, kind));
+        }
+        self.rule.found = Some(operators.operator(kind, &self.settings.0)?);
+        Ok(())
+    }
+
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        let states = self.states()?;
+        let slots = self.rule.found()?.signature().outputs;
+        let states =
+            slots.iter().filter(|slot| slot.updated && slot.arity == Arity::One).count().saturating_sub(1);
         history_fits(s, Self::HISTORY)?;
         let height = match self.shape.first() {
             Some(&height) if matches!(self.dtype, DType::F32 | DType::F64) => height,
@@ -202,7 +186,7 @@ impl Op for Settle {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(self.dtype, T => self.settle::<T>(run))
+        self.rule.found()?.settle(run)
     }
 
     #[cfg(feature = "testing")]

@@ -337,6 +337,7 @@ mod new_levels;
 mod pooled;
 
 pub use new_levels::NewLevels;
+pub use pooled::MOST_TABLES;
 
 /// What a variable is, for a message.
 fn held(spec: Option<&Spec>) -> String {

@@ -4,15 +4,30 @@
 //! formula, slots, attributes, method) and the trait [`Op`]. A user's crate does the same and registers the type in a
 //! [`Registry`](crate::program::Registry).
 
+use std::sync::Arc;
+
 use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
-use super::declare::Declared;
+use super::declare::{Declaration, Declared};
 use super::facts::{Facts, Gradient, Owes, Stored};
 use super::hints::Hints;
 use super::sample::Sample;
 use super::shapes::InferShape;
 use crate::error::{Error, ErrorKind, Result};
+use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::Spec;
+
+/// The operators of a [`Registry`](crate::program::Registry), as one of them sees them.
+pub trait Operators {
+    /// What each operator type says of itself, by kind.
+    fn declarations(&self) -> Vec<&'static Declaration>;
+
+    /// Reads an operator.
+    ///
+    /// # Errors
+    /// If the kind is not registered or the attributes are wrong.
+    fn operator(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>>;
+}
 
 /// An operator with its attributes.
 ///
@@ -84,10 +99,29 @@ pub trait Op: Declared {
     }
 
     /// Of an update rule: what a row owes that has no gradient, while gradients are selected rows and the
-    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Owes::Later`] has the slots `history` and `settled`, and is one
-    /// of this crate's, which [`settle`](crate::executor::settle) knows.
+    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Owes::Later`] has the optional slots `history` and `settled`, and
+    /// the method [`Self::settle`].
     fn owes(&self) -> Owes {
         Owes::Nothing
+    }
+
+    /// Of an update rule whose rows [owe moves](Self::owes): rows make these, in a call of the operator `settle`, whose slots `run`
+    /// has: `ids` and `history` are read, `param`, `state` (one for each other slot that the rule updates) and `settled` are
+    /// updated. [`update_rule!`](crate::update_rule) writes it.
+    ///
+    /// # Errors
+    /// As `forward`. By default always.
+    fn settle(&self, _run: &mut Forward<'_>) -> Result<()> {
+        let expected = "an update rule that makes them (`Op::settle`)";
+        Err(Error::of(ErrorKind::Program, "moves that rows owe", expected, "one that does not"))
+    }
+
+    /// Finds the operators that attributes name, when the operator is read by a registry, which has `operators`.
+    ///
+    /// # Errors
+    /// If one is not registered or does not fit.
+    fn resolve(&mut self, _operators: &dyn Operators) -> Result<()> {
+        Ok(())
     }
 
     /// The input slot whose numbers say which rows are read of a table in input slot `table`: ids, or the columns of a sparse

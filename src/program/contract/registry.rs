@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::declare::Declaration;
-use super::op::Op;
+use super::op::{Op, Operators};
 #[cfg(any(feature = "testing", doc))]
 use super::sample::Sample;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ use crate::program::spec::attributes::Attributes;
 #[derive(Clone, Copy)]
 pub struct Entry {
     declaration: &'static Declaration,
-    parse: fn(&Attributes) -> Result<Arc<dyn Op>>,
+    parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
     // Without the feature nobody reads samples, and what is not named here is not compiled.
     #[cfg(any(feature = "testing", doc))]
     samples: fn() -> Result<Vec<Sample>>,
@@ -40,7 +40,7 @@ impl Registry {
         let declaration = O::declaration();
         let entry = Entry {
             declaration,
-            parse: |a| Ok(Arc::new(O::parse(a)?)),
+            parse: parsed::<O>,
             #[cfg(any(feature = "testing", doc))]
             samples: O::samples,
         };
@@ -72,7 +72,7 @@ impl Registry {
             };
             return Err(Error::of(ErrorKind::Program, "operator kind", expected, format!("`{kind}`")));
         };
-        (entry.parse)(attributes).at_caller()
+        (entry.parse)(attributes, self).at_caller()
     }
 
     /// Checks that an operator knows all of its attributes. Asked only when one is appended: a file of another
@@ -110,5 +110,21 @@ impl Registry {
     #[track_caller]
     pub fn samples(&self, kind: &str) -> Result<Vec<Sample>> {
         self.0.get(kind).map_or_else(|| Ok(Vec::new()), |entry| (entry.samples)()).at_caller()
+    }
+}
+
+fn parsed<O: Op>(attributes: &Attributes, registry: &Registry) -> Result<Arc<dyn Op>> {
+    let mut op = O::parse(attributes)?;
+    op.resolve(registry)?;
+    Ok(Arc::new(op))
+}
+
+impl Operators for Registry {
+    fn declarations(&self) -> Vec<&'static Declaration> {
+        self.0.values().map(|entry| entry.declaration).collect()
+    }
+
+    fn operator(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>> {
+        self.parse(kind, attributes)
     }
 }

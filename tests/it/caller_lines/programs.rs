@@ -7,7 +7,7 @@ use unpadded::layers::{
     AdaptiveSoftmax, Attention, Conv, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, Qrnn,
     RecurrentWeights, Rnn, Sru, Stacked, init, load_torch,
 };
-use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, Update};
+use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, Update, settings};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::attributes::Attribute;
 use unpadded::program::attributes::or_default;
@@ -407,6 +407,13 @@ fn probed(call: &str) -> Result<()> {
 
 /// What an operator's context refuses is an error of the line that appended the operator.
 fn of_operators(calls: &mut Calls) {
+    let below = Attributes::new().with("a", -1.0).with("storage", "nowhere");
+    calls.at("settings::fraction", || settings::fraction(&below, "a"));
+    calls.at("settings::not_negative", || settings::not_negative(&below, "a"));
+    calls.at("settings::or_zero", || settings::or_zero(&below, "a"));
+    calls.at("settings::or_one", || settings::or_one(&below, "a"));
+    calls.at("settings::positive", || settings::positive(&below, "a"));
+    calls.at("settings::dense_or_rows", || settings::dense_or_rows(&below, "storage"));
     calls.at("InferShape::new_level", || probed("new_level"));
     calls.at("InferShape::level_from_data", || probed("level_from_data"));
     calls.at("InferShape::same_rows", || probed("same_rows"));

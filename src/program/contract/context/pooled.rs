@@ -1,11 +1,16 @@
 //! What an operator sees of operands that are not dense: selected rows and sparse matrices.
 
+use arrayvec::ArrayVec;
+
 use super::{Backward, Call, Forward, OperandAt};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Store;
 use crate::program::contract::entries::{CsrBuffer, Pooled};
 use crate::program::contract::rows::{RowBuffer, RowValue};
 use crate::program::contract::table::{RowTable, no_table};
+
+/// The parameter of an update operator and its states are at most so many variables.
+pub const MOST_TABLES: usize = 8;
 
 macro_rules! pooled_methods {
     ($context:ident) => {
@@ -91,16 +96,30 @@ impl Forward<'_> {
         rows: usize,
         tables: [usize; N],
     ) -> Result<(&RowBuffer, [&mut RowTable; N])> {
+        const { assert!(N <= MOST_TABLES, "more tables than an update operator has") };
+        let (rows, tables) = self.tables(rows, &tables)?;
+        let mut tables = tables.into_iter();
+        Ok((rows, [(); N].map(|()| tables.next().unwrap_or_else(|| unreachable!("none is missing")))))
+    }
+
+    /// [`Self::update_tables`] of at most [`MOST_TABLES`].
+    #[track_caller]
+    pub(crate) fn tables(
+        &mut self,
+        rows: usize,
+        tables: &[usize],
+    ) -> Result<(&RowBuffer, ArrayVec<&mut RowTable, MOST_TABLES>)> {
         let Call { wiring, signature, .. } = &self.call;
         let rows_at = wiring.inputs[rows].first().copied().unwrap_or(OperandAt::Absent);
-        let tables_at = tables.map(|slot| wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent));
-        let (mut found_rows, mut found) = (None, [const { None }; N]);
+        let at = |slot: usize| wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
+        let mut found_rows = None;
+        let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
         // No two operands are at one place, so each is found once.
         for (i, pooled) in self.pool.iter_mut().enumerate() {
             let here = OperandAt::Pooled(i);
             if here == rows_at {
                 found_rows = pooled.rows();
-            } else if let Some(k) = tables_at.iter().position(|&at| at == here) {
+            } else if let Some(k) = tables.iter().position(|&slot| at(slot) == here) {
                 found[k] = pooled.table_mut();
             }
         }
@@ -112,8 +131,7 @@ impl Forward<'_> {
             })
             .at_caller();
         };
-        let found = found.map(|table| table.unwrap_or_else(|| unreachable!("none is missing")));
-        Ok((found_rows, found))
+        Ok((found_rows, found.into_iter().flatten().collect()))
     }
 
     fn lend_output(&mut self, slot: usize) -> Result<(usize, Pooled)> {

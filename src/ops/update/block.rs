@@ -1,0 +1,176 @@
+//! Rows of an update, and the loop over their elements, which alone is compiled for each rule.
+
+use super::owed::{Deferred, Moment, Owed};
+use super::rule::ElementStep;
+use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, ask};
+
+/// So many rows ahead memory is asked for: the rows of a large table lie far apart, and each would be waited for.
+pub(super) const AHEAD: usize = 12;
+
+/// Rows that are settled by one call.
+pub(in crate::ops) const BLOCK: usize = 32;
+
+/// The arithmetic of a rule in one float.
+pub(in crate::ops) trait Kernel<T>: Deferred {
+    /// Rows make the move of an update.
+    fn update(&self, moment: Moment, block: Block<'_, '_, T>);
+
+    /// Rows make the moves that each of them owes, at most [`BLOCK`].
+    fn settle(&self, owed: &[Owed<'_>], block: Block<'_, '_, T>);
+}
+
+/// A rule in both floats.
+pub(in crate::ops) trait Rule: Kernel<f32> + Kernel<f64> {
+    /// How many variables it updates: the parameter, and its state.
+    fn fields(&self) -> usize;
+}
+
+/// Where the rows of an update lie in the fields.
+#[derive(Clone, Copy)]
+pub(super) enum Rows<'a> {
+    /// All, in their order.
+    All,
+    /// Those of these numbers, where the fields start at row `base` of the table.
+    Of { ids: &'a [i64], base: usize },
+    /// For each field in rows of its own.
+    At(&'a [Vec<usize>]),
+}
+
+impl Rows<'_> {
+    #[inline(always)]
+    fn at(&self, field: usize, i: usize) -> usize {
+        match *self {
+            Rows::All => i,
+            Rows::Of { ids, base } => ids[i] as usize - base,
+            Rows::At(places) => places[field][i],
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn ask<T>(&self, fields: &mut [ViewMut<'_, T>], i: usize) {
+        let there = match *self {
+            Rows::All => 0,
+            Rows::Of { ids, .. } => ids.len(),
+            Rows::At(places) => places[0].len(),
+        };
+        if i < there {
+            for (field, values) in fields.iter_mut().enumerate() {
+                ask(values.row(self.at(field, i)));
+            }
+        }
+    }
+
+    /// Row `i` of each field.
+    #[inline(always)]
+    fn of<'f, T, const N: usize>(&self, fields: &'f mut [ViewMut<'_, T>; N], i: usize) -> [&'f mut [T]; N] {
+        let mut field = 0;
+        fields.each_mut().map(|values| {
+            let at = self.at(field, i);
+            field += 1;
+            values.row(at)
+        })
+    }
+}
+
+/// The gradients of rows.
+#[derive(Clone, Copy)]
+pub(super) enum Gradients<'a, T> {
+    Rows(View<'a, T>),
+    /// None has one.
+    Zero(&'a [T]),
+}
+
+impl<'a, T> Gradients<'a, T> {
+    #[inline(always)]
+    fn row(&self, i: usize) -> &'a [T] {
+        match self {
+            Gradients::Rows(rows) => rows.row(i),
+            Gradients::Zero(zeros) => zeros,
+        }
+    }
+
+    pub(super) fn cut(self, cut: impl Fn(View<'a, T>) -> (View<'a, T>, View<'a, T>)) -> (Self, Self)
+    where
+        T: Copy,
+    {
+        match self {
+            Gradients::Rows(rows) => {
+                let (head, tail) = cut(rows);
+                (Gradients::Rows(head), Gradients::Rows(tail))
+            }
+            zero @ Gradients::Zero(_) => (zero, zero),
+        }
+    }
+}
+
+/// Rows of the fields, and their gradients.
+pub(in crate::ops) struct Block<'b, 'a, T> {
+    pub(super) fields: &'b mut [ViewMut<'a, T>],
+    pub(super) rows: Rows<'b>,
+    /// The first so many of the rows are meant; those behind them come next.
+    pub(super) count: usize,
+    pub(super) gradients: Gradients<'b, T>,
+}
+
+/// What rows do: all the same step, or each its own.
+pub(in crate::ops) trait Steps {
+    type Step;
+    fn of(&self, i: usize) -> Self::Step;
+}
+
+/// The same step.
+pub(in crate::ops) struct Every<S>(pub(in crate::ops) S);
+
+impl<S: Copy> Steps for Every<S> {
+    type Step = S;
+    #[inline(always)]
+    fn of(&self, _: usize) -> S {
+        self.0
+    }
+}
+
+impl<S: Copy> Steps for &[S] {
+    type Step = S;
+    #[inline(always)]
+    fn of(&self, i: usize) -> S {
+        self[i]
+    }
+}
+
+/// The one loop of every rule.
+pub(in crate::ops) struct Move<'b, 'a, T, S, const FIELDS: usize> {
+    pub(in crate::ops) steps: S,
+    pub(in crate::ops) block: Block<'b, 'a, T>,
+}
+
+impl<T: Float, S: Steps<Step: ElementStep<T, N>>, const N: usize> Sweep for Move<'_, '_, T, S, N> {
+    type Output = ();
+    const PORTABLE: bool = T::PORTABLE;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Block { fields, rows, count, gradients } = self.block;
+        let Ok(fields) = <&mut [ViewMut<'_, T>; N]>::try_from(fields) else {
+            unreachable!("{N} variables of a rule")
+        };
+        for i in 0..count {
+            rows.ask(fields, i + AHEAD);
+            row(self.steps.of(i), rows.of(fields, i), gradients.row(i));
+        }
+    }
+}
+
+#[inline(always)]
+fn row<T: Float, const N: usize>(step: impl ElementStep<T, N>, fields: [&mut [T]; N], gradient: &[T]) {
+    let fields = fields.map(|field| &mut field[..gradient.len()]);
+    for (i, &gradient) in gradient.iter().enumerate() {
+        let mut old = [T::ZERO; N];
+        for k in 0..N {
+            old[k] = fields[k][i];
+        }
+        let new = step.step(old, gradient);
+        for k in 0..N {
+            fields[k][i] = new[k];
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The declaration of an update rule that moves each element by itself: [`update_rule!`](crate::update_rule) and
+//! [`ElementRule`].
+
+use std::any::Any;
+
+use arrayvec::ArrayVec;
+
+use super::block::{BLOCK, Block, Every, Kernel, Move, Rule};
+use super::decay::Decay;
+use super::engine;
+use super::owed::{Deferred, Moment, Moves, Owed, Remains};
+use super::rule::{self, ElementStep, SparseMode};
+use super::settle;
+use crate::error::Result;
+use crate::kernels::{Float, sweep};
+use crate::program::{Attributes, Declared, Forward, InferShape, Owes, Sample};
+use crate::tensor::StorageKind;
+
+/// The settings that every update rule has. [`update_rule!`](crate::update_rule) writes the implementation.
+pub trait RuleSettings: Declared + Clone + PartialEq {
+    /// What the rule does with a gradient of selected rows.
+    fn mode(&self) -> SparseMode;
+
+    /// How the parameter and its state are stored.
+    fn storage(&self) -> StorageKind;
+
+    /// What the learning rate is multiplied by for this parameter.
+    fn rate_factor(&self) -> f64;
+
+    /// L1 and L2.
+    fn decay(&self) -> Decay;
+}
+
+/// An update rule that moves each element by itself: the arithmetic, and what rows without a gradient owe.
+///
+/// `FIELDS` are the parameter and its states, at most [`MOST_TABLES`](crate::program::MOST_TABLES). The operator itself, with its
+/// slots, is declared by [`update_rule!`](crate::update_rule).
+pub trait ElementRule<const FIELDS: usize>: RuleSettings {
+    /// The arithmetic of one update. Without L1 and L2 it is what `self.decay().before(rate, …)` wraps.
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, FIELDS>;
+
+    /// The learning rate of an update for the parameter.
+    fn rate(&self, moment: Moment) -> f64 {
+        moment.rate * self.rate_factor()
+    }
+
+    /// What a row owes in the mode `exact` that has no gradient; its [decay](Decay::owes) may owe more than the rule.
+    fn owes(&self) -> Owes {
+        Owes::Nothing
+    }
+
+    /// The factor by which each state falls in an update without a gradient; the parameter's, which comes first, is not asked for.
+    /// `None`, as by default: every missed update is made, one by one.
+    fn fall(&self) -> Option<[f64; FIELDS]> {
+        None
+    }
+
+    /// After so many updates without a gradient the state moves the parameter no more; within them, a rule that falls makes the
+    /// missed updates one by one.
+    fn horizon(&self) -> usize {
+        if self.fall().is_some() { 0 } else { usize::MAX }
+    }
+
+    /// What one update without a gradient leaves of a parameter that its state does not move.
+    fn kept(&self, moment: Moment) -> f64 {
+        self.decay().kept(self.rate(moment))
+    }
+
+    /// Whether a row whose states are all 0 makes no other move than its decay.
+    fn rests(&self) -> bool {
+        self.fall().is_some()
+    }
+
+    /// The moves of no update.
+    fn none(&self) -> Moves {
+        [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    }
+
+    /// `moves` with one update more, which was before theirs. By default the first number is what decay leaves of the parameter.
+    fn earlier(&self, &[kept, ..]: &Moves, moment: Moment) -> Moves {
+        [kept * self.kept(moment), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    }
+
+    /// Whether moves are known well enough to be made at once; if not, they are made one by one.
+    fn is_known(&self, _moves: &Moves) -> bool {
+        self.horizon() == 0
+    }
+
+    /// How a row makes the moves that it owes at once. The step ignores the gradient.
+    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, FIELDS> {
+        Remains::of(self.fall().unwrap_or([1.0; FIELDS]), owed)
+    }
+}
+
+/// A rule as the engine sees it.
+struct Erased<'a, R, const FIELDS: usize>(&'a R);
+
+impl<R: ElementRule<N>, const N: usize> Deferred for Erased<'_, R, N> {
+    fn owes(&self) -> Owes {
+        self.0.owes()
+    }
+
+    fn none(&self) -> Moves {
+        self.0.none()
+    }
+
+    fn earlier(&self, moves: &Moves, moment: Moment) -> Moves {
+        self.0.earlier(moves, moment)
+    }
+
+    fn kept(&self, moment: Moment) -> f64 {
+        self.0.kept(moment)
+    }
+
+    fn horizon(&self) -> usize {
+        self.0.horizon()
+    }
+
+    fn is_known(&self, moves: &Moves) -> bool {
+        self.0.is_known(moves)
+    }
+
+    fn rests(&self) -> bool {
+        self.0.rests()
+    }
+
+    fn is(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self.0)
+    }
+
+    fn copied(&self) -> Box<dyn Any + Send> {
+        Box::new(self.0.clone())
+    }
+}
+
+impl<T: Float, R: ElementRule<N>, const N: usize> Kernel<T> for Erased<'_, R, N> {
+    fn update(&self, moment: Moment, block: Block<'_, '_, T>) {
+        sweep(Move::<T, _, N> { steps: Every(self.0.at(moment)), block });
+    }
+
+    fn settle(&self, owed: &[Owed<'_>], block: Block<'_, '_, T>) {
+        let mut steps = ArrayVec::<_, BLOCK>::new();
+        for owed in owed {
+            steps.push(self.0.settled(owed));
+        }
+        sweep(Move::<T, _, N> { steps: &steps[..], block });
+    }
+}
+
+impl<R: ElementRule<N>, const N: usize> Rule for Erased<'_, R, N> {
+    fn fields(&self) -> usize {
+        const { assert!(N > 0 && N <= crate::program::MOST_TABLES, "a parameter and its states") };
+        N
+    }
+}
+
+/// What [`update_rule!`](crate::update_rule) makes `Op` of.
+#[doc(hidden)]
+pub mod parts {
+    use super::*;
+
+    pub use crate::program::{DENSE, ROWS};
+
+    pub fn infer_shape<R: RuleSettings>(
+        of: &R,
+        s: &mut InferShape<'_>,
+        fields: usize,
+        owes: Owes,
+    ) -> Result<()> {
+        of.mode().infer_shape(s, fields, of.storage(), owes)
+    }
+
+    pub fn forward<R: ElementRule<N>, const N: usize>(of: &R, run: &mut Forward<'_>) -> Result<()> {
+        engine::update(run, &Erased::<R, N>(of))
+    }
+
+    pub fn settle<R: ElementRule<N>, const N: usize>(of: &R, run: &mut Forward<'_>) -> Result<()> {
+        settle::settle(run, &Erased::<R, N>(of))
+    }
+
+    pub fn samples(modes: [Attributes; 2], fields: &[&str]) -> Result<Vec<Sample>> {
+        rule::samples(modes, fields)
+    }
+}
+
+/// Declares an update operator and makes it one, by the [`ElementRule`](crate::ops::ElementRule) that the caller implements for its
+/// type: the attributes, slots, shape rule, kernels and samples that all update rules have.
+///
+/// ```
+/// use unpadded::kernels::Float;
+/// use unpadded::ops::{ElementRule, ElementStep, Moment, settings};
+/// use unpadded::program::Owes;
+/// use unpadded::{ops, testing, update_rule};
+///
+/// update_rule! {
+///     /// Descent along a mean of the gradients: mean += (1 − beta) · (grad − mean), param −= rate · mean.
+///     pub struct Averaged = "acme.averaged" { beta: f64 => settings::fraction }
+///     states { MEAN = mean }
+///     samples { beta: 0.75 }
+/// }
+///
+/// #[derive(Clone, Copy)]
+/// struct Along<T> {
+///     rate: T,
+///     new: T,
+/// }
+///
+/// impl<T: Float> ElementStep<T, 2> for Along<T> {
+///     #[inline(always)]
+///     fn step(&self, [param, mean]: [T; 2], grad: T) -> [T; 2] {
+///         let mean = mean + self.new * (grad - mean);
+///         [param - self.rate * mean, mean]
+///     }
+/// }
+///
+/// impl ElementRule<2> for Averaged {
+///     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 2> {
+///         Along { rate: T::from_f64(self.rate(moment)), new: T::from_f64(1.0 - self.beta) }
+///     }
+///
+///     // Rows without a gradient move, too: when they are next read, as all that they missed can be made up for then.
+///     fn owes(&self) -> Owes {
+///         Owes::Later
+///     }
+/// }
+///
+/// let mut registry = ops::catalogue();
+/// registry.add::<Averaged>()?;
+/// # if false {
+/// testing::check_kinds(&registry, &["acme.averaged"]).unwrap(); // in a test
+/// # }
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// - **Attributes**, as in [`operator!`](crate::operator): those of its own. Every rule also has `mode`, `storage` and
+///   `rate_factor`.
+/// - **Decay**, if the rule has any: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes
+///   `weight_decay` (read as it says), `l1` and `decoupled` (with this default, or without one).
+/// - **States** are a constant and the name of the slot in programs: each has the shape of the parameter, and starts at 0.
+/// - **Samples** are the settings with which the rule is [checked](crate::testing).
+#[macro_export]
+macro_rules! update_rule {
+    (
+        $(#[doc = $text:literal])*
+        $visible:vis struct $type:ident = $kind:tt {
+            $($(#[doc = $about:literal])* $field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
+        }
+        decay { weight_decay => $weight:path, decoupled $(= $coupled:literal)? }
+        states $states:tt
+        samples { $($sampled:ident: $sample:expr),* $(,)? }
+    ) => {
+        $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind {
+            $($(#[doc = $about])* $field: $holds $(= $default)? $(=> $read)?,)*
+            /// Adds so much of `param` to the gradient.
+            weight_decay: f64 => $weight,
+            /// Adds so much of the sign of `param` to the gradient; 0 without it.
+            l1: f64 => $crate::ops::settings::or_zero,
+            /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
+            decoupled: bool $(= $coupled)?,
+        } states $states samples { $($sampled: $sample,)* weight_decay: 0.5, l1: 0.25, } decay { weight_decay l1 decoupled } }
+    };
+    (
+        $(#[doc = $text:literal])*
+        $visible:vis struct $type:ident = $kind:tt {
+            $($(#[doc = $about:literal])* $field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
+        }
+        states $states:tt
+        samples { $($sampled:ident: $sample:expr),* $(,)? }
+    ) => {
+        $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind {
+            $($(#[doc = $about])* $field: $holds $(= $default)? $(=> $read)?,)*
+        } states $states samples { $($sampled: $sample,)* } decay {} }
+    };
+    (@declare [$(#[doc = $text:literal])*] [$visible:vis] $type:ident = $kind:tt { $($setting:tt)* }
+        states { $($constant:ident = $state:ident),* $(,)? } samples { $($sampled:tt)* } decay { $($decay:ident)* }
+    ) => {
+        $crate::operator! {
+            $(#[doc = $text])*
+            #[derive(Clone, PartialEq)]
+            $visible struct $type = $kind {
+                mode: $crate::ops::SparseMode,
+                /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+                storage: $crate::tensor::StorageKind => $crate::ops::settings::dense_or_rows,
+                $($setting)*
+                /// Multiplies `rate`; 1 without it.
+                rate_factor: f64 => $crate::ops::settings::or_one,
+            }
+            inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
+            kernels { [$crate::program::DENSE], [$crate::program::ROWS] }
+            outputs {
+                PARAM = param: one.updated().table(),
+                $($constant = $state: one.updated().table(),)*
+                SETTLED = settled: optional.updated(),
+            }
+        }
+
+        impl $type {
+            const FIELDS: &[&str] = &["param", $(stringify!($state)),*];
+        }
+
+        impl $crate::ops::RuleSettings for $type {
+            fn mode(&self) -> $crate::ops::SparseMode {
+                self.mode
+            }
+
+            fn storage(&self) -> $crate::tensor::StorageKind {
+                self.storage
+            }
+
+            fn rate_factor(&self) -> f64 {
+                self.rate_factor
+            }
+
+            fn decay(&self) -> $crate::ops::Decay {
+                #[allow(clippy::needless_update)]
+                $crate::ops::Decay { $($decay: self.$decay,)* ..$crate::ops::Decay::NONE }
+            }
+        }
+
+        impl $crate::program::Op for $type {
+            fn facts(&self) -> $crate::program::Facts {
+                $crate::program::Facts::batch_wide($crate::program::LodEffect::Drops)
+            }
+
+            fn infer_shape(&self, s: &mut $crate::program::InferShape<'_>) -> $crate::error::Result<()> {
+                let owes = $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self);
+                $crate::ops::update_parts::infer_shape(self, s, Self::FIELDS.len(), owes)
+            }
+
+            fn owes(&self) -> $crate::program::Owes {
+                $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self)
+            }
+
+            fn forward(&self, run: &mut $crate::program::Forward<'_>) -> $crate::error::Result<()> {
+                $crate::ops::update_parts::forward::<_, { Self::FIELDS.len() }>(self, run)
+            }
+
+            fn settle(&self, run: &mut $crate::program::Forward<'_>) -> $crate::error::Result<()> {
+                $crate::ops::update_parts::settle::<_, { Self::FIELDS.len() }>(self, run)
+            }
+
+            fn samples() -> $crate::error::Result<Vec<$crate::program::Sample>> {
+                let storage = $crate::tensor::StorageKind::Dense;
+                let modes = [$crate::ops::SparseMode::Exact, $crate::ops::SparseMode::Lazy];
+                let of = |mode| $type { mode, storage, rate_factor: 0.5, $($sampled)* }.attributes();
+                $crate::ops::update_parts::samples(modes.map(of), Self::FIELDS)
+            }
+        }
+    };
+}

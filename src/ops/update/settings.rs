@@ -1,0 +1,66 @@
+//! How update rules read their attributes.
+
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::program::Attributes;
+use crate::program::spec::attributes::Attribute;
+use crate::tensor::StorageKind;
+
+/// How a parameter and its state are stored: dense, or row-sparse as selected rows.
+#[track_caller]
+pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind> {
+    if attributes.get(name).is_none() {
+        return Ok(StorageKind::Dense);
+    }
+    match StorageKind::read(attributes, name).at_caller()? {
+        kind @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(kind),
+        other => {
+            let what = format!("attribute `{name}`");
+            Err(Error::of(ErrorKind::Program, what, "dense or selected_rows", other.to_string()))
+        }
+    }
+}
+
+/// A number among the attributes, checked.
+#[track_caller]
+pub(in crate::ops) fn number(
+    attributes: &Attributes,
+    name: &str,
+    expected: &str,
+    valid: impl FnOnce(f64) -> bool,
+) -> Result<f64> {
+    let value = attributes.float(name)?;
+    if value.is_finite() && valid(value) {
+        return Ok(value);
+    }
+    Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, value.to_string()))
+}
+
+/// A number from 0 among the attributes.
+#[track_caller]
+pub fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
+    number(attributes, name, "a finite number from 0", |v| v >= 0.0)
+}
+
+/// A number from 0 among the attributes; 0 in programs from before there was a choice.
+#[track_caller]
+pub fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
+    if attributes.get(name).is_none() { Ok(0.0) } else { not_negative(attributes, name) }
+}
+
+/// A number from 0 among the attributes; 1 in programs from before there was a choice.
+#[track_caller]
+pub fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
+    if attributes.get(name).is_none() { Ok(1.0) } else { not_negative(attributes, name) }
+}
+
+/// A number above 0 among the attributes.
+#[track_caller]
+pub fn positive(attributes: &Attributes, name: &str) -> Result<f64> {
+    number(attributes, name, "a finite number above 0", |v| v > 0.0)
+}
+
+/// A number of [0, 1) among the attributes.
+#[track_caller]
+pub fn fraction(attributes: &Attributes, name: &str) -> Result<f64> {
+    number(attributes, name, "a number from 0 and below 1", |v| (0.0..1.0).contains(&v))
+}
