@@ -12,7 +12,8 @@ use single::{Single, SingleResult};
 
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Sweep, sweep};
-use super::product::{Packed, Transpose, product};
+use super::product::product;
+use super::products::{Packed, Transpose};
 use super::view::{View, ViewMut};
 
 /// Queries and keys of a tile. They decide in which order sums are made, and so the bits: they are the same on every machine.

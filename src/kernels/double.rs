@@ -9,15 +9,41 @@ use std::ops::Range;
 use super::float::Store;
 use super::fork::join;
 use super::gradient::{SUM_ROWS, bias_gradient, divided};
+use super::path::Path;
 use super::picked::RowSource;
-use super::product::{Packed, Transpose, checked};
-use super::products::Gradients;
+use super::product::checked;
+use super::products::{GradientRoom, Gradients, Packed, Products, Transpose};
 use super::view::{View, ViewMut};
 
 /// Columns that a thread takes at least.
 pub(super) const PANEL: usize = 32;
 /// Rows of sums that wait before they are added.
 const ADDED_ROWS: usize = 256;
+
+impl Products for f64 {
+    fn panel_width(_: Path, _: usize) -> usize {
+        PANEL
+    }
+
+    fn put(packed: &mut Packed<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
+        self::put(packed, b, transpose, at);
+    }
+
+    fn product(
+        a: View<'_, f64>,
+        b: &Packed<f64>,
+        panels: Range<usize>,
+        bias: Option<&[f64]>,
+        c: ViewMut<'_, f64>,
+        store: Store,
+    ) {
+        self::product(a, b, panels, bias, c, store);
+    }
+
+    fn gradients(all: Gradients<'_, f64>, _: &mut GradientRoom<f64>, threads: usize) {
+        self::gradients(all, threads);
+    }
+}
 
 /// [`Packed::put`] of a part that fits, row by row.
 pub(super) fn put(

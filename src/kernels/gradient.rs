@@ -10,8 +10,8 @@ use super::fork::join;
 use super::path::{Arithmetic, Path, Sweep, sweep};
 use super::picked::{Picked, RowSource};
 use super::prefetch;
-use super::product::{ALIGNMENT, Transpose, aligned, even_blocks};
-use super::products::Gradients;
+use super::product::{ALIGNMENT, aligned, even_blocks};
+use super::products::{BiasGradient, GradientRoom, Gradients, Transpose, WeightGradient};
 use super::tile::{self, PANEL_VECTORS, Tile, lanes, max_rows};
 use super::view::{Extent2, View, ViewMut};
 
@@ -22,16 +22,6 @@ const WORTH_A_THREAD: usize = 1 << 20;
 pub const SUM_ROWS: usize = 256;
 /// Panels of `dy` from which on `x` is packed, too: it is read once for each of them.
 const PACKED_FROM: usize = 3;
-
-/// What weight gradients pack into, kept from call to call. For each thread: a panel of `dy`, some columns of `x`, and for a
-/// transposed result one of its parts before it is turned.
-#[derive(Debug, Default)]
-pub struct GradientRoom<T>(Vec<Vec<T>>);
-
-/// The gradient of a weight, whether it is written or added, and whether the weight lies transposed.
-pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Store, Transpose);
-/// The same of a bias.
-pub type BiasGradient<'a, T> = (&'a mut [T], Store);
 
 /// The gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, where `x` and `dw` are given, and the
 /// column sums of `dy`, which cost little beside it. A transposed `dw` has the same numbers, rows as columns. Long sums are

@@ -12,6 +12,7 @@ use super::cpu::Cpu;
 use super::float::{Float, Store};
 use super::fork::join;
 use super::path::Path;
+use super::products::{Packed, Transpose};
 use super::tile::{self, MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
@@ -22,46 +23,6 @@ const MAX_COLUMNS: usize = 3 * MAX_LANES;
 const WORTH_A_THREAD: usize = 1 << 19;
 /// Panels start on a cache line.
 pub(super) const ALIGNMENT: usize = 64;
-
-/// Whether a matrix is taken as it lies or transposed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transpose {
-    /// As it lies.
-    No,
-    /// Rows as columns.
-    Yes,
-}
-
-impl Transpose {
-    /// Of the transposed matrix.
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Transpose::No => Transpose::Yes,
-            Transpose::Yes => Transpose::No,
-        }
-    }
-
-    /// Rows and columns of the matrix that is taken, by those that lie there.
-    pub fn shape<N>(self, (rows, columns): (N, N)) -> (N, N) {
-        match self {
-            Transpose::No => (rows, columns),
-            Transpose::Yes => (columns, rows),
-        }
-    }
-}
-
-/// A right-hand matrix, K × N, in panels of columns: in f32 one panel lies behind the other, in f64 the matrix lies row by row.
-#[derive(Debug)]
-pub struct Packed<T> {
-    data: Vec<T>,
-    start: usize,
-    k: usize,
-    n: usize,
-    /// Columns of a panel.
-    width: usize,
-    path: Path,
-}
 
 impl<T: Float> Default for Packed<T> {
     fn default() -> Self {

@@ -1,16 +1,62 @@
-//! Whose code makes the products of an element type: f32 has packed tiles for each CPU path, f64 the crate `matrixmultiply`.
+//! What a product takes, and whose code makes it: packed tiles for each CPU path in f32 (`single.rs`), the crate `matrixmultiply` in
+//! f64 (`double.rs`).
 
 use std::ops::Range;
 
-use super::cpu::cpu;
-use super::double;
 use super::float::Store;
-use super::gradient::{self, BiasGradient, GradientRoom, WeightGradient};
 use super::path::Path;
 use super::picked::RowSource;
-use super::product::{self, Packed, Transpose};
-use super::tile;
 use super::view::{View, ViewMut};
+
+/// Whether a matrix is taken as it lies or transposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transpose {
+    /// As it lies.
+    No,
+    /// Rows as columns.
+    Yes,
+}
+
+impl Transpose {
+    /// Of the transposed matrix.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Transpose::No => Transpose::Yes,
+            Transpose::Yes => Transpose::No,
+        }
+    }
+
+    /// Rows and columns of the matrix that is taken, by those that lie there.
+    pub fn shape<N>(self, (rows, columns): (N, N)) -> (N, N) {
+        match self {
+            Transpose::No => (rows, columns),
+            Transpose::Yes => (columns, rows),
+        }
+    }
+}
+
+/// A right-hand matrix, K × N, in panels of columns: in f32 one panel lies behind the other, in f64 the matrix lies row by row.
+#[derive(Debug)]
+pub struct Packed<T> {
+    pub(super) data: Vec<T>,
+    pub(super) start: usize,
+    pub(super) k: usize,
+    pub(super) n: usize,
+    /// Columns of a panel.
+    pub(super) width: usize,
+    pub(super) path: Path,
+}
+
+/// What weight gradients pack into, kept from call to call. For each thread: a panel of `dy`, some columns of `x`, and for a
+/// transposed result one of its parts before it is turned.
+#[derive(Debug, Default)]
+pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
+
+/// The gradient of a weight, whether it is written or added, and whether the weight lies transposed.
+pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Store, Transpose);
+/// The same of a bias.
+pub type BiasGradient<'a, T> = (&'a mut [T], Store);
 
 /// The gradients of a weight and a bias, which are summed over the same rows.
 pub struct Gradients<'a, T> {
@@ -26,7 +72,7 @@ pub trait Products: Sized {
     fn panel_width(path: Path, n: usize) -> usize;
     /// [`Packed::put`] of a part that fits.
     fn put(packed: &mut Packed<Self>, b: View<'_, Self>, transpose: Transpose, at: (usize, usize));
-    /// [`product_panels`](product::product_panels).
+    /// [`product_panels`](super::product_panels).
     fn product(
         a: View<'_, Self>,
         b: &Packed<Self>,
@@ -37,54 +83,4 @@ pub trait Products: Sized {
     );
     /// The gradients of a weight and a bias, on up to `threads` threads.
     fn gradients(all: Gradients<'_, Self>, room: &mut GradientRoom<Self>, threads: usize);
-}
-
-impl Products for f32 {
-    fn panel_width(path: Path, n: usize) -> usize {
-        tile::panel_vectors(path, n) * tile::lanes(path)
-    }
-
-    fn put(packed: &mut Packed<f32>, b: View<'_, f32>, transpose: Transpose, at: (usize, usize)) {
-        product::put_in_panels(packed, b, transpose, at);
-    }
-
-    fn product(
-        a: View<'_, f32>,
-        b: &Packed<f32>,
-        panels: Range<usize>,
-        bias: Option<&[f32]>,
-        c: ViewMut<'_, f32>,
-        store: Store,
-    ) {
-        product::product_by_tiles(cpu(), a, b, panels, bias, c, store);
-    }
-
-    fn gradients(all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {
-        gradient::by_tiles((Path::best(), cpu()), all, room, threads);
-    }
-}
-
-impl Products for f64 {
-    fn panel_width(_: Path, _: usize) -> usize {
-        double::PANEL
-    }
-
-    fn put(packed: &mut Packed<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
-        double::put(packed, b, transpose, at);
-    }
-
-    fn product(
-        a: View<'_, f64>,
-        b: &Packed<f64>,
-        panels: Range<usize>,
-        bias: Option<&[f64]>,
-        c: ViewMut<'_, f64>,
-        store: Store,
-    ) {
-        double::product(a, b, panels, bias, c, store);
-    }
-
-    fn gradients(all: Gradients<'_, f64>, _: &mut GradientRoom<f64>, threads: usize) {
-        double::gradients(all, threads);
-    }
 }

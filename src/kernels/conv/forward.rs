@@ -2,7 +2,8 @@
 
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Float, Store};
-use crate::kernels::product::{ALIGNMENT, Packed, affine};
+use crate::kernels::product::{ALIGNMENT, affine};
+use crate::kernels::products::Packed;
 use crate::kernels::view::{Extent2, View, ViewMut};
 
 use super::rows::ConvRows;

@@ -2,10 +2,11 @@
 //! turned and the filter of each tap transposed.
 
 use crate::kernels::float::{Float, Store};
-use crate::kernels::gradient::{BiasGradient, GradientRoom, picked_gradient};
+use crate::kernels::gradient::picked_gradient;
 use crate::kernels::helpers;
 use crate::kernels::picked::Picked;
-use crate::kernels::product::{Packed, Transpose, product};
+use crate::kernels::product::product;
+use crate::kernels::products::{BiasGradient, GradientRoom, Packed, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 use super::super::fork::join;

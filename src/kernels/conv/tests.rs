@@ -4,7 +4,7 @@ use super::*;
 use crate::kernels::float::{Float, Store};
 use crate::kernels::numbers;
 use crate::kernels::path::Path;
-use crate::kernels::product::{Packed, Transpose};
+use crate::kernels::products::{Packed, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 /// What a convolution is of.

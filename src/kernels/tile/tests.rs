@@ -3,7 +3,8 @@
 use super::*;
 use crate::kernels::float::Store;
 use crate::kernels::numbers;
-use crate::kernels::product::{Packed, Transpose, product};
+use crate::kernels::product::product;
+use crate::kernels::products::{Packed, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 const K: usize = 9;

@@ -1,0 +1,36 @@
+//! Products in f32, by packed tiles: `product.rs` and `gradient.rs` say how.
+
+use std::ops::Range;
+
+use super::cpu::cpu;
+use super::float::Store;
+use super::path::Path;
+use super::product;
+use super::products::{GradientRoom, Gradients, Packed, Products, Transpose};
+use super::view::{View, ViewMut};
+use super::{gradient, tile};
+
+impl Products for f32 {
+    fn panel_width(path: Path, n: usize) -> usize {
+        tile::panel_vectors(path, n) * tile::lanes(path)
+    }
+
+    fn put(packed: &mut Packed<f32>, b: View<'_, f32>, transpose: Transpose, at: (usize, usize)) {
+        product::put_in_panels(packed, b, transpose, at);
+    }
+
+    fn product(
+        a: View<'_, f32>,
+        b: &Packed<f32>,
+        panels: Range<usize>,
+        bias: Option<&[f32]>,
+        c: ViewMut<'_, f32>,
+        store: Store,
+    ) {
+        product::product_by_tiles(cpu(), a, b, panels, bias, c, store);
+    }
+
+    fn gradients(all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {
+        gradient::by_tiles((Path::best(), cpu()), all, room, threads);
+    }
+}
