@@ -137,6 +137,9 @@ fn scattered() -> Error {
     Error::new("a variable of the optimizer", "one that lies in one piece", "another")
 }
 
+/// Writes down the rows that a call of `settle` reads.
+pub(in crate::ops) type ReadIds = fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>;
+
 /// The output slots of the operator `settle`.
 const PARAM: usize = 0;
 const STATE: usize = 1;
@@ -148,7 +151,7 @@ pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
     rule: &dyn Rule,
     history: usize,
-    ids: Option<fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>>,
+    ids: Option<ReadIds>,
 ) -> Result<()> {
     with_float!(run.output_spec(PARAM).dtype, T => settle_of::<T>(run, rule, rule.fields(), history, ids))
 }
@@ -158,7 +161,7 @@ fn settle_of<T: RowValue>(
     rule: &dyn Kernel<T>,
     count: usize,
     history: usize,
-    ids: Option<fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>>,
+    ids: Option<ReadIds>,
 ) -> Result<()> {
     let mut fields = Fields::new();
     fields.push(run.output::<T>(PARAM)?);

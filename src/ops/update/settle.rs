@@ -134,7 +134,7 @@ fn waits(declaration: &Declaration) -> bool {
 
 /// Carries out a call of the operator for a rule.
 pub(in crate::ops) fn settle(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
-    let ids = (run.count(Settle::IDS) > 0).then_some(read_ids as fn(&Forward<'_>, &mut Vec<i64>) -> _);
+    let ids = (run.count(Settle::IDS) > 0).then_some(read_ids as engine::ReadIds);
     engine::settle(run, rule, Settle::HISTORY, ids)
 }
 
