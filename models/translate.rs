@@ -10,6 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use made_up_dates::{Part, dates};
+use sha2::{Digest, Sha256};
 use unpadded::data::{Batching, FileFormat, Limits, Loader, Pairs, ReadOptions, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
 use unpadded::metrics::{Bleu, Loss, Metric};
@@ -288,11 +289,17 @@ impl Translator {
     }
 }
 
+/// The remainder of a text's SHA-256, read as one number with the first byte in front, in a division: others can make the same parts.
+fn rest_of_sha256(text: &str, by: u64) -> u64 {
+    Sha256::digest(text).iter().fold(0, |rest, &byte| (rest * 256 + u64::from(byte)) % by)
+}
+
 /// What to train on, to choose by and to test on.
 fn read(Cli { flags, cmudict, characters, .. }: &Cli) -> Outcome<(Settings, [Pairs; 3])> {
     if let Some(path) = cmudict {
         let dictionary = ReadOptions::new().format(FileFormat::Dictionary);
-        return Ok((SPELLING, Pairs::open_with([path], &dictionary)?.divide_by_sha256(20)));
+        let parts = Pairs::open_with([path], &dictionary)?.divide_by(|pair| rest_of_sha256(&pair.source, 20));
+        return Ok((SPELLING, parts));
     }
     let Some(train) = &flags.train else {
         let of = |seed, count, part| Pairs::new("made-up dates", dates(seed, count, part));
@@ -423,4 +430,17 @@ fn dates_come_in_many_forms() -> Outcome<()> {
     trainer.fit(&data, &data, unpadded::train::Until::Epochs(10))?;
     assert!(trainer.evaluate(&data)?.loss() < before / 1.2);
     Ok(())
+}
+
+/// By sums that `sha256sum` made.
+#[cfg(test)]
+#[test]
+fn parts_are_by_the_sum_as_one_number() {
+    for (rests, words) in [
+        (2..20, ["aaberg", "aachen", "aachener"]),
+        (1..2, ["aancor", "abbreviates", "abeyta"]),
+        (0..1, ["abadie", "abdicated", "abhorred"]),
+    ] {
+        assert!(words.iter().all(|word| rests.contains(&rest_of_sha256(word, 20))), "{words:?}");
+    }
 }

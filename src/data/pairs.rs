@@ -2,8 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sha2::{Digest, Sha256};
-
 use super::hold_out::{held_name, hold_out};
 use super::records::shown;
 use super::{Fingerprint, Limits, Loader, Pair, ReadOptions, Samples, TextFile, Tokenizer, Vocabulary};
@@ -81,24 +79,24 @@ impl Pairs {
         (Self { name, pairs: rest, read_as }, held)
     }
 
-    /// Divides by the SHA-256 of each source, taken as one number with the first byte in front: a rest of 0 in the division by `of` is
-    /// the test, 1 is held out, and the others, which come first, are to train on. Other programs find the same parts.
+    /// Divides by a number that is computed of each pair, as a hash of its source that other programs compute, too: 0 is the test,
+    /// 1 is held out, and the others, which come first, are to train on.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
-    /// let words = TextFile::embedded("some.tsv", "aachen\tAA K AH N\nabeyta\tAA B EY T AH\nabadie\tAH B AE D IY\n");
-    /// let [train, dev, test] = Pairs::of_lines(&words)?.divide_by_sha256(20);
-    /// assert_eq!((&*train.pairs()[0].source, &*dev.pairs()[0].source, &*test.pairs()[0].source), ("aachen", "abeyta", "abadie"));
+    /// let words = TextFile::embedded("some.tsv", "go\tg ow\nseven\ts eh v ah n\nrain\tr ey n\n");
+    /// let [train, dev, test] = Pairs::of_lines(&words)?.divide_by(|pair| pair.source.len() as u64 % 4);
+    /// assert_eq!([train, dev, test].map(|part| part.pairs()[0].source.clone()), ["go", "seven", "rain"]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     #[must_use]
-    pub fn divide_by_sha256(self, of: u32) -> [Self; 3] {
+    pub fn divide_by(self, number: impl Fn(&Pair) -> u64) -> [Self; 3] {
         let mut parts = [Vec::new(), Vec::new(), Vec::new()];
         for pair in self.pairs {
             let [train, dev, test] = &mut parts;
-            match rest_of_sha256(&pair.source, of) {
-                Some(0) => test.push(pair),
-                Some(1) => dev.push(pair),
+            match number(&pair) {
+                0 => test.push(pair),
+                1 => dev.push(pair),
                 _ => train.push(pair),
             }
         }
@@ -214,12 +212,6 @@ impl Pairs {
     }
 }
 
-/// What is left of the SHA-256 of a text, as one number, when it is divided; nothing by 0.
-fn rest_of_sha256(text: &str, by: u32) -> Option<u64> {
-    let by = u64::from(by);
-    Sha256::digest(text).iter().try_fold(0, |rest: u64, &byte| (rest * 256 + u64::from(byte)).checked_rem(by))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,20 +260,6 @@ mod tests {
         assert_eq!(rest.by_source().len() + held.by_source().len(), all.by_source().len());
         assert_eq!(all.clone().hold_out_pairs(0, 1), (all.clone(), Pairs::new("some, held out", [])));
         assert_eq!(all.clone().hold_out_pairs(1000, 1).1.pairs(), all.pairs());
-    }
-
-    /// By sums that were computed elsewhere.
-    #[test]
-    fn parts_are_by_the_sum_as_one_number() {
-        for (rest, words) in [
-            (None, ["aaberg", "aachen", "aachener"]),
-            (Some(1), ["aancor", "abbreviates", "abeyta"]),
-            (Some(0), ["abadie", "abdicated", "abhorred"]),
-        ] {
-            let of = |word: &str| rest_of_sha256(word, 20).filter(|&rest| rest < 2);
-            assert!(words.iter().all(|word| of(word) == rest), "{words:?}");
-        }
-        assert_eq!(rest_of_sha256("a", 0), None);
     }
 
     #[test]

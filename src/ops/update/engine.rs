@@ -388,30 +388,24 @@ struct Settling<'a, T> {
 impl<T: Float> Settling<'_, T> {
     fn run(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], gaps: &[usize]) {
         let Books { ledger, at_once, .. } = self.books;
-        let rows = Rows::Of { ids, base: self.base };
-        // The first row that is not settled yet.
-        let mut first = 0;
-        let mut owed = ArrayVec::<Owed<'_>, BLOCK>::new();
-        for (i, &gap) in gaps.iter().enumerate() {
-            let of = ledger.of(gap);
-            if !at_once {
+        if !at_once {
+            let rows = Rows::Of { ids, base: self.base };
+            // Row by row: the next rows come from memory while this one is looked at and moves.
+            for (i, &gap) in gaps.iter().enumerate() {
                 rows.ask(fields, i + AHEAD);
-                if !self.rule.is_known(of.moves) && !self.rests(fields, ids[i]) {
-                    self.pay(fields, &ids[first..], &owed);
-                    owed.clear();
-                    first = i + 1;
-                    self.repeat(fields, &ids[i..=i], gap, of);
-                    continue;
+                let owed = ledger.of(gap);
+                if self.rule.is_known(owed.moves) || self.rests(fields, ids[i]) {
+                    self.pay(fields, &ids[i..=i], &[owed]);
+                } else {
+                    self.repeat(fields, &ids[i..=i], gap, owed);
                 }
             }
-            owed.push(of);
-            if owed.is_full() {
-                self.pay(fields, &ids[first..], &owed);
-                owed.clear();
-                first = i + 1;
-            }
+            return;
         }
-        self.pay(fields, &ids[first..], &owed);
+        for (first, gaps) in (0..).step_by(BLOCK).zip(gaps.chunks(BLOCK)) {
+            let owed: ArrayVec<Owed<'_>, BLOCK> = gaps.iter().map(|&gap| ledger.of(gap)).collect();
+            self.pay(fields, &ids[first..], &owed);
+        }
     }
 
     /// Whether the state of a row moves nothing.
@@ -422,9 +416,7 @@ impl<T: Float> Settling<'_, T> {
 
     /// The first rows make moves that are known.
     fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[Owed<'_>]) {
-        if !owed.is_empty() {
-            self.rule.settle(owed, self.block(fields, ids, owed.len()));
-        }
+        self.rule.settle(owed, self.block(fields, ids, owed.len()));
     }
 
     /// A row makes its moves one by one, or as many at once as are known.
