@@ -162,13 +162,16 @@ impl<T: Float, S: Steps<Step: ElementStep<T, N>>, const N: usize> Sweep for Move
 
 #[inline(always)]
 fn row<T: Float, const N: usize>(step: impl ElementStep<T, N>, fields: [&mut [T]; N], gradient: &[T]) {
-    let fields = fields.map(|field| &mut field[..gradient.len()]);
-    for (i, &gradient) in gradient.iter().enumerate() {
+    let width = gradient.len();
+    let fields = fields.map(|field| &mut field[..width]);
+    // By index, also of the gradient: a rule that does not read it would leave an end of the loop that is none of the fields, and
+    // bounds to be checked at every element.
+    for i in 0..width {
         let mut old = [T::ZERO; N];
         for k in 0..N {
             old[k] = fields[k][i];
         }
-        let new = step.step(old, gradient);
+        let new = step.step(old, gradient[i]);
         for k in 0..N {
             fields[k][i] = new[k];
         }

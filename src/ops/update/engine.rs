@@ -411,7 +411,7 @@ impl<T: Float> Settling<'_, T> {
     /// Whether the state of a row moves nothing.
     fn rests(&self, fields: &mut [ViewMut<'_, T>], id: i64) -> bool {
         let row = id as usize - self.base;
-        self.rule.rests() && fields[1..].iter_mut().all(|state| state.row(row).iter().all(|&x| x == T::ZERO))
+        self.rule.rests() && fields[1..].iter_mut().all(|state| is_zero(state.row(row)))
     }
 
     /// The first rows make moves that are known.
@@ -447,6 +447,11 @@ impl<T: Float> Settling<'_, T> {
         let rows = Rows::Of { ids, base: self.base };
         Block { fields, rows, count, gradients: Gradients::Zero(self.zeros) }
     }
+}
+
+/// Whether all numbers are 0, asked some at a time, so that the compiler makes vectors of them.
+fn is_zero<T: Float>(numbers: &[T]) -> bool {
+    numbers.chunks(16).all(|part| !part.iter().fold(false, |any, &x| any | (x != T::ZERO)))
 }
 
 /// Applies a rule to the touched rows of row-sparse tables.
