@@ -334,7 +334,7 @@ fn a_factor_multiplies_the_rate() {
     }
 }
 
-/// What programs from before said is all that has to be there.
+/// Attributes with a default may be absent.
 #[test]
 fn attributes_that_are_new_may_be_missing() {
     for rule in [sgd(), momentum(0.5), adam(1e-8), rmsprop(1e-8)] {

@@ -41,13 +41,13 @@ pub fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     number(attributes, name, "a finite number from 0", |v| v >= 0.0)
 }
 
-/// A number from 0 among the attributes; 0 in programs from before there was a choice.
+/// A number from 0 among the attributes; 0 if the attribute is absent.
 #[track_caller]
 pub fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(0.0) } else { not_negative(attributes, name) }
 }
 
-/// A number from 0 among the attributes; 1 in programs from before there was a choice.
+/// A number from 0 among the attributes; 1 if the attribute is absent.
 #[track_caller]
 pub fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(1.0) } else { not_negative(attributes, name) }
