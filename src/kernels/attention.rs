@@ -343,8 +343,8 @@ fn largest<T: Float>(x: &[T]) -> T {
     let mut lanes = [T::NEG_INFINITY; LANES];
     let (whole, rest) = x.as_chunks::<LANES>();
     for x in whole {
-        for (most, &x) in lanes.iter_mut().zip(x) {
-            *most = if x > *most { x } else { *most };
+        for lane in 0..LANES {
+            lanes[lane] = if x[lane] > lanes[lane] { x[lane] } else { lanes[lane] };
         }
     }
     for (most, &x) in lanes.iter_mut().zip(rest) {
@@ -359,9 +359,9 @@ fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
     let mut lanes = [T::ZERO; LANES];
     let (whole, rest) = x.as_chunks_mut::<LANES>();
     for x in whole {
-        for (sum, x) in lanes.iter_mut().zip(x) {
-            *x = (*x - less).exp_with::<A>();
-            *sum += *x;
+        for lane in 0..LANES {
+            x[lane] = (x[lane] - less).exp_with::<A>();
+            lanes[lane] += x[lane];
         }
     }
     for (sum, x) in lanes.iter_mut().zip(rest) {

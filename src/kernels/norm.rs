@@ -180,15 +180,15 @@ struct Sums<T>([T; LANES]);
 impl<T: Float> Sums<T> {
     #[inline(always)]
     fn add(&mut self, x: &[T; LANES]) {
-        for (sum, &x) in self.0.iter_mut().zip(x) {
-            *sum += x;
+        for lane in 0..LANES {
+            self.0[lane] += x[lane];
         }
     }
 
     #[inline(always)]
     fn add_squares<A: Arithmetic>(&mut self, x: &[T; LANES], mean: T) {
-        for (sum, &x) in self.0.iter_mut().zip(x) {
-            *sum = A::mul_add(x - mean, x - mean, *sum);
+        for lane in 0..LANES {
+            self.0[lane] = A::mul_add(x[lane] - mean, x[lane] - mean, self.0[lane]);
         }
     }
 }
@@ -338,8 +338,10 @@ impl<T: Float> Moved<T> {
     fn put<A: Arithmetic>(&self, x: &[T], g: &[T], gain: &[T], to: &mut [T], store: Store) {
         let ((xs, x), (gs, g)) = (x.as_chunks::<LANES>(), g.as_chunks::<LANES>());
         let ((gains, gain), (tos, to)) = (gain.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
-        for ((x, g), (gain, to)) in xs.iter().zip(gs).zip(gains.iter().zip(tos)) {
-            let slopes = self.slopes::<A>(x, g, gain);
+        let count = xs.len();
+        let (gs, gains) = (&gs[..count], &gains[..count]);
+        for (at, to) in tos[..count].iter_mut().enumerate() {
+            let slopes = self.slopes::<A>(&xs[at], &gs[at], &gains[at]);
             match store {
                 Store::Write => *to = slopes,
                 Store::Add => {
@@ -401,8 +403,9 @@ impl<T: Float> RowSums<T> {
     fn row<A: Arithmetic>(mut self, x: &[T], g: &[T], gain: &[T]) -> (T, T) {
         let ((xs, x), (gs, g), (gains, gain)) =
             (x.as_chunks::<LANES>(), g.as_chunks::<LANES>(), gain.as_chunks::<LANES>());
-        for ((x, g), gain) in xs.iter().zip(gs).zip(gains) {
-            self.add::<A>(x, g, gain);
+        let (gs, gains) = (&gs[..xs.len()], &gains[..xs.len()]);
+        for (at, x) in xs.iter().enumerate() {
+            self.add::<A>(x, &gs[at], &gains[at]);
         }
         if !x.is_empty() {
             self.add::<A>(&filled(x, T::ZERO), &filled(g, T::ZERO), &filled(gain, T::ZERO));
@@ -421,9 +424,11 @@ impl<T: Float> RowSums<T> {
             (x.as_chunks::<LANES>(), g.as_chunks::<LANES>(), gain.as_chunks::<LANES>());
         let ((dgains, dgain), (dbiases, dbias)) =
             (dgain.as_chunks_mut::<LANES>(), dbias.as_chunks_mut::<LANES>());
-        let sums = dgains.iter_mut().zip(dbiases);
-        for (((x, g), gain), (dgain, dbias)) in xs.iter().zip(gs).zip(gains).zip(sums) {
-            self.add_with::<A>((x, g, gain), dgain, dbias);
+        let count = xs.len();
+        let (gs, gains, dgains, dbiases) =
+            (&gs[..count], &gains[..count], &mut dgains[..count], &mut dbiases[..count]);
+        for (at, x) in xs.iter().enumerate() {
+            self.add_with::<A>((x, &gs[at], &gains[at]), &mut dgains[at], &mut dbiases[at]);
         }
         if !x.is_empty() {
             let (mut of_gain, mut of_bias) = (filled(dgain, T::ZERO), filled(dbias, T::ZERO));

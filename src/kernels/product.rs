@@ -159,8 +159,8 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
         let from = block * BLOCK;
         for (j, row) in b.iter().enumerate() {
             let rest = &row[from..row.len().min(from + BLOCK)];
-            for (to, &value) in to.chunks_exact_mut(width).zip(rest) {
-                to[first + j] = value;
+            for (k, &value) in rest.iter().enumerate() {
+                to[k * width + first + j] = value;
             }
         }
     }
