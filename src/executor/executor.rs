@@ -442,6 +442,14 @@ impl Executor {
         }
     }
 
+    /// How many rows a variable of the root block had in the last run, whether it was asked for or not.
+    ///
+    /// # Errors
+    /// If it is no tensor.
+    pub(crate) fn rows(&self, var: VarId) -> Result<usize> {
+        Ok(self.machine.rows(self.program.spec(var)?))
+    }
+
     /// From the next run on, writes down where the time goes, until [`Self::take_profile`]. What was written down
     /// before is dropped.
     pub fn start_profile(&mut self) {

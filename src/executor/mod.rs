@@ -13,6 +13,7 @@ mod compile;
 #[allow(clippy::module_inception)]
 mod executor;
 mod observe;
+mod parts;
 mod plan;
 mod reference;
 mod rewrite;
@@ -20,6 +21,7 @@ mod run;
 mod settle;
 
 pub use executor::Executor;
+pub(crate) use parts::{Parts, Totals, Whole};
 pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, Part, Profile};

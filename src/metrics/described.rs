@@ -8,13 +8,13 @@ use super::confusion::{CONFUSION, NAMES};
 use super::edits::{ERRORS, EXACT};
 use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::{
-    Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, Loss,
-    MeanError, Metric, Precision, Recall, RocAuc, Shown, TopK,
+    Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
+    Loss, MeanError, Metric, Precision, Recall, RocAuc, Shown, TopK,
 };
 use crate::checkpoint::MetricDesc;
 use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{Program, Var};
+use crate::program::{Program, Registry, Var};
 
 /// A file may ask for so many bins, and for so many classes: of a matrix, and of their counts.
 const MOST_BINS: usize = 1 << 24;
@@ -37,11 +37,15 @@ pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricD
 ///
 /// # Errors
 /// If there is no such kind, as in a file of a later release, or its variables or attributes do not fit it.
-pub(crate) fn metric_of(desc: &MetricDesc, program: &Program) -> Result<Box<dyn Metric>> {
-    made(desc, program).map_err(|e| e.noted(format!("in metric `{}` of the checkpoint", desc.name)))
+pub(crate) fn metric_of(
+    desc: &MetricDesc,
+    program: &Program,
+    registry: &Registry,
+) -> Result<Box<dyn Metric>> {
+    made(desc, program, registry).map_err(|e| e.noted(format!("in metric `{}` of the checkpoint", desc.name)))
 }
 
-fn made(desc: &MetricDesc, program: &Program) -> Result<Box<dyn Metric>> {
+fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box<dyn Metric>> {
     let MetricDesc { name, kind, variables, attributes } = desc;
     let wrong = |expected: &str, got: String| Error::of(ErrorKind::Program, "metric", expected, got);
     let var = |name: &String| match program.find(name) {
@@ -49,12 +53,13 @@ fn made(desc: &MetricDesc, program: &Program) -> Result<Box<dyn Metric>> {
         None => Err(wrong("a variable of the program", format!("`{name}`"))),
     };
     let vars: Vec<Var> = variables.iter().map(var).collect::<Result<_>>()?;
-    let loss = |of: Var| match Shown::ALL.into_iter().find(|(_, name)| name == kind)?.0 {
-        Shown::Mean => Some(Loss::new(of)),
-        Shown::Perplexity => Some(Loss::perplexity(of)),
-        Shown::BitsPerCharacter => Some(Loss::bits_per_character(of)),
-    };
-    if let Some(loss) = vars.first().and_then(|&of| loss(of)) {
+    let shown = Shown::ALL.into_iter().find(|(_, name)| name == kind).map(|(shown, _)| shown);
+    if let (Some(shown), Some(&of)) = (shown, vars.first()) {
+        let loss = Loss { shown, ..Loss::of_program(program, registry, of) };
+        if attributes.get(FORMULA).is_some() {
+            loss.refused()?;
+            return Ok(Box::new(loss.named(name)));
+        }
         return match vars[1..] {
             [] => Ok(Box::new(loss.named(name))),
             [share] => Ok(Box::new(loss.weighted(share).named(name))),

@@ -71,6 +71,7 @@ mod confusion;
 mod described;
 mod deviation;
 mod edits;
+mod formula;
 mod ranked;
 mod scores;
 mod sums;
@@ -89,7 +90,9 @@ pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
 
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Program, Registry, Var, VarId};
+use crate::program::{Attributes, Builder, Program, Registry, Var, VarId};
+use std::sync::Arc;
+use formula::Formula;
 use crate::tensor::{DType, Variable};
 
 /// A number about all batches so far.
@@ -157,15 +160,6 @@ pub struct MetricKind {
     pub attributes: Attributes,
 }
 
-/// The losses, one a row, that `loss` is the mean of, if its operator says that it is one.
-pub(crate) fn averaged(program: &Program, registry: &Registry, loss: VarId) -> Option<VarId> {
-    let op = program.root().ops.iter().find(|op| op.writes().any(|v| v == loss))?;
-    let averages = registry.parse(&op.kind, &op.attributes).ok()?.hints().averages;
-    let losses = op.reads().next().filter(|_| averages)?;
-    let spec = program.spec(losses).ok()?;
-    (spec.batched() && spec.width() == 1 && spec.shape.len() <= 2).then_some(losses)
-}
-
 /// The mean of losses over rows, and what is computed from it.
 ///
 /// ```
@@ -189,8 +183,10 @@ pub struct Loss {
     losses: Var,
     share: Option<Var>,
     shown: Shown,
-    /// Of the losses, and of what they count.
-    sums: [f64; 2],
+    /// How a scalar loss of several batches is computed from theirs, or why it cannot be.
+    formula: Option<Result<Arc<Formula>>>,
+    /// Of the losses, and of what they count; with a formula, the formula's.
+    sums: Vec<f64>,
 }
 
 /// What is computed from the mean of losses.
@@ -200,6 +196,9 @@ enum Shown {
     Perplexity,
     BitsPerCharacter,
 }
+
+/// What a file says of a loss that is a formula.
+const FORMULA: &str = "formula";
 
 impl Shown {
     /// Each with its name in files.
@@ -211,10 +210,55 @@ impl Shown {
 }
 
 impl Loss {
-    /// The mean of `losses`: one number a row, each counting once; or a scalar, which then is taken for the mean over
-    /// its batch's sequences. It is called `loss`.
+    /// The mean of `losses`: one number a row, each counting once; or a scalar loss, as a [`Trainer`](crate::train::Trainer) has it: a
+    /// function of sums and means over rows, whose value over several batches is that of all their rows together. It is called `loss`.
     pub fn new(losses: Var) -> Self {
-        Self { name: "loss".to_owned(), losses, share: None, shown: Shown::Mean, sums: [0.0; 2] }
+        let made = Builder::of(losses).and_then(|net| {
+            let program = net.program().ok()?;
+            Some(Self::in_program(&program, &net.registry(), losses, |id| net.var(id)))
+        });
+        made.unwrap_or_else(|| Self::made(losses, None))
+    }
+
+    /// The same of a variable of a program that was loaded.
+    pub(crate) fn of_program(program: &Program, registry: &Registry, losses: Var) -> Self {
+        Self::in_program(program, registry, losses, Var::of_program)
+    }
+
+    fn in_program(
+        program: &Program,
+        registry: &Registry,
+        losses: Var,
+        var: impl Fn(VarId) -> Var,
+    ) -> Self {
+        let known = (losses.id().0 as usize) < program.vars().len();
+        if !known || program.spec(losses.id()).is_ok_and(|spec| !spec.shape.is_empty()) {
+            return Self::made(losses, None);
+        }
+        let formula = Formula::of(program, registry, losses.id(), var);
+        let one_a_row = |of: &Var| {
+            program.spec(of.id()).is_ok_and(|spec| spec.batched() && spec.width() == 1 && spec.shape.len() <= 2)
+        };
+        match formula.as_ref().ok().and_then(Formula::mean_of).filter(one_a_row) {
+            Some(of) => Self::made(of, None),
+            None => Self::made(losses, Some(formula.map(Arc::new))),
+        }
+    }
+
+    fn made(losses: Var, formula: Option<Result<Arc<Formula>>>) -> Self {
+        let sums = match &formula {
+            Some(Ok(formula)) => formula.zeros(),
+            _ => vec![0.0; 2],
+        };
+        Self { name: "loss".to_owned(), losses, share: None, shown: Shown::Mean, formula, sums }
+    }
+
+    /// Why a scalar loss of several batches is not known from theirs.
+    pub(crate) fn refused(&self) -> Result<()> {
+        match &self.formula {
+            Some(Err(error)) => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// The perplexity: exp of the mean of `losses`, cross-entropies in nats.
@@ -228,10 +272,11 @@ impl Loss {
     }
 
     /// Each row's loss counts with its share, as [`Builder::cross_entropy_with`](crate::program::Builder) gives it
-    /// beside the losses: Σ loss / Σ share. Ignored rows have the share 0.
+    /// beside the losses: Σ loss / Σ share. Ignored rows have the share 0. A scalar loss has a scalar share: how much its batch
+    /// counts, Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
-        Self { share: Some(share), ..self }
+        Self { share: Some(share), formula: None, sums: vec![0.0; 2], ..self }
     }
 
     /// Under another name.
@@ -247,17 +292,22 @@ impl Metric for Loss {
     }
 
     fn variables(&self) -> Vec<Var> {
-        std::iter::once(self.losses).chain(self.share).collect()
+        let formula = self.formula.iter().flatten().flat_map(|formula| formula.variables());
+        std::iter::once(self.losses).chain(self.share).chain(formula).collect()
     }
 
     fn better(&self) -> Better {
         Better::Lower
     }
 
-    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        self.refused()?;
+        if let (Some(Ok(formula)), [_, values @ ..]) = (&self.formula, values) {
+            return formula.update(&mut self.sums, values);
+        }
         let (sum, weight) = match values {
-            [loss] if loss.shape().is_empty() => {
-                let weight = sequences as f64;
+            [loss, weight] if loss.shape().is_empty() && weight.shape().is_empty() => {
+                let weight = self.sum(weight)?;
                 (self.sum(loss)? * weight, weight)
             }
             [losses] => (self.sum(losses)?, one_a_row(&self.name, losses)? as f64),
@@ -279,11 +329,11 @@ impl Metric for Loss {
     }
 
     fn value(&self) -> f64 {
-        let [sum, weight] = self.sums;
-        if weight <= 0.0 {
-            return 0.0;
-        }
-        let mean = sum / weight;
+        let mean = match (&self.formula, &self.sums[..]) {
+            (Some(Ok(formula)), sums) => formula.value(sums).map_or(f64::NAN, Option::unwrap_or_default),
+            (_, &[sum, weight]) if weight > 0.0 => sum / weight,
+            _ => return 0.0,
+        };
         match self.shown {
             Shown::Mean => mean,
             Shown::Perplexity => mean.exp(),
@@ -297,7 +347,9 @@ impl Metric for Loss {
 
     fn kind(&self) -> Option<MetricKind> {
         let (_, name) = Shown::ALL.into_iter().find(|(shown, _)| *shown == self.shown)?;
-        Some(MetricKind { name, attributes: Attributes::new() })
+        let attributes = Attributes::new();
+        let attributes = if self.formula.is_some() { attributes.with(FORMULA, true) } else { attributes };
+        Some(MetricKind { name, attributes })
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct BatchRunner {
     /// Feeds of the program, by name.
     feeds: BTreeMap<String, VarId>,
     carried: Vec<CarriedState>,
+    /// Feeds that no data have: see [`Parts`](crate::executor::Parts).
+    pub(crate) seeds: Vec<(VarId, Variable)>,
     /// Feeds that share sequences, by two, and in how many levels.
     alike: Vec<([String; 2], usize)>,
 }
@@ -37,6 +39,7 @@ impl BatchRunner {
         Self {
             feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
             carried: program.carried_states().collect(),
+            seeds: Vec::new(),
             alike: alike(program),
             executor,
         }
@@ -77,14 +80,18 @@ impl BatchRunner {
         }
         let value = |state: &CarriedState| carried.get(&program.var(state.before).name);
         feeds.extend(self.carried.iter().filter_map(|state| Some((state.before, value(state)?))));
+        feeds.extend(self.seeds.iter().map(|(id, seed)| (*id, seed)));
         let run = how(&feeds).numbers(&batch.numbers);
         let ran = self.executor.run_data(scope, &run, made);
         ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
     }
 
     /// Takes the batch that was run into a metric.
-    pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
-        let values = metric.variables().into_iter().map(|var| self.executor.fetch(var));
+    pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch, scope: &mut Scope) -> Result<()> {
+        let values = metric.variables().into_iter().map(|var| {
+            let desc = self.executor.program().var(var.id());
+            if desc.persistable { scope.value(&desc.name).map(Into::into) } else { self.executor.fetch(var) }
+        });
         let values = values.collect::<Result<Vec<_>>>()?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));
         metric.update(&values, batch.numbers.len()).map_err(named)

@@ -33,10 +33,11 @@ impl Predictor {
         if metrics.is_empty() {
             return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", "none"));
         }
-        let metrics = metrics.iter().map(|desc| metric_of(desc, scored));
+        let metrics = metrics.iter().map(|desc| metric_of(desc, scored, registry));
         let mut metrics: Vec<Box<dyn Metric>> = metrics.collect::<Result<_>>()?;
         let mut wanted: Vec<VarId> =
             metrics.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
+        wanted.retain(|&var| !scored.var(var).persistable);
         wanted.extend(carried.iter().map(|state| state.after));
         wanted.sort();
         wanted.dedup();
@@ -55,7 +56,7 @@ impl Predictor {
                 |_| Ok(()),
                 |_, _, e| e,
             )?;
-            metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch))?;
+            metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch, &mut weights))?;
             runner.hand_on(&mut carried)?;
             empty = false;
         }

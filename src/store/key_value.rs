@@ -89,6 +89,14 @@ pub trait KeyValueStore: Send {
     #[track_caller]
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense>;
 
+    /// The sums of these numbers over all workers, which all give as many in a round; the numbers themselves if gradients are applied
+    /// as they come. It waits for the other workers.
+    ///
+    /// # Errors
+    /// If it waits for a worker that has left, or another one gives another number of them.
+    #[track_caller]
+    fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>>;
+
     /// Says that this worker has done a round, and may wait before the next: see [`Mode::Asynchronous`](super::Mode).
     ///
     /// # Errors

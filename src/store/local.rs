@@ -196,6 +196,13 @@ impl KeyValueStore for LocalWorker {
         settled.and_then(|()| find(&self.store.read(), key)?.rows(&ids)).of_key(key)
     }
 
+    fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>> {
+        match self.rounds.mode() {
+            Mode::Synchronous => self.rounds.sum(self.number, numbers).at_caller(),
+            Mode::Asynchronous { .. } => Ok(numbers.to_vec()),
+        }
+    }
+
     fn end_round(&mut self) -> Result<()> {
         self.rounds.end_round(self.number).at_caller()
     }

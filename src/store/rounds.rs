@@ -35,6 +35,18 @@ struct State {
     ended: Vec<u64>,
     left: Vec<bool>,
     keys: BTreeMap<Key, Round>,
+    sums: Sums,
+}
+
+/// Numbers that the workers add up before a round.
+#[derive(Default)]
+struct Sums {
+    /// How many sums are done; how many each worker has given numbers for.
+    done: u64,
+    given: Vec<u64>,
+    waiting: Vec<Option<Vec<f64>>>,
+    /// The last one. Every worker takes it before it gives numbers for the next.
+    last: Vec<f64>,
 }
 
 /// The round of a key.
@@ -79,7 +91,9 @@ impl Drop for Merge<'_> {
 
 impl Rounds {
     pub(super) fn new(workers: usize, mode: Mode) -> Self {
-        let state = State { ended: vec![0; workers], left: vec![false; workers], keys: BTreeMap::new() };
+        let sums = Sums { given: vec![0; workers], waiting: vec![None; workers], ..Sums::default() };
+        let (ended, left) = (vec![0; workers], vec![false; workers]);
+        let state = State { ended, left, keys: BTreeMap::new(), sums };
         Self { mode, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -160,6 +174,40 @@ impl Rounds {
                 return Err(failed.clone());
             }
             round.check(left)?;
+            state = self.wait(state);
+        }
+    }
+
+    /// The sums of these numbers over all workers, added in the order of the workers' numbers.
+    ///
+    /// # Errors
+    /// If it waits for a worker that has left, or another one gives another number of them.
+    pub(super) fn sum(&self, worker: usize, numbers: &[f64]) -> Result<Vec<f64>> {
+        let mut state = self.state();
+        let sums = &mut state.sums;
+        if let Some(other) = sums.waiting.iter().flatten().find(|other| other.len() != numbers.len()) {
+            let (expected, got) = (format!("{}, as another worker gives", other.len()), numbers.len());
+            return Err(Error::new("numbers to add up", expected, got.to_string()));
+        }
+        sums.waiting[worker] = Some(numbers.to_vec());
+        sums.given[worker] += 1;
+        if sums.waiting.iter().all(Option::is_some) {
+            let mut all = vec![0.0; numbers.len()];
+            for given in sums.waiting.iter_mut().filter_map(Option::take) {
+                all.iter_mut().zip(given).for_each(|(sum, x)| *sum += x);
+            }
+            (sums.last, sums.done) = (all, sums.done + 1);
+            self.changed.notify_all();
+        }
+        loop {
+            let State { sums, left, .. } = &*state;
+            if sums.done >= sums.given[worker] {
+                return Ok(sums.last.clone());
+            }
+            if let Some(gone) = (0..left.len()).find(|&other| left[other] && sums.waiting[other].is_none()) {
+                let expected = format!("the numbers of all {} workers", left.len());
+                return Err(Error::new("sum over workers", expected, format!("none of worker {gone}, which has left")));
+            }
             state = self.wait(state);
         }
     }

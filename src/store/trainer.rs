@@ -6,10 +6,9 @@ use super::key_value::{Key, KeyValueStore};
 use super::merge::checked_finite;
 use super::rule::{Rule, update_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Run, Scope, Stage};
+use crate::executor::{Executor, Parts, Run, Scope, Stage, Threads, Totals};
 use crate::kernels::arena::Plain;
-use crate::metrics::averaged;
-use crate::program::{OpDesc, Program, Registry, Role, VarId, VarRole};
+use crate::program::{LossTerms, OpDesc, Program, Registry, Role, VarId, VarRole};
 use crate::tensor::{DType, Dense, Element, Storage, StorageKind, Variable};
 use crate::with_float;
 
@@ -131,9 +130,7 @@ pub struct StoreTrainer<S> {
     store: S,
     executor: Executor,
     scope: Scope,
-    loss: VarId,
-    /// Those that `loss` is the mean of.
-    losses: VarId,
+    parts: Parts,
     shared: Vec<Shared>,
     steps: u64,
 }
@@ -142,8 +139,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     /// A trainer of a program that an optimizer has completed; the store has its parameters ([`share`]).
     ///
     /// # Errors
-    /// If the program has no updates, or a row-sparse parameter; if `loss` is not the mean of losses, one a row: how much the
-    /// gradients of parts of a batch count would not be known.
+    /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: how much
+    /// the gradients of parts of a batch count would not be known.
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, loss: impl Into<VarId>, store: S) -> Result<Self> {
         let (loss, caller) = (loss.into(), Location::caller());
@@ -152,18 +149,16 @@ impl<S: KeyValueStore> StoreTrainer<S> {
 
     fn made(program: &Program, registry: &Registry, loss: VarId, store: S) -> Result<Self> {
         let shared = Shared::all(program)?;
-        let losses = averaged(program, registry, loss).ok_or_else(|| {
-            let expected = "the mean of losses, one a row";
-            Error::of(ErrorKind::Program, "loss of several trainers", expected, program.called(loss))
-        })?;
-        let fetched: Vec<VarId> =
-            [loss, losses].into_iter().chain(shared.iter().map(|one| one.grad)).collect();
+        let gradients = || shared.iter().map(|one| one.grad);
         let mut own = program.clone();
         // The store updates, and settles rows that owe moves before it gives them.
         own.blocks[0].ops.retain(|op| !matches!(op.role, Role::Update | Role::Settle));
-        let own = own.shortened(&fetched);
-        let (executor, scope) = (Executor::new(&own, registry, &fetched, 1)?, Scope::of(&own)?);
-        Ok(Self { store, executor, scope, loss, losses, shared, steps: 0 })
+        let own = own.shortened(&gradients().chain([loss]).collect::<Vec<_>>());
+        let threads = Threads::new(1)?;
+        let parts = Parts::new(&own, registry, LossTerms::of(&own, registry, loss)?, threads.clone())?;
+        let fetched: Vec<VarId> = gradients().chain(parts.wanted()).collect();
+        let (executor, scope) = (Executor::on(&parts.body, registry, &fetched, threads)?, Scope::of(&own)?);
+        Ok(Self { store, executor, scope, parts, shared, steps: 0 })
     }
 
     /// The number of its next step, which random operators draw by: 0, unless a training goes on whose store was
@@ -174,7 +169,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 
     /// A step on a batch, or on this trainer's part of one; `numbers` are those of its sequences in the data, or none. Returns the
-    /// loss.
+    /// loss: of its part if the loss is a mean over rows, else of the whole batch, for which the workers then wait for each other
+    /// once more.
     ///
     /// # Errors
     /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed; as the store's, which says
@@ -187,27 +183,62 @@ impl<S: KeyValueStore> StoreTrainer<S> {
 
     fn stepped(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         self.pull(|shared, height| shared.rows_read(height, feeds))?;
-        let run = Run::train(feeds, self.steps).numbers(numbers).until(Stage::Gradients);
-        self.executor.run(&mut self.scope, &run)?;
-        let loss = self.executor.scalar(self.loss)?;
-        if !loss.is_finite() {
-            let got = format!("{loss}; nothing was pushed");
-            return Err(Error::of(ErrorKind::NotFinite, "loss", "a finite number", got));
+        let not_pushed = |e: Error| e.noted("nothing was pushed");
+        let mut whole = None;
+        let mut seeds = self.parts.seeds(None, &self.parts.zero())?;
+        if !self.parts.is_late() {
+            let rows = |feed: VarId| Some(feeds.iter().find(|(id, _)| *id == feed)?.1.rows());
+            let sequences = feeds.first().map_or(0, |(_, value)| value.sequences());
+            let part = match self.parts.counted(sequences, rows) {
+                Some(part) => part,
+                None => self.run(feeds, &seeds, numbers, Stage::Forward).map_err(not_pushed)?,
+            };
+            let (all, _) = self.all(&part)?;
+            let found = self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?;
+            seeds = self.parts.seeds(Some((&found, &all)), &part)?;
         }
+        let part = self.run(feeds, &seeds, numbers, Stage::Gradients).map_err(not_pushed)?;
+        let (mut parts, mut all) = (1.0, part.clone());
+        if !self.parts.is_mean() {
+            (all, parts) = self.all(&part)?;
+        }
+        let whole = whole.insert(self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?);
+        let (factor, weight) = self.parts.in_mean(whole, &part, parts);
         let mut gradients = Vec::with_capacity(self.shared.len());
         for Shared { name, grad, .. } in &self.shared {
             let gradient = self.executor.fetch(*grad)?.into_parts().0;
-            checked_finite(&gradient, "gradient")
-                .map_err(|e| e.variable(name).noted("nothing was pushed"))?;
-            gradients.push(gradient);
+            checked_finite(&gradient, "gradient").map_err(|e| not_pushed(e.variable(name)))?;
+            let from_head = whole.gradients.iter().find(|(_, of, _)| of == grad).map(|(.., gradient)| gradient);
+            gradients.push(scaled_and_added(gradient, factor, from_head)?);
         }
-        let weight = self.executor.fetch(self.losses)?.rows() as f64;
+        let loss = whole.loss;
         for (Shared { key, .. }, gradient) in self.shared.iter().zip(gradients) {
             self.store.push(key, gradient, weight)?;
         }
         self.steps += 1;
         self.store.end_round()?;
         Ok(loss)
+    }
+
+    /// Runs the part so far. Its totals.
+    fn run(
+        &mut self,
+        feeds: &[(VarId, &Variable)],
+        seeds: &[(VarId, Variable)],
+        numbers: &[u64],
+        until: Stage,
+    ) -> Result<Totals> {
+        let feeds: Vec<_> = feeds.iter().copied().chain(seeds.iter().map(|(id, seed)| (*id, seed))).collect();
+        let run = Run::train(&feeds, self.steps).numbers(numbers).until(until);
+        self.executor.run(&mut self.scope, &run)?;
+        self.parts.read(&mut self.executor)
+    }
+
+    /// The totals of all workers' parts, and how many there are.
+    fn all(&mut self, part: &Totals) -> Result<(Totals, f64)> {
+        let numbers: Vec<f64> = part.numbers().chain([1.0]).collect();
+        let all = self.store.sum(&numbers)?;
+        Ok((Totals::of_numbers(&all), all.last().copied().unwrap_or(1.0)))
     }
 
     /// The parameters as the store has them now, to evaluate or to save.

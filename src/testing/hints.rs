@@ -6,7 +6,7 @@ use super::case::{Case, Ran, each};
 use super::values::{Outcome, all, ensure, filled, near, numbers, same_bits};
 use crate::kernels::Float;
 use crate::program::contract::context::{Pass, Prepared, Scratch};
-use crate::program::{Reach, Spec};
+use crate::program::{Reach, Spec, Total};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
 
@@ -40,26 +40,23 @@ impl Case<'_> {
         Ok(met)
     }
 
-    /// What is declared a mean is Σ x / n, over all numbers of the first input.
-    pub(super) fn averages(&self) -> Outcome {
+    /// What is declared a sum or a mean is Σ x or Σ x / n, over all numbers of the first input.
+    pub(super) fn total(&self) -> Outcome {
         for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-12)] {
             let ran = self.run_sample(dtype)?;
-            if !self.op.hints().averages {
-                return Ok(());
-            }
+            let Some(total) = self.op.hints().total else { return Ok(()) };
             let outputs: Vec<&Storage> = ran.outputs.iter().flatten().map(|v| v.storage()).collect();
             let x = ran.direct.inputs().first().and_then(|slot| slot.first());
             let (&[out], Some(x)) = (&outputs[..], x) else {
                 return ensure(false, || format!("{} outputs, of no input or not one", outputs.len()));
             };
             let x = numbers(x.storage())?;
-            let mean = x.iter().sum::<f64>() / x.len().max(1) as f64;
-            near(
-                out,
-                &all(&[], dtype, mean)?.into(),
-                tolerance,
-                "the output is not the mean of the first input",
-            )?;
+            let sum = x.iter().sum::<f64>();
+            let (expected, wrong) = match total {
+                Total::Sum => (sum, "the output is not the sum of the first input"),
+                Total::Mean => (sum / x.len().max(1) as f64, "the output is not the mean of the first input"),
+            };
+            near(out, &all(&[], dtype, expected)?.into(), tolerance, wrong)?;
         }
         Ok(())
     }

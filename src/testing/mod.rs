@@ -74,7 +74,7 @@
 //! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
 //! | `random` | only what is declared random depends on the seed, and it does in some sample |
 //! | `sums` | what is declared a sum is x + y, bit for bit |
-//! | `averages` | what is declared a mean is that of all numbers of the first input, within rounding |
+//! | `total` | what is declared a sum or a mean is that of all numbers of the first input, within rounding |
 //! | `passes` | a gradient that is declared the output's is, bit for bit |
 //! | `accumulates` | asked to add, forward gives what was there plus what it would have written, bit for bit |
 //! | `overwrites` | a gradient that is written over its input's value has the same bits |
@@ -221,7 +221,7 @@ fn rules<'a>() -> [Rule<'a>; 23] {
         ("batch independence", Case::batch_independence),
         ("reach", Case::reach),
         (RANDOM, Case::random),
-        ("averages", Case::averages),
+        ("total", Case::total),
         ("passes", Case::passes),
         ("accumulates", Case::accumulates),
         ("overwrites", Case::overwrites),

@@ -10,11 +10,11 @@ use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Run, Stage};
+use crate::executor::{Executor, Parts, Run, Stage, Totals};
 use crate::kernels::Float;
 use crate::predict::DataBatch;
 use crate::program::VarId;
-use crate::tensor::{Dense, SelectedRows, Storage, StorageKind};
+use crate::tensor::{Dense, SelectedRows, Storage, StorageKind, Variable};
 use crate::with_float;
 
 impl Trainer {
@@ -22,9 +22,11 @@ impl Trainer {
     /// gradients. `step` counts updates; the batches that are left over at an epoch's end make a step by themselves. An
     /// interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) wait for the step's end.
     ///
-    /// If the loss is the `mean` of losses, one a row, each batch weighs as many as it has rows, so that the step is that of
-    /// all batches in one; else each weighs as many as it has sequences. Clipping sees the sum. Gradients of selected rows stay
-    /// rows. Operators that look at a whole batch see each by itself.
+    /// The step is that of all batches in one, for every loss that is computed from sums and means over rows: a mean weighs
+    /// each batch by its rows, a quotient of two sums adds up both, a penalty on parameters counts once. A loss of several terms
+    /// whose factors depend on their values, as the square root of a sum, costs a second forward pass. Another loss is an error,
+    /// unless [`weight`](Self::weight) says how much a batch counts. Clipping sees the sum. Gradients of selected rows stay
+    /// rows. Operators that look at a whole batch, as a batch norm, see each by itself; the progress warns of them.
     ///
     /// ```
     /// # use unpadded::data::{Batching, Field, Loader, Samples};
@@ -87,108 +89,177 @@ impl Trainer {
     }
 
     fn sum_up(&mut self, data: &dyn Data, first: Batch, rest: &mut Batches) -> Result<BatchesMade> {
-        let most = self.batches_a_step();
-        let (mut sums, mut made, mut next) = (Sums::default(), BatchesMade::default(), Some(first));
+        let mut made = BatchesMade::default();
+        let mut next = Some(first);
+        let mut batches = Vec::new();
         while let Some(batch) = next {
-            self.add_gradients(data, &batch, &mut sums)?;
             made.count(&batch);
-            next = if made.batches < most { rest.next().transpose()? } else { None };
+            batches.push(batch);
+            next = if made.batches < self.batches_a_step() { rest.next().transpose()? } else { None };
+        }
+        let (mut sums, mut all) = (BTreeMap::new(), self.parts()?.zero());
+        // Factors that depend on all batches are known first, or last.
+        let whole = match self.parts()?.is_late() {
+            true => None,
+            false => {
+                let known = self.totals_of(data, &batches)?;
+                let Self { compiled, scope, .. } = self;
+                let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+                let parts = parts.as_mut().ok_or_else(unprepared)?;
+                let known_all = sum_of(parts.zero(), &known);
+                let whole = parts.whole(scope, &known_all)?;
+                Some((whole, known, known_all))
+            }
+        };
+        for (at, batch) in batches.iter().enumerate() {
+            let seeds = match &whole {
+                Some((whole, known, all)) => self.parts()?.seeds(Some((whole, all)), &known[at])?,
+                None => self.parts()?.seeds(None, &self.parts()?.zero())?,
+            };
+            all.add(&self.add_gradients(data, batch, seeds, &mut sums)?);
         }
         let Self { compiled, scope, rate, state, .. } = self;
-        let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let parts = parts.as_mut().ok_or_else(unprepared)?;
+        let whole = parts.whole(scope, &all)?;
         // The gradients of a batch alone are there as they are.
-        if made.batches > 1 {
-            sums.hand_over(&mut runner.executor)?;
+        if made.batches > 1 || !parts.is_mean() {
+            let factor = parts.factor(&whole, &all);
+            for (param, sum) in sums {
+                let from_head = whole.gradients.iter().find(|(of, _)| *of == param).map(|(_, gradient)| gradient);
+                runner.executor.set_gradient(param, sum.whole(factor, from_head)?)?;
+            }
         }
         runner.executor.update(scope)?;
         state.position.rate = Some(runner.executor.scalar(*rate)?);
         Ok(made)
     }
 
-    /// Runs a batch until its gradients, and adds them.
-    fn add_gradients(&mut self, data: &dyn Data, batch: &Batch, sums: &mut Sums) -> Result<()> {
-        let Self { compiled, scope, state, metrics, registry, trained, averaged, loss, .. } = self;
+    fn parts(&self) -> Result<&Parts> {
+        self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
+    }
+
+    /// The totals of each batch, before its gradients: from its numbers of rows if these are enough, else by a forward pass.
+    fn totals_of(&mut self, data: &dyn Data, batches: &[Batch]) -> Result<Vec<Totals>> {
+        let mut found = Vec::with_capacity(batches.len());
+        let mut carried = self.state.carried.clone();
+        for batch in batches {
+            let Self { compiled, scope, state, registry, .. } = self;
+            let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+            let parts = parts.as_ref().ok_or_else(unprepared)?;
+            let rows = |feed: VarId| Some(batch.values.get(&parts.body.var(feed).name)?.rows());
+            if let Some(counted) = parts.counted(batch.numbers.len(), rows) {
+                found.push(counted);
+                continue;
+            }
+            let step = state.position.step;
+            runner.seeds = parts.seeds(None, &parts.zero())?;
+            runner.run(
+                scope,
+                DataBatch { data, batch },
+                &mut carried,
+                |feeds| Run::train(feeds, step).until(Stage::Forward),
+                |executor| Ok(found.push(parts.read(executor)?)),
+                |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
+            )?;
+            runner.hand_on(&mut carried)?;
+        }
+        Ok(found)
+    }
+
+    /// Runs a batch until its gradients, and adds them. Its totals.
+    fn add_gradients(
+        &mut self,
+        data: &dyn Data,
+        batch: &Batch,
+        seeds: Vec<(VarId, Variable)>,
+        sums: &mut BTreeMap<VarId, Sum>,
+    ) -> Result<Totals> {
+        let Self { compiled, scope, state, metrics, registry, trained, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
+        let parts = compiled.parts.take().ok_or_else(unprepared)?;
+        compiled.runner.seeds = seeds;
+        let mut totals = parts.zero();
         let names = |param: VarId| program.var(param).name.as_str();
-        compiled.run(
+        let ran = compiled.run(
             scope,
             DataBatch { data, batch },
             Goes { carried, metrics },
             |feeds| Run::train(feeds, step).until(Stage::Gradients),
             |executor| {
-                if !executor.scalar(*loss)?.is_finite() {
-                    return Err(not_finite("loss", names(loss.id())));
-                }
-                let weight = match averaged {
-                    Some(losses) => executor.fetch(*losses)?.shape().first().copied().unwrap_or(1),
-                    None => batch.numbers.len(),
-                };
-                trained
-                    .iter()
-                    .try_for_each(|&(param, _)| sums.add(executor, param, weight as f64, names(param)))?;
-                sums.weight += weight as f64;
-                Ok(())
+                totals = parts.read(executor)?;
+                let weight = parts.weight(&totals);
+                trained.iter().try_for_each(|&(param, _)| add(sums, executor, param, weight, names(param)))
             },
-            |scope, run, error| diagnosed(program, registry, scope, run, error),
-        )
+            |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
+        );
+        compiled.parts = Some(parts);
+        ran.map(|()| totals)
     }
 }
 
-/// The gradients of some batches, each times its weight, by parameter.
-#[derive(Default)]
-struct Sums {
-    gradients: BTreeMap<VarId, Sum>,
-    weight: f64,
+fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
+    parts.iter().fold(zero, |mut sum, part| {
+        sum.add(part);
+        sum
+    })
 }
 
+/// The gradient of a parameter over some batches, each times its weight.
 enum Sum {
     Dense(Dense),
     /// The rows of each batch.
     Rows(Vec<SelectedRows>),
 }
 
-impl Sums {
-    fn add(&mut self, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
-        let gradient = executor.gradient(param)?;
-        gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;
-        match (gradient, self.gradients.get_mut(&param)) {
-            (Storage::Dense(gradient), Some(Sum::Dense(sum))) => add_scaled(sum, &gradient, weight)?,
-            (Storage::Dense(mut gradient), None) => {
-                scale(&mut gradient, weight)?;
-                self.gradients.insert(param, Sum::Dense(gradient));
-            }
-            (Storage::SelectedRows(rows), Some(Sum::Rows(parts))) => parts.push(rows.scale(weight)?),
-            (Storage::SelectedRows(rows), None) => {
-                self.gradients.insert(param, Sum::Rows(vec![rows.scale(weight)?]));
-            }
-            (other, _) => return Err(of_storage(other.kind(), name)),
+/// Adds the gradient of a parameter in the last run.
+fn add(
+    sums: &mut BTreeMap<VarId, Sum>,
+    executor: &mut Executor,
+    param: VarId,
+    weight: f64,
+    name: &str,
+) -> Result<()> {
+    let gradient = executor.gradient(param)?;
+    gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;
+    match (gradient, sums.get_mut(&param)) {
+        (Storage::Dense(gradient), Some(Sum::Dense(sum))) => add_scaled(sum, &gradient, weight)?,
+        (Storage::Dense(mut gradient), None) => {
+            scale(&mut gradient, weight)?;
+            sums.insert(param, Sum::Dense(gradient));
         }
-        Ok(())
+        (Storage::SelectedRows(rows), Some(Sum::Rows(parts))) => parts.push(rows.scale(weight)?),
+        (Storage::SelectedRows(rows), None) => {
+            sums.insert(param, Sum::Rows(vec![rows.scale(weight)?]));
+        }
+        (other, _) => return Err(of_storage(other.kind(), name)),
     }
+    Ok(())
+}
 
-    /// Puts the weighted mean in the place of the last batch's gradients.
-    fn hand_over(self, executor: &mut Executor) -> Result<()> {
-        let share = if self.weight > 0.0 { 1.0 / self.weight } else { 1.0 };
-        for (param, sum) in self.gradients {
-            let mean: Storage = match sum {
-                Sum::Dense(mut sum) => {
-                    scale(&mut sum, share)?;
-                    sum.into()
+impl Sum {
+    /// The gradient of the whole: the sum times `factor`, and what the parameter gets without rows.
+    fn whole(self, factor: f64, from_head: Option<&Storage>) -> Result<Storage> {
+        match self {
+            Sum::Dense(mut sum) => {
+                scale(&mut sum, factor)?;
+                if let Some(from_head) = from_head {
+                    add_scaled(&mut sum, from_head.as_dense()?, 1.0)?;
                 }
-                Sum::Rows(parts) => {
-                    let height = parts.first().map_or(0, SelectedRows::height);
-                    let ids = parts.iter().flat_map(|part| part.row_ids()).copied().collect();
-                    let values: Vec<&Dense> = parts.iter().map(SelectedRows::value).collect();
-                    let mut values = Dense::concat_rows(&values)?;
-                    drop(parts);
-                    scale(&mut values, share)?;
-                    SelectedRows::new(height, ids, values)?.into()
+                Ok(sum.into())
+            }
+            Sum::Rows(mut parts) => {
+                let height = parts.first().map_or(0, SelectedRows::height);
+                parts = parts.iter().map(|part| part.scale(factor)).collect::<Result<_>>()?;
+                if let Some(from_head) = from_head {
+                    parts.push(from_head.as_selected_rows()?.clone());
                 }
-            };
-            executor.set_gradient(param, mean)?;
+                let ids = parts.iter().flat_map(|part| part.row_ids()).copied().collect();
+                let values: Vec<&Dense> = parts.iter().map(SelectedRows::value).collect();
+                Ok(SelectedRows::new(height, ids, Dense::concat_rows(&values)?)?.into())
+            }
         }
-        Ok(())
     }
 }
 

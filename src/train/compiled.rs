@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::told::Told;
 use crate::error::{Error, Result};
-use crate::executor::{Executor, Run, Scope};
+use crate::executor::{Executor, Parts, Run, Scope};
 use crate::metrics::{Better, Metric};
 use crate::predict::{BatchRunner, DataBatch};
 use crate::program::VarId;
@@ -13,6 +13,8 @@ use crate::tensor::Variable;
 /// A trainer's program, ready to run.
 pub(super) struct Compiled {
     pub(super) runner: BatchRunner,
+    /// Of a step of several batches.
+    pub(super) parts: Option<Parts>,
     /// The metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,
@@ -37,7 +39,7 @@ impl Compiled {
     ) -> Result<()> {
         self.runner.run(scope, of, carried, how, then, failed)?;
         for metric in metrics {
-            self.runner.update(&mut *metric.what, of.batch).map_err(|e| e.called(metric.line))?;
+            self.runner.update(&mut *metric.what, of.batch, scope).map_err(|e| e.called(metric.line))?;
         }
         self.runner.hand_on(carried)
     }

@@ -3,10 +3,10 @@
 use super::compiled::Compiled;
 use super::trainer::Trainer;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::{Executor, Profile};
+use crate::executor::{Executor, Parts, Profile, Threads};
 use crate::metrics::Better;
 use crate::predict::BatchRunner;
-use crate::program::{BlockId, Spec, Var, VarId};
+use crate::program::{BlockId, LossTerms, Spec, Var, VarId};
 
 impl Trainer {
     /// Checks everything that a trainer was told, and compiles its program.
@@ -52,6 +52,7 @@ impl Trainer {
         }
         self.check_rate()?;
         self.check_averages()?;
+        self.unseen.clone().map_or(Ok(()), Err)?;
         let selected = match &self.select {
             None => usize::from(metrics.len() > 1),
             Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {
@@ -66,13 +67,24 @@ impl Trainer {
         };
         let mut wanted: Vec<VarId> = vec![self.loss.id(), self.rate];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
-        wanted.extend(self.averaged.filter(|_| self.batches_a_step() > 1).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));
+        let threads = Threads::new(self.threads)?;
+        let parts = match self.batches_a_step() {
+            1 => None,
+            _ => Some(Parts::new(program, &self.registry, self.terms()?, threads.clone())?),
+        };
+        wanted.extend(parts.iter().flat_map(Parts::wanted));
+        wanted.retain(|&var| !program.var(var).persistable);
         wanted.sort();
         wanted.dedup();
-        let executor = Executor::new(program, &self.registry, &wanted, self.threads)?;
+        let program = parts.as_ref().map_or(program, |parts| &parts.body);
+        let mut runner = BatchRunner::new(Executor::on(program, &self.registry, &wanted, threads)?);
+        if let Some(parts) = &parts {
+            runner.seeds = parts.seeds(None, &parts.zero())?;
+        }
         Ok(Compiled {
-            runner: BatchRunner::new(executor),
+            runner,
+            parts,
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
         })
@@ -80,6 +92,22 @@ impl Trainer {
 }
 
 impl Trainer {
+    /// What the loss is computed from.
+    fn terms(&self) -> Result<LossTerms> {
+        let program = &self.state.program;
+        match &self.weight {
+            None => LossTerms::of(program, &self.registry, self.loss.id()),
+            Some(weight) => {
+                let own = self.own(weight.what).and_then(|spec| match spec.shape.is_empty() && spec.dtype.is_float() {
+                    true => Ok(()),
+                    false => Err(Error::new("weight of a batch", "a scalar float", spec.to_string())),
+                });
+                own.map_err(|e| e.called(weight.line))?;
+                Ok(LossTerms::weighted(program, self.loss.id(), weight.what.id()))
+            }
+        }
+    }
+
     /// The spec of a variable of the model that is trained.
     fn made(&self, var: Var) -> Result<&Spec> {
         self.net.owned(var)?;

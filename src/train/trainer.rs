@@ -16,7 +16,7 @@ use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
 use crate::error::{Error, Result};
 use crate::executor::Scope;
-use crate::metrics::{Loss, Metric, averaged};
+use crate::metrics::{Loss, Metric};
 use crate::optimizer::Optimizer;
 use crate::program::{Builder, Program, Registry, Var, VarId};
 use crate::tensor::Storage;
@@ -69,8 +69,10 @@ pub struct Trainer {
     /// How many variables there were before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
-    /// The losses, one a row, that it is the mean of.
-    pub(super) averaged: Option<Var>,
+    /// How much a batch counts, where the loss does not tell.
+    pub(super) weight: Option<Told<Var>>,
+    /// Why the loss of several batches is not known from theirs, and the line of the trainer.
+    pub(super) unseen: Option<Error>,
     /// The parameters that it trains, each with its gradient.
     pub(super) trained: Vec<(VarId, VarId)>,
     /// The learning rate of a step.
@@ -129,7 +131,8 @@ impl Trainer {
         let (registry, mut program) = (net.registry(), net.program()?);
         net.owned(loss).map_err(|e| e.called(caller))?;
         let forward = program.vars().len();
-        let averaged = averaged(&program, &net.registry(), loss.id()).map(|id| net.var(id));
+        let own = Loss::new(loss);
+        let unseen = own.refused().err().map(|error| error.called(caller));
         let minimized =
             optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
         program.called_from(caller);
@@ -139,13 +142,14 @@ impl Trainer {
             state: Checkpoint { program, ..Checkpoint::default() },
             forward,
             loss,
-            averaged,
+            weight: None,
+            unseen,
             trained: minimized.gradients,
             rate: minimized.rate,
             scope,
             compiled: None,
             threads: 0,
-            metrics: vec![Told::new(Box::new(Loss::new(averaged.unwrap_or(loss))))],
+            metrics: vec![Told::new(Box::new(own))],
             select: None,
             outputs: Vec::new(),
             file: None,
@@ -177,17 +181,49 @@ impl Trainer {
     }
 
     /// Computes a metric over each epoch and in each evaluation. The first one decides which epoch is the best, unless
-    /// [`Self::select`] says another. The loss is always there: if it is the `mean` of losses, one a row, as the mean
-    /// over all rows of the data, else as the mean of its batches weighted by their sequences. A metric that is called
-    /// `loss` takes its place.
+    /// [`Self::select`] says another. The loss is always there, over all rows of the data as if they were one batch: its sums and
+    /// means over rows are those of all batches together. A metric that is called `loss` takes its place.
     #[must_use]
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
         self.compiled = None;
         let metric: Told<Box<dyn Metric>> = Told::new(Box::new(metric));
         match self.metrics.first_mut() {
-            Some(loss) if loss.name() == metric.name() => *loss = metric,
+            Some(loss) if loss.name() == metric.name() => (*loss, self.unseen) = (metric, None),
             _ => self.metrics.push(metric),
+        }
+        self
+    }
+
+    /// Says how much a batch counts, by a scalar of it: the loss of several batches is then Σ weight · loss / Σ weight, in what is
+    /// reported, in an [accumulated](Self::accumulate) step and in what is chosen by it. It is needed where the loss is not computed from
+    /// sums and means over rows.
+    ///
+    /// ```
+    /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::optimizer::Sgd;
+    /// # use unpadded::train::{Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..6).map(|i| vec![Field::Floats(vec![i as f32, 1.0])]).collect();
+    /// # let data = Loader::new(samples, &["x"])?;
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[2], 0);
+    /// let h = x.linear(3);
+    /// let gram = h.transposed_dot(h); // of the batch: no sum of parts
+    /// let loss = gram.square().sum();
+    /// let sequences = x.slice(0, 1).fill_like(1.0).sum();
+    /// let trainer = Trainer::new(net, loss, &Sgd::new(1e-5))?.weight(sequences);
+    /// # trainer.progress(Progress::Quiet).fit(&data, &data, Until::Epochs(1))?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn weight(mut self, weight: Var) -> Self {
+        (self.weight, self.unseen, self.compiled) = (Some(Told::new(weight)), None, None);
+        if let Some(loss) = self.metrics.first_mut()
+            && loss.name() == "loss"
+        {
+            loss.what = Box::new(Loss::new(self.loss).weighted(weight));
         }
         self
     }

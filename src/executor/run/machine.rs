@@ -166,7 +166,7 @@ impl Machine {
     }
 
     /// How many rows a variable of the root block had in the last run.
-    fn rows(&self, spec: &Spec) -> usize {
+    pub(crate) fn rows(&self, spec: &Spec) -> usize {
         match spec.rows() {
             Extent::Known(n) => n,
             Extent::Rows(level) => self.kept.levels.get(level).map_or(0, |lod| lod.rows()),

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::kernels::{Float, Store, exceeds};
 use crate::program::{
     Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Sample, Spec,
+    Total,
 };
 use crate::with_float;
 
@@ -15,8 +16,8 @@ const OUT: usize = 0;
 pub(in crate::ops) trait Reduction: Declared {
     /// Whether the gradient reads the numbers.
     const NEEDS_X: bool = false;
-    /// Whether the result is the mean of the numbers.
-    const AVERAGES: bool = false;
+    /// Whether the result is the sum or the mean of the numbers.
+    const TOTAL: Option<Total> = None;
     /// The result for `n` numbers in rows.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
     /// The derivative by element `j` of a row of `n`; `best` is the first maximum if the gradient reads the numbers.
@@ -70,7 +71,7 @@ reductions! {
     ///
     /// # Errors
     /// If `x` holds no floats.
-    Sum = fn sum
+    Sum = fn sum { const TOTAL: Option<Total> = Some(Total::Sum); }
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
@@ -90,7 +91,7 @@ reductions! {
     ///
     /// # Errors
     /// If `x` holds no floats.
-    Mean = fn mean { const AVERAGES: bool = true; }
+    Mean = fn mean { const TOTAL: Option<Total> = Some(Total::Mean); }
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
@@ -179,7 +180,7 @@ impl<R: Reduction> Op for Whole<R> {
     }
 
     fn hints(&self) -> Hints {
-        Hints { averages: R::AVERAGES, ..Hints::default() }
+        Hints { total: R::TOTAL, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::kernels::Float;
 use crate::operator;
 use crate::ops::feature::reduce::{self, Reduction};
 use crate::program::{
-    Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, InferShape, LodEffect,
+    Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
     Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
 };
 use crate::tensor::StorageKind;
@@ -72,6 +72,10 @@ impl<T: Float> Reduce<T> {
 impl<R: OnSparse> Op for SparseWhole<R> {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { total: R::TOTAL, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -10,9 +10,9 @@ use crate::program::Attributes;
 pub struct Hints {
     /// The output IS the sum of the two inputs, number for number, where their specs are the same.
     pub sums: bool,
-    /// The one output IS the mean of all numbers in the first input slot, 0 if there are none. A trainer whose loss it is
-    /// counts them, so that the loss over several batches is the mean over all their rows.
-    pub averages: bool,
+    /// The one output IS the sum or the mean of all numbers in the first input slot, a mean 0 if there are none. So the loss of
+    /// several batches is known from theirs: sums are added up, means weighted by their rows.
+    pub total: Option<Total>,
     /// `forward` can add its one output to what is there: [`Forward::store`](crate::program::Forward::store) then says
     /// so. What is only added to something else needs no memory of its own.
     pub accumulates: bool,
@@ -51,6 +51,15 @@ pub struct Hints {
     pub pieces: Option<Pieces>,
     /// The same for pieces that come last to first.
     pub pieces_from_end: Option<Pieces>,
+}
+
+/// One number of all rows: see [`Hints::total`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Total {
+    /// Σ x.
+    Sum,
+    /// Σ x / n, of n numbers.
+    Mean,
 }
 
 /// Two operators that can be one: see [`Hints::fusions`]. The third operator has the attributes of both, and the outputs of the

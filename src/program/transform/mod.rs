@@ -6,3 +6,4 @@ mod inference;
 mod settling;
 pub mod stepped;
 pub mod streamed;
+pub(crate) mod terms;

@@ -168,7 +168,7 @@ impl<const FAULT: u8> Op for Product<FAULT> {
         Hints {
             columns: (FAULT == CLAIMS_COLUMNS).then(|| std::iter::once(0..1).collect()),
             sums: FAULT == CLAIMS_A_SUM,
-            averages: FAULT == CLAIMS_A_MEAN,
+            total: (FAULT == CLAIMS_A_MEAN).then_some(Total::Mean),
             accumulates: FAULT == CLAIMS_ADDING,
             separate_gradients: FAULT == CLAIMS_SEPARATE_GRADIENTS,
             joins: FAULT == CLAIMS_JOINING,
@@ -321,7 +321,7 @@ fn a_product_with_a_fault_in_what_it_computes_is_found() {
 fn a_product_that_says_what_is_not_so_is_found() {
     finds::<Product<CLAIMS_COLUMNS>>("columns", "output 0 is not columns 0..1");
     finds::<Product<CLAIMS_A_SUM>>("sums", "the output is not x + y, element 0: ");
-    finds::<Product<CLAIMS_A_MEAN>>("averages", "the output is not the mean of the first input");
+    finds::<Product<CLAIMS_A_MEAN>>("total", "the output is not the mean of the first input");
     finds::<Product<CLAIMS_PASSING>>(
         "passes",
         "gradient of `x`[0] is not that of the first output, element 0",

@@ -1,0 +1,297 @@
+//! The loss and the gradients of a batch that comes in parts, as those of the batch in one: batches that make one step, and the
+//! parts that workers compute. How, [`LossTerms`] says.
+
+use std::collections::HashSet;
+
+use super::executor::Executor;
+use super::run::request::Run;
+use super::run::scope::Scope;
+use super::run::threads::Threads;
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::{
+    Extent, LossTerms, Program, Reads, Registry, Role, Total, TotalVar, VarId, VarRole, grad_name,
+};
+use crate::tensor::{Dense, Storage, Variable};
+use crate::with_float;
+
+/// A loss whose batches come in parts.
+pub(crate) struct Parts {
+    terms: LossTerms,
+    /// What computes a part; the gradients of the totals are its feeds.
+    pub(crate) body: Program,
+    head: Executor,
+    /// By total: the gradient that the body is fed and the head computes.
+    seeds: Vec<Option<VarId>>,
+    /// The parameters that the head reads without rows, and their gradients.
+    parameters: Vec<(VarId, VarId)>,
+    /// The one total with a gradient, where there is no other: its factor may be known after the parts.
+    late: Option<usize>,
+    /// Whether the gradients of the totals depend on their values, and not on how many rows there are alone.
+    by_value: bool,
+}
+
+/// What parts have added up to, by total: Σ x, and Σ n of means.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Totals(Vec<[f64; 2]>);
+
+/// What follows from all parts.
+pub(crate) struct Whole {
+    pub(crate) loss: f64,
+    /// The gradients of the totals.
+    seeds: Vec<f64>,
+    /// The gradients of parameters that no row is part of.
+    pub(crate) gradients: Vec<(VarId, Storage)>,
+}
+
+impl Parts {
+    /// Of a program that is differentiated by `loss`.
+    ///
+    /// # Errors
+    /// If an operator is not registered.
+    pub(crate) fn new(
+        program: &Program,
+        registry: &Registry,
+        terms: LossTerms,
+        threads: Threads,
+    ) -> Result<Self> {
+        let (body, head) = (terms.body(program), terms.head(program));
+        let with_gradient: Vec<usize> = (0..).zip(&head.seeds).filter_map(|(i, seed)| seed.map(|_| i)).collect();
+        let late = if let [one] = with_gradient[..] { Some(one) } else { None };
+        let by_value = reads_totals(&head.program, registry, &terms, &head.seeds)?;
+        let gradients = head.parameters.iter().map(|(_, gradient)| *gradient);
+        let mut wanted: Vec<VarId> = head.seeds.iter().flatten().copied().chain(gradients).collect();
+        // A loss that is a total is fed.
+        wanted.extend((!terms.is_total()).then_some(terms.loss));
+        let executor = Executor::on(&head.program, registry, &wanted, threads)?;
+        Ok(Self { terms, body, head: executor, seeds: head.seeds, parameters: head.parameters, late, by_value })
+    }
+
+    /// The operators that look at the whole of each part, and see each by itself.
+    pub(crate) fn whole_batch(&self) -> &[(String, String)] {
+        &self.terms.whole
+    }
+
+    /// What [`Self::read`] looks at after a run of the body.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = VarId> {
+        let counts = self.terms.totals.iter().map(|total| total.of).filter(|&of| !self.counts_rows(of));
+        self.terms.totals.iter().map(|total| total.var).chain(counts)
+    }
+
+    /// Whether a mean counts the rows of this variable, and not by its value.
+    fn counts_rows(&self, of: VarId) -> bool {
+        self.body.spec(of).is_ok_and(|spec| spec.batched())
+    }
+
+    /// Nothing yet.
+    pub(crate) fn zero(&self) -> Totals {
+        Totals(vec![[0.0; 2]; self.terms.totals.len()])
+    }
+
+    /// The totals of the part that the body, or its forward half, has run on.
+    ///
+    /// # Errors
+    /// If one is not finite.
+    pub(crate) fn read(&self, body: &mut Executor) -> Result<Totals> {
+        let read = |total: &TotalVar| {
+            let value = body.scalar(total.var)?;
+            let rows = match self.counts_rows(total.of) {
+                true => body.rows(total.of)? as f64,
+                false => body.scalar(total.of)?,
+            };
+            let sums = match total.kind {
+                Total::Sum => [value, 1.0],
+                Total::Mean if rows == 0.0 => [0.0, 0.0],
+                Total::Mean => [value * rows, rows],
+            };
+            match value.is_finite() || rows == 0.0 {
+                true => Ok(sums),
+                false => Err(not_finite(body.program(), total.var)),
+            }
+        };
+        self.terms.totals.iter().map(read).collect::<Result<_>>().map(Totals)
+    }
+
+    /// Whether the gradients of parts can be computed before anything is known of the others.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.is_some()
+    }
+
+    /// The totals of a part of which only the numbers of rows are needed, where feeds tell them: those of `lods`, by feed.
+    pub(crate) fn counted(&self, sequences: usize, rows: impl Fn(VarId) -> Option<usize>) -> Option<Totals> {
+        if self.by_value {
+            return None;
+        }
+        let count = |total: &TotalVar| {
+            let spec = self.body.spec(total.of).ok()?;
+            let rows = match spec.rows() {
+                Extent::Batch => sequences,
+                Extent::Rows(level) => {
+                    let feeds = self.body.vars().filter(|(_, var)| var.role == VarRole::Feed);
+                    let mut feeds = feeds.filter(|(_, var)| {
+                        var.spec().is_some_and(|spec| spec.rows() == Extent::Rows(level))
+                    });
+                    rows(feeds.next()?.0)?
+                }
+                _ => return None,
+            };
+            Some([0.0, if total.kind == Total::Mean { rows as f64 } else { 1.0 }])
+        };
+        self.terms.totals.iter().map(count).collect::<Option<_>>().map(Totals)
+    }
+
+    /// The feeds of the body for a part, by what follows from all; without that, for [late](Self::is_late) factors.
+    ///
+    /// # Errors
+    /// If the body has no such variable.
+    pub(crate) fn seeds(&self, whole: Option<(&Whole, &Totals)>, part: &Totals) -> Result<Vec<(VarId, Variable)>> {
+        let seeds = self.seeds.iter().enumerate().filter_map(|(i, seed)| Some((i, (*seed)?)));
+        seeds
+            .map(|(i, seed)| {
+                let factor = whole.map_or(1.0, |(whole, all)| {
+                    whole.seeds[i] * share(self.terms.totals[i].kind, part.0[i], all.0[i])
+                });
+                Ok((seed, scalar(&self.body, seed, factor)?))
+            })
+            .collect()
+    }
+
+    /// How much the gradient of a part weighs whose factor comes later, and by what the sum of all is then multiplied.
+    pub(crate) fn weight(&self, part: &Totals) -> f64 {
+        match self.late {
+            Some(i) if self.terms.totals[i].kind == Total::Mean => part.0[i][1],
+            _ => 1.0,
+        }
+    }
+
+    /// By what the weighted sum of the parts' gradients is multiplied.
+    pub(crate) fn factor(&self, whole: &Whole, all: &Totals) -> f64 {
+        match self.late {
+            None => 1.0,
+            Some(i) if self.terms.totals[i].kind == Total::Mean && all.0[i][1] > 0.0 => {
+                whole.seeds[i] / all.0[i][1]
+            }
+            Some(i) => whole.seeds[i],
+        }
+    }
+
+    /// By what the gradient of one of `parts` parts is multiplied, and its weight, for their weighted mean to be the gradient of the
+    /// whole, but for what the head alone gives.
+    pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, parts: f64) -> (f64, f64) {
+        match self.late {
+            Some(i) if self.terms.totals[i].kind == Total::Mean => (whole.seeds[i], part.0[i][1]),
+            Some(i) => (whole.seeds[i] * parts, 1.0),
+            None => (parts, 1.0),
+        }
+    }
+
+    /// Whether the mean of the parts' gradients, by their weights, is the gradient of the whole, whatever the totals are.
+    pub(crate) fn is_mean(&self) -> bool {
+        self.terms.is_total() && self.terms.totals.iter().all(|total| total.kind == Total::Mean)
+    }
+
+    /// What follows from all parts, with the parameters in `scope`.
+    ///
+    /// # Errors
+    /// If the loss is not finite.
+    pub(crate) fn whole(&mut self, scope: &mut Scope, all: &Totals) -> Result<Whole> {
+        let values: Vec<f64> = self.terms.totals.iter().zip(&all.0).map(|(t, &sums)| value(t.kind, sums)).collect();
+        let fed = self.terms.totals.iter().zip(&values);
+        let fed: Vec<(VarId, Variable)> =
+            fed.map(|(t, &value)| Ok((t.var, scalar(&self.body, t.var, value)?))).collect::<Result<_>>()?;
+        let feeds: Vec<(VarId, &Variable)> = fed.iter().map(|(id, value)| (*id, value)).collect();
+        self.head.run(scope, &Run::train(&feeds, 0))?;
+        let loss = match self.terms.is_total() {
+            true => values.first().copied().unwrap_or_default(),
+            false => self.head.scalar(self.terms.loss)?,
+        };
+        if !loss.is_finite() {
+            return Err(not_finite(&self.body, self.terms.loss));
+        }
+        let seeds = self.seeds.iter().map(|seed| seed.map_or(Ok(0.0), |seed| self.head.scalar(seed)));
+        let seeds = seeds.collect::<Result<_>>()?;
+        let mut gradients = Vec::with_capacity(self.parameters.len());
+        for &(param, gradient) in &self.parameters {
+            gradients.push((param, self.head.fetch(gradient)?.into_parts().0));
+        }
+        Ok(Whole { loss, seeds, gradients })
+    }
+}
+
+impl Totals {
+    /// All their numbers, for a store to add up.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().flatten().copied()
+    }
+
+    /// Those of these numbers.
+    pub(crate) fn of_numbers(numbers: &[f64]) -> Self {
+        Self(numbers.as_chunks().0.to_vec())
+    }
+
+    /// Takes in those of another part.
+    pub(crate) fn add(&mut self, part: &Self) {
+        let sums = self.0.iter_mut().flatten().zip(part.0.iter().flatten());
+        sums.for_each(|(sum, x)| *sum += x);
+    }
+}
+
+/// The value of a total.
+fn value(kind: Total, [sum, count]: [f64; 2]) -> f64 {
+    match kind {
+        Total::Sum => sum,
+        Total::Mean if count > 0.0 => sum / count,
+        Total::Mean => 0.0,
+    }
+}
+
+/// The share of a part in a total.
+fn share(kind: Total, [_, part]: [f64; 2], [_, all]: [f64; 2]) -> f64 {
+    match kind {
+        Total::Sum => 1.0,
+        Total::Mean if all > 0.0 => part / all,
+        Total::Mean => 0.0,
+    }
+}
+
+/// A number as a variable of the program without rows has it.
+fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
+    let spec = program.spec(var)?;
+    let shape: Vec<usize> = spec.shape.iter().map(|extent| extent.known().unwrap_or(1)).collect();
+    with_float!(spec.dtype, T => {
+        let value = <T as crate::kernels::Float>::from_f64(value);
+        Variable::new(Dense::from_vec(&shape, vec![value; shape.iter().product()])?, None)
+    })
+}
+
+/// Whether the gradients of totals are computed from their values.
+fn reads_totals(head: &Program, registry: &Registry, terms: &LossTerms, seeds: &[Option<VarId>]) -> Result<bool> {
+    let mut needed: HashSet<VarId> = seeds.iter().flatten().copied().collect();
+    for op in head.root().ops.iter().rev().filter(|op| op.writes().any(|var| needed.contains(&var))) {
+        let computed: Vec<VarId> = op.writes().filter(|var| needed.contains(var)).collect();
+        if op.role != Role::Backward {
+            // The first gradient is 1 in the shape of the loss.
+            let first = computed.iter().any(|&var| head.var(var).gradient_of.is_some());
+            needed.extend(op.reads().filter(|_| !first));
+            continue;
+        }
+        let instance = registry.parse(&op.kind, &op.attributes)?;
+        let signature = instance.signature();
+        let specs = head.input_specs(signature, op)?;
+        let wanted = signature.inputs.iter().enumerate().filter(|(_, slot)| {
+            op.output(&grad_name(slot.name)).iter().any(|var| computed.contains(var))
+        });
+        let reads = wanted.map(|(i, _)| instance.gradient(i, &specs).reads);
+        let reads = reads.fold(Reads::nothing(), Reads::union);
+        let inputs = signature.inputs.iter().enumerate().filter(|(i, _)| reads.has_input(*i));
+        let outputs = signature.outputs.iter().enumerate().filter(|(i, _)| reads.has_output(*i));
+        let values = inputs.chain(outputs).flat_map(|(_, slot)| op.input(slot.name));
+        let gradients = signature.outputs.iter().flat_map(|slot| op.input(&grad_name(slot.name)));
+        needed.extend(values.chain(gradients));
+    }
+    Ok(terms.totals.iter().any(|total| needed.contains(&total.var)))
+}
+
+fn not_finite(program: &Program, var: VarId) -> Error {
+    let got = "NaN or infinity; nothing was updated";
+    Error::of(ErrorKind::NotFinite, "loss", "finite numbers", got).variable(&program.var(var).name)
+}

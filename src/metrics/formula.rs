@@ -1,0 +1,187 @@
+//! A loss of several batches: its sums and means over rows are added up, and what it computes from them is computed once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::program::{
+    LossTerms, Op, OpDesc, Operand, Program, Registry, Role, Total, TotalVar, Var, VarId, VarKind,
+};
+use crate::tensor::{DType, Dense, Variable};
+
+/// A scalar loss as a function of sums and means over rows.
+pub(super) struct Formula {
+    loss: VarId,
+    leaves: Vec<Leaf>,
+    steps: Vec<Step>,
+    literals: HashMap<VarId, VarKind>,
+}
+
+/// What the function is of. It keeps the sum of its numbers over the batches, and by what that is divided.
+struct Leaf {
+    var: VarId,
+    /// Which variable it is found by.
+    fetched: Var,
+    dtype: DType,
+    shape: Vec<usize>,
+    /// Where its sums are: so many numbers, and a count behind them.
+    at: usize,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy)]
+enum Counts {
+    /// A sum.
+    Nothing,
+    /// A mean: all numbers of the rows.
+    Numbers,
+    /// What no row reaches, as a penalty on weights: the batches.
+    Batches,
+}
+
+struct Step {
+    op: Arc<dyn Op>,
+    desc: OpDesc,
+}
+
+impl Leaf {
+    fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+impl Formula {
+    /// The function that the operators of `loss` are.
+    ///
+    /// # Errors
+    /// If it is not computed from sums and means over rows.
+    pub(super) fn of(
+        program: &Program,
+        registry: &Registry,
+        loss: VarId,
+        var: impl Fn(VarId) -> Var,
+    ) -> Result<Self> {
+        let terms = LossTerms::of(program, registry, loss)?;
+        let (mut leaves, mut at) = (Vec::new(), 0);
+        let mut leaf = |id: VarId, fetched: VarId, counts| {
+            let spec = program.spec(id)?;
+            let shape: Vec<usize> = spec.shape.iter().filter_map(|extent| extent.known()).collect();
+            let leaf = Leaf { var: id, fetched: var(fetched), dtype: spec.dtype, shape, at, counts };
+            at += leaf.len() + 1;
+            leaves.push(leaf);
+            Ok::<(), Error>(())
+        };
+        for &TotalVar { var, of, kind } in &terms.totals {
+            match kind {
+                Total::Sum => leaf(var, var, Counts::Nothing)?,
+                Total::Mean => leaf(var, of, Counts::Numbers)?,
+            }
+        }
+        terms.givens.iter().try_for_each(|&given| match program.var(given).spec() {
+            Some(_) => leaf(given, given, Counts::Batches),
+            None => Ok(()),
+        })?;
+        let head = program.root().ops.iter().filter(|op| op.role == Role::Forward);
+        let head = head.filter(|op| op.writes().any(|var| terms.is_of_head(var)));
+        let steps = head.map(|op| {
+            Ok(Step { op: registry.parse(&op.kind, &op.attributes)?, desc: op.clone() })
+        });
+        let steps = steps.collect::<Result<_>>()?;
+        let literals = program.vars().filter(|(_, var)| var.spec().is_none());
+        let literals = literals.map(|(id, var)| (id, var.kind.clone())).collect();
+        Ok(Self { loss, leaves, steps, literals })
+    }
+
+    /// The rows that it is the mean of, if it is nothing else.
+    pub(super) fn mean_of(&self) -> Option<Var> {
+        match &self.leaves[..] {
+            [Leaf { var, fetched, counts: Counts::Numbers, .. }] if *var == self.loss => Some(*fetched),
+            _ => None,
+        }
+    }
+
+    pub(super) fn variables(&self) -> impl Iterator<Item = Var> {
+        self.leaves.iter().map(|leaf| leaf.fetched)
+    }
+
+    /// Sums of no batch.
+    pub(super) fn zeros(&self) -> Vec<f64> {
+        vec![0.0; self.leaves.iter().map(|leaf| leaf.len() + 1).sum()]
+    }
+
+    /// Takes in the values of a batch.
+    ///
+    /// # Errors
+    /// If they are not those of its variables.
+    pub(super) fn update(&self, sums: &mut [f64], values: &[Variable]) -> Result<()> {
+        let mut added = sums.to_vec();
+        for (leaf, value) in self.leaves.iter().zip(values) {
+            let numbers = value.storage().numbers().cast(DType::F64);
+            let numbers = numbers.as_slice::<f64>()?;
+            let sums = &mut added[leaf.at..leaf.at + leaf.len() + 1];
+            let (count, sums) = sums.split_last_mut().ok_or_else(|| wrong("a count", "none"))?;
+            match leaf.counts {
+                Counts::Numbers => {
+                    sums.iter_mut().for_each(|sum| *sum += numbers.iter().sum::<f64>());
+                    *count += value.shape().iter().product::<usize>() as f64;
+                }
+                Counts::Nothing | Counts::Batches if numbers.len() == sums.len() => {
+                    sums.iter_mut().zip(numbers).for_each(|(sum, x)| *sum += x);
+                    *count += 1.0;
+                }
+                Counts::Nothing | Counts::Batches => {
+                    return Err(wrong(&format!("{} numbers", sums.len()), &numbers.len().to_string()));
+                }
+            }
+        }
+        sums.copy_from_slice(&added);
+        Ok(())
+    }
+
+    /// The loss of all batches; `None` of none.
+    ///
+    /// # Errors
+    /// If an operator refuses its values.
+    pub(super) fn value(&self, sums: &[f64]) -> Result<Option<f64>> {
+        if self.leaves.iter().all(|leaf| sums[leaf.at + leaf.len()] == 0.0) {
+            return Ok(None);
+        }
+        let mut values: HashMap<VarId, Variable> = HashMap::new();
+        for leaf in &self.leaves {
+            let (numbers, count) = (&sums[leaf.at..leaf.at + leaf.len()], sums[leaf.at + leaf.len()]);
+            let by = match leaf.counts {
+                Counts::Numbers | Counts::Batches => count.max(1.0),
+                Counts::Nothing => 1.0,
+            };
+            if leaf.var == self.loss {
+                return Ok(numbers.first().map(|sum| sum / by));
+            }
+            let numbers = numbers.iter().map(|sum| sum / by).collect();
+            let value = Dense::from_vec::<f64>(&leaf.shape, numbers)?.cast(leaf.dtype);
+            values.insert(leaf.var, Variable::new(value, None)?);
+        }
+        for Step { op, desc } in &self.steps {
+            let operands = desc.inputs.iter().flat_map(|bound| bound.vars.iter().map(|var| (&bound.slot, var)));
+            let operands = operands.map(|(slot, var)| match (values.get(var), self.literals.get(var)) {
+                (Some(value), _) => Ok(Operand::fixed(slot, value.clone())),
+                (None, Some(VarKind::Literal(literal))) => Ok(Operand::literal(slot, literal.clone())),
+                _ => Err(wrong("a value of every input", slot)),
+            });
+            let made = Arc::clone(op).call(&operands.collect::<Result<Vec<_>>>()?)?;
+            values.extend(desc.writes().zip(made));
+        }
+        let loss = values.get(&self.loss).ok_or_else(|| wrong("a value of the loss", "none"))?;
+        Ok(loss.storage().numbers().cast(DType::F64).as_slice::<f64>()?.first().copied())
+    }
+}
+
+fn wrong(expected: &str, got: &str) -> Error {
+    Error::new("values of a loss", expected, got)
+}
+
+impl fmt::Debug for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Formula").field("loss", &self.loss).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,278 @@
+//! What a loss is computed from: the sums and means over rows whose values for a whole batch follow from those of its parts.
+//!
+//! A batch may come in *parts* of whole sequences: the batches that make one step, the parts of several workers, the batches in
+//! which a data set is measured. Most losses are a function of *totals*, each a sum or a mean over rows: L = f(T₁, …, Tₙ, θ). The
+//! totals of parts b are added up, those of means weighted by their rows m:
+//!
+//! ```text
+//! sum    Tᵢ = Σ_b Tᵢb               a part's share sᵢb = 1
+//! mean   Tᵢ = Σ_b mᵢb Tᵢb / Σ_b mᵢb                sᵢb = mᵢb / Σ_b mᵢb
+//!
+//! ∂L/∂θ = Σᵢ ∂f/∂Tᵢ Σ_b sᵢb ∂Tᵢb/∂θ + ∂f/∂θ
+//! ```
+//!
+//! The function f is the *head*: operators on variables that have no rows. What only parameters reach, as a penalty on weights,
+//! belongs to it and counts once, whatever the parts.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, ErrorKind, Place, Result};
+use crate::program::contract::hints::Total;
+use crate::program::contract::registry::Registry;
+use crate::program::description::language::FILL;
+use crate::program::description::op_desc::{OpDesc, Role};
+use crate::program::description::program::Program;
+use crate::program::description::var_desc::VarRole;
+use crate::program::spec::attributes::Attributes;
+use crate::program::spec::extent::{BlockId, VarId};
+
+/// The totals of a loss, and what is computed from them.
+#[derive(Debug, Clone)]
+pub(crate) struct LossTerms {
+    pub(crate) loss: VarId,
+    /// In the order in which the program computes them.
+    pub(crate) totals: Vec<TotalVar>,
+    /// What the head reads that no row reaches, as far down as it goes: parameters, and what is computed from them alone.
+    pub(crate) givens: Vec<VarId>,
+    /// What the head computes from totals, the loss among it unless it is a total.
+    head: HashSet<VarId>,
+    /// What rows reach.
+    reached: HashSet<VarId>,
+    /// The operators that look at the whole of each part: kind, and the user's line.
+    pub(crate) whole: Vec<(String, String)>,
+}
+
+/// A sum or a mean over rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TotalVar {
+    pub(crate) var: VarId,
+    /// The rows of which it is the sum or the mean; or how much of a mean a batch is, a scalar.
+    pub(crate) of: VarId,
+    pub(crate) kind: Total,
+}
+
+impl LossTerms {
+    /// The terms of `loss`, a variable of the root block without rows.
+    ///
+    /// # Errors
+    /// If it is not computed from sums and means over rows alone, by operators on what has no rows.
+    pub(crate) fn of(program: &Program, registry: &Registry, loss: VarId) -> Result<Self> {
+        let mut terms = Self::empty(loss);
+        terms.reach(program);
+        terms.walk(program, registry, loss)?;
+        terms.look_for_whole(program, registry)?;
+        let at = |var: VarId| forward(program).position(|op| op.writes().any(|v| v == var));
+        terms.totals.sort_by_key(|total| at(total.var));
+        Ok(terms)
+    }
+
+    /// Of a loss of which a batch counts as much as the scalar `weight` says.
+    pub(crate) fn weighted(program: &Program, loss: VarId, weight: VarId) -> Self {
+        let mut terms = Self::empty(loss);
+        terms.reach(program);
+        terms.totals.push(TotalVar { var: loss, of: weight, kind: Total::Mean });
+        terms
+    }
+
+    fn empty(loss: VarId) -> Self {
+        let (totals, givens, whole) = (Vec::new(), Vec::new(), Vec::new());
+        Self { loss, totals, givens, head: HashSet::new(), reached: HashSet::new(), whole }
+    }
+
+    /// Whether the head computes a variable.
+    pub(crate) fn is_of_head(&self, var: VarId) -> bool {
+        self.head.contains(&var)
+    }
+
+    /// Whether the loss itself is the one total.
+    pub(crate) fn is_total(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    /// Finds what rows reach.
+    fn reach(&mut self, program: &Program) {
+        let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
+        let feeds = program.vars().filter(|(_, var)| var.block == BlockId(0) && var.role == VarRole::Feed);
+        self.reached.extend(feeds.map(|(id, _)| id).filter(|&id| batched(id)));
+        for op in forward(program) {
+            if op.reads().any(|var| self.reached.contains(&var)) || op.writes().any(batched) {
+                self.reached.extend(op.writes());
+            }
+        }
+    }
+
+    /// Finds the totals that `var` is computed from.
+    fn walk(&mut self, program: &Program, registry: &Registry, var: VarId) -> Result<()> {
+        if self.head.contains(&var) || self.totals.iter().any(|total| total.var == var) {
+            return Ok(());
+        }
+        if !self.reached.contains(&var) {
+            if !self.givens.contains(&var) {
+                self.givens.push(var);
+            }
+            return Ok(());
+        }
+        let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
+        let Some(op) = forward(program).find(|op| op.writes().any(|v| v == var)) else {
+            return Err(unseen(program, self.loss, None, "a variable that no operator computes"));
+        };
+        let instance = match &op.step {
+            Some(_) => None,
+            None => Some(registry.parse(&op.kind, &op.attributes)?),
+        };
+        if let Some(of) = op.reads().find(|&v| batched(v)) {
+            let Some(kind) = instance.and_then(|op| op.hints().total) else {
+                let got = format!("`{}`, which `{}` computes from rows", program.var(var).name, op.kind);
+                return Err(unseen(program, self.loss, Some(op), &got));
+            };
+            self.totals.push(TotalVar { var, of, kind });
+            return Ok(());
+        }
+        self.head.extend(op.writes());
+        let inputs: Vec<VarId> = op.reads().collect();
+        inputs.into_iter().try_for_each(|input| self.walk(program, registry, input))
+    }
+
+    /// Finds the operators before the totals whose rows depend on the whole of a part: those that say so, and those that read a
+    /// number of the whole part beside rows.
+    fn look_for_whole(&mut self, program: &Program, registry: &Registry) -> Result<()> {
+        let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
+        let mut needed: HashSet<VarId> = self.totals.iter().map(|total| total.of).collect();
+        for op in program.root().ops.iter().rev().filter(|op| op.role == Role::Forward) {
+            if !op.writes().any(|var| needed.contains(&var)) {
+                continue;
+            }
+            needed.extend(op.reads());
+            let number = op.reads().find(|&v| self.reached.contains(&v) && !batched(v));
+            if let (Some(number), true) = (number, op.writes().any(batched)) {
+                let got = format!("`{}`, a number of the whole batch, in its rows", program.var(number).name);
+                return Err(unseen(program, self.loss, Some(op), &got));
+            }
+            if op.step.is_none() && registry.parse(&op.kind, &op.attributes)?.facts().batch_dependent {
+                self.whole.push((op.kind.clone(), op.caller.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The program that computes the gradients of a part: those of the totals are feeds, and the head's are left out.
+    pub(crate) fn body(&self, program: &Program) -> Program {
+        let mut body = program.clone();
+        let seeds: Vec<VarId> = self.totals.iter().filter_map(|t| gradient_of(program, t.var)).collect();
+        for &seed in &seeds {
+            body.var_mut(seed).role = VarRole::Feed;
+        }
+        let of_head = |op: &OpDesc| {
+            let gradients = op.reads().filter_map(|var| program.var(var).gradient_of);
+            let mut gradients = gradients.filter(|of| program.var(*of).block == BlockId(0));
+            op.role == Role::Backward && gradients.any(|of| self.head.contains(&of))
+        };
+        let starts = |op: &OpDesc| op.writes().any(|var| program.var(var).gradient_of == Some(self.loss));
+        let ops = std::mem::take(&mut body.blocks[0].ops);
+        let fill = ops.iter().find(|op| op.kind == FILL.kind && starts(op)).cloned();
+        let kept = ops.into_iter().filter(|op| !of_head(op) && !(op.role != Role::Update && starts(op)));
+        body.blocks[0].ops = only_reached(&body, kept.collect(), &seeds);
+        // A parameter that the head alone reads gets no gradient from a part.
+        let Some(fill) = fill else { return body };
+        let written: HashSet<VarId> = body.root().ops.iter().flat_map(OpDesc::writes).collect();
+        let orphans = program.parameters().filter_map(|param| Some((param, gradient_of(program, param)?)));
+        let orphans = orphans.filter(|(_, gradient)| !written.contains(gradient) && !seeds.contains(gradient));
+        let zeros: Vec<OpDesc> = orphans
+            .map(|(param, gradient)| {
+                let mut zero = fill.clone();
+                zero.attributes = Attributes::new().with(FILL.attributes[0], 0.0);
+                zero.inputs.iter_mut().for_each(|bound| bound.vars = vec![param]);
+                zero.outputs.iter_mut().for_each(|bound| bound.vars = vec![gradient]);
+                zero
+            })
+            .collect();
+        let updates = body.root().ops.iter().position(|op| op.role == Role::Update);
+        let at = updates.unwrap_or(body.root().ops.len());
+        body.blocks[0].ops.splice(at..at, zeros);
+        body
+    }
+
+    /// The program of the head: totals are feeds. It computes the loss, the gradients of the totals, and what parameters get from
+    /// the head alone.
+    pub(crate) fn head(&self, program: &Program) -> Head {
+        let mut head = program.clone();
+        let totals: HashSet<VarId> = self.totals.iter().map(|total| total.var).collect();
+        for &total in &totals {
+            head.var_mut(total).role = VarRole::Feed;
+        }
+        let of_rows = |var: VarId| {
+            program.var(var).gradient_of.is_none()
+                && self.reached.contains(&var)
+                && !self.head.contains(&var)
+        };
+        let ops = std::mem::take(&mut head.blocks[0].ops);
+        let kept = ops.into_iter().filter(|op| match op.role {
+            Role::Forward => !op.writes().any(of_rows),
+            Role::Backward => !op.reads().filter_map(|var| program.var(var).gradient_of).any(of_rows),
+            Role::Update | Role::Settle => false,
+        });
+        head.blocks[0].ops = only_reached(&head, kept.collect(), &[]);
+        let written: HashSet<VarId> = head.root().ops.iter().flat_map(OpDesc::writes).collect();
+        let made = |var: VarId| gradient_of(program, var).filter(|gradient| written.contains(gradient));
+        let seeds = self.totals.iter().map(|total| made(total.var)).collect();
+        let parameters = program.parameters().filter_map(|param| Some((param, made(param)?))).collect();
+        Head { program: head, seeds, parameters }
+    }
+}
+
+/// The head of a loss, as a program.
+pub(crate) struct Head {
+    pub(crate) program: Program,
+    /// The gradient of each total, if one reaches it.
+    pub(crate) seeds: Vec<Option<VarId>>,
+    /// The parameters that the head reads without rows, and their gradients.
+    pub(crate) parameters: Vec<(VarId, VarId)>,
+}
+
+fn forward(program: &Program) -> impl Iterator<Item = &OpDesc> {
+    program.root().ops.iter().filter(|op| op.role == Role::Forward)
+}
+
+/// The variable that is the gradient of another one.
+fn gradient_of(program: &Program, of: VarId) -> Option<VarId> {
+    program.vars().find(|(_, var)| var.gradient_of == Some(of)).map(|(id, _)| id)
+}
+
+/// The operators without those backward ones that no gradient comes to any more.
+fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpDesc> {
+    let mut there: HashSet<VarId> = seeds.iter().copied().collect();
+    let mut kept = Vec::with_capacity(ops.len());
+    for mut op in ops {
+        if op.role == Role::Backward && op.step.is_none() {
+            let is_gradient = |var: &VarId| program.var(*var).gradient_of.is_some();
+            let gradients: Vec<VarId> = op.reads().filter(is_gradient).collect();
+            if !gradients.iter().any(|var| there.contains(var)) {
+                continue;
+            }
+            for var in op.inputs.iter_mut().flat_map(|bound| &mut bound.vars) {
+                if gradients.contains(var) && !there.contains(var) {
+                    *var = VarId::NONE;
+                }
+            }
+        }
+        there.extend(op.writes());
+        kept.push(op);
+    }
+    kept
+}
+
+/// The error of a loss that is no function of totals.
+fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
+    let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it; \
+                    otherwise say by `Trainer::weight` how much a batch counts";
+    let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);
+    match op {
+        Some(op) => error.at(Place {
+            operator: Some(op.kind.clone()),
+            block: None,
+            caller: Some(op.caller.clone()),
+            variable: Some(program.var(loss).name.clone()),
+        }),
+        None => error,
+    }
+}
