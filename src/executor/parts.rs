@@ -22,8 +22,8 @@ pub(crate) struct Parts {
     head: Executor,
     /// By total: the gradient that the body is fed and the head computes.
     seeds: Vec<Option<VarId>>,
-    /// The parameters that the head reads without rows, and their gradients.
-    parameters: Vec<(VarId, VarId)>,
+    /// The gradients of the parameters that the head reads.
+    gradients: Vec<VarId>,
     /// The one total with a gradient, where there is no other: its factor may be known after the parts.
     late: Option<usize>,
     /// Whether the gradients of the totals depend on their values, and not on how many rows there are alone.
@@ -39,7 +39,7 @@ pub(crate) struct Whole {
     pub(crate) loss: f64,
     /// The gradients of the totals.
     seeds: Vec<f64>,
-    /// The gradients of parameters that no row is part of.
+    /// What the gradients of parameters get without rows, by the gradient.
     pub(crate) gradients: Vec<(VarId, Storage)>,
 }
 
@@ -58,12 +58,11 @@ impl Parts {
         let with_gradient: Vec<usize> = (0..).zip(&head.seeds).filter_map(|(i, seed)| seed.map(|_| i)).collect();
         let late = if let [one] = with_gradient[..] { Some(one) } else { None };
         let by_value = reads_totals(&head.program, registry, &terms, &head.seeds)?;
-        let gradients = head.parameters.iter().map(|(_, gradient)| *gradient);
-        let mut wanted: Vec<VarId> = head.seeds.iter().flatten().copied().chain(gradients).collect();
+        let mut wanted: Vec<VarId> = head.seeds.iter().flatten().chain(&head.gradients).copied().collect();
         // A loss that is a total is fed.
         wanted.extend((!terms.is_total()).then_some(terms.loss));
         let executor = Executor::on(&head.program, registry, &wanted, threads)?;
-        Ok(Self { terms, body, head: executor, seeds: head.seeds, parameters: head.parameters, late, by_value })
+        Ok(Self { terms, body, head: executor, seeds: head.seeds, gradients: head.gradients, late, by_value })
     }
 
     /// The operators that look at the whole of each part, and see each by itself.
@@ -209,9 +208,9 @@ impl Parts {
         }
         let seeds = self.seeds.iter().map(|seed| seed.map_or(Ok(0.0), |seed| self.head.scalar(seed)));
         let seeds = seeds.collect::<Result<_>>()?;
-        let mut gradients = Vec::with_capacity(self.parameters.len());
-        for &(param, gradient) in &self.parameters {
-            gradients.push((param, self.head.fetch(gradient)?.into_parts().0));
+        let mut gradients = Vec::with_capacity(self.gradients.len());
+        for &gradient in &self.gradients {
+            gradients.push((gradient, self.head.fetch(gradient)?.into_parts().0));
         }
         Ok(Whole { loss, seeds, gradients })
     }
@@ -266,8 +265,11 @@ fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
 /// Whether the gradients of totals are computed from their values.
 fn reads_totals(head: &Program, registry: &Registry, terms: &LossTerms, seeds: &[Option<VarId>]) -> Result<bool> {
     let mut needed: HashSet<VarId> = seeds.iter().flatten().copied().collect();
-    for op in head.root().ops.iter().rev().filter(|op| op.writes().any(|var| needed.contains(&var))) {
+    for op in head.root().ops.iter().rev() {
         let computed: Vec<VarId> = op.writes().filter(|var| needed.contains(var)).collect();
+        if computed.is_empty() {
+            continue;
+        }
         if op.role != Role::Backward {
             // The first gradient is 1 in the shape of the loss.
             let first = computed.iter().any(|&var| head.var(var).gradient_of.is_some());

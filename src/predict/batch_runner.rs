@@ -90,7 +90,10 @@ impl BatchRunner {
     pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch, scope: &mut Scope) -> Result<()> {
         let values = metric.variables().into_iter().map(|var| {
             let desc = self.executor.program().var(var.id());
-            if desc.persistable { scope.value(&desc.name).map(Into::into) } else { self.executor.fetch(var) }
+            match desc.persistable {
+                true => Variable::new(scope.value(&desc.name)?, None),
+                false => self.executor.fetch(var),
+            }
         });
         let values = values.collect::<Result<Vec<_>>>()?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));

@@ -7,9 +7,9 @@ use crate::tensor::{Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
 /// A gradient, and by what it is multiplied.
-pub(super) struct Part {
-    pub(super) gradient: Storage,
-    pub(super) factor: f64,
+pub(crate) struct Part {
+    pub(crate) gradient: Storage,
+    pub(crate) factor: f64,
 }
 
 /// What becomes of the gradients of a round.
@@ -45,7 +45,7 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Part> 
 ///
 /// # Errors
 /// If a sum is not finite, or there is no memory for it.
-pub(super) fn merge(mut parts: Vec<Part>) -> Result<Storage> {
+pub(crate) fn merge(mut parts: Vec<Part>) -> Result<Storage> {
     let merged = |gradient: &Storage| gradient.as_selected_rows().map_or(true, |rows| rows.is_merged());
     if parts.len() == 1
         && let Some(part) = parts.pop_if(|part| part.factor == 1.0 && merged(&part.gradient))

@@ -99,6 +99,7 @@ mod trainer;
 
 pub use key_value::{Key, KeyValueStore};
 pub use local::{LocalStore, LocalWorker};
+pub(crate) use merge::{Part, merge};
 pub use rounds::Mode;
 pub use rule::Rule;
 pub use trainer::{StoreTrainer, share};

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::key_value::{Key, KeyValueStore};
-use super::merge::checked_finite;
+use super::merge::{Part, checked_finite, merge};
 use super::rule::{Rule, update_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Scope, Stage, Threads, Totals};
@@ -188,7 +188,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         let mut seeds = self.parts.seeds(None, &self.parts.zero())?;
         if !self.parts.is_late() {
             let rows = |feed: VarId| Some(feeds.iter().find(|(id, _)| *id == feed)?.1.rows());
-            let sequences = feeds.first().map_or(0, |(_, value)| value.sequences());
+            let sequences = feeds.first().map_or(0, |(_, value)| value.lod().map_or(value.rows(), |lod| lod.sequences()));
             let part = match self.parts.counted(sequences, rows) {
                 Some(part) => part,
                 None => self.run(feeds, &seeds, numbers, Stage::Forward).map_err(not_pushed)?,
@@ -208,8 +208,9 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         for Shared { name, grad, .. } in &self.shared {
             let gradient = self.executor.fetch(*grad)?.into_parts().0;
             checked_finite(&gradient, "gradient").map_err(|e| not_pushed(e.variable(name)))?;
-            let from_head = whole.gradients.iter().find(|(_, of, _)| of == grad).map(|(.., gradient)| gradient);
-            gradients.push(scaled_and_added(gradient, factor, from_head)?);
+            let without_rows = whole.gradients.iter().filter(|(of, _)| of == grad);
+            let without_rows = without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 });
+            gradients.push(merge(std::iter::once(Part { gradient, factor }).chain(without_rows).collect())?);
         }
         let loss = whole.loss;
         for (Shared { key, .. }, gradient) in self.shared.iter().zip(gradients) {

@@ -11,15 +11,17 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Stage, Totals};
-use crate::kernels::Float;
 use crate::predict::DataBatch;
 use crate::program::VarId;
-use crate::tensor::{Dense, SelectedRows, Storage, StorageKind, Variable};
-use crate::with_float;
+use crate::store::{Part, merge};
+use crate::tensor::{StorageKind, Variable};
+
+/// By parameter: what its gradient is the sum of, each times its factor.
+type Sums = BTreeMap<VarId, Vec<Part>>;
 
 impl Trainer {
-    /// Makes one step of so many batches, as if they were one: memory holds one of them at a time, and the sum of their
-    /// gradients. `step` counts updates; the batches that are left over at an epoch's end make a step by themselves. An
+    /// Makes one step of so many batches, as if they were one: memory holds what is computed from one of them at a time, and the sum
+    /// of their gradients. `step` counts updates; the batches that are left over at an epoch's end make a step by themselves. An
     /// interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) wait for the step's end.
     ///
     /// The step is that of all batches in one, for every loss that is computed from sums and means over rows: a mean weighs
@@ -97,7 +99,7 @@ impl Trainer {
             batches.push(batch);
             next = if made.batches < self.batches_a_step() { rest.next().transpose()? } else { None };
         }
-        let (mut sums, mut all) = (BTreeMap::new(), self.parts()?.zero());
+        let (mut sums, mut all) = (Sums::new(), self.parts()?.zero());
         // Factors that depend on all batches are known first, or last.
         let whole = match self.parts()?.is_late() {
             true => None,
@@ -118,16 +120,20 @@ impl Trainer {
             };
             all.add(&self.add_gradients(data, batch, seeds, &mut sums)?);
         }
-        let Self { compiled, scope, rate, state, .. } = self;
+        let Self { compiled, scope, rate, state, trained, .. } = self;
         let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all)?;
+        let names: Vec<&str> = trained.iter().map(|(param, _)| state.program.var(*param).name.as_str()).collect();
         // The gradients of a batch alone are there as they are.
         if made.batches > 1 || !parts.is_mean() {
             let factor = parts.factor(&whole, &all);
-            for (param, sum) in sums {
-                let from_head = whole.gradients.iter().find(|(of, _)| *of == param).map(|(_, gradient)| gradient);
-                runner.executor.set_gradient(param, sum.whole(factor, from_head)?)?;
+            for (&(param, gradient), name) in trained.iter().zip(names) {
+                let mut sum = sums.remove(&param).unwrap_or_default();
+                sum.iter_mut().for_each(|part| part.factor *= factor);
+                let without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
+                sum.extend(without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 }));
+                runner.executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
             }
         }
         runner.executor.update(scope)?;
@@ -147,7 +153,7 @@ impl Trainer {
             let Self { compiled, scope, state, registry, .. } = self;
             let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
-            let rows = |feed: VarId| Some(batch.values.get(&parts.body.var(feed).name)?.rows());
+            let rows = |feed: VarId| Some(batch.values.iter().find(|(name, _)| *name == parts.body.var(feed).name)?.1.rows());
             if let Some(counted) = parts.counted(batch.numbers.len(), rows) {
                 found.push(counted);
                 continue;
@@ -173,7 +179,7 @@ impl Trainer {
         data: &dyn Data,
         batch: &Batch,
         seeds: Vec<(VarId, Variable)>,
-        sums: &mut BTreeMap<VarId, Sum>,
+        sums: &mut Sums,
     ) -> Result<Totals> {
         let Self { compiled, scope, state, metrics, registry, trained, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
@@ -206,87 +212,21 @@ fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
     })
 }
 
-/// The gradient of a parameter over some batches, each times its weight.
-enum Sum {
-    Dense(Dense),
-    /// The rows of each batch.
-    Rows(Vec<SelectedRows>),
-}
-
-/// Adds the gradient of a parameter in the last run.
-fn add(
-    sums: &mut BTreeMap<VarId, Sum>,
-    executor: &mut Executor,
-    param: VarId,
-    weight: f64,
-    name: &str,
-) -> Result<()> {
+/// Adds the gradient of a parameter in the last run, times `weight`. Selected rows are kept until all are there.
+fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
     let gradient = executor.gradient(param)?;
     gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;
-    match (gradient, sums.get_mut(&param)) {
-        (Storage::Dense(gradient), Some(Sum::Dense(sum))) => add_scaled(sum, &gradient, weight)?,
-        (Storage::Dense(mut gradient), None) => {
-            scale(&mut gradient, weight)?;
-            sums.insert(param, Sum::Dense(gradient));
-        }
-        (Storage::SelectedRows(rows), Some(Sum::Rows(parts))) => parts.push(rows.scale(weight)?),
-        (Storage::SelectedRows(rows), None) => {
-            sums.insert(param, Sum::Rows(vec![rows.scale(weight)?]));
-        }
-        (other, _) => return Err(of_storage(other.kind(), name)),
+    let rows = gradient.kind() == StorageKind::SelectedRows;
+    let sum = sums.entry(param).or_default();
+    sum.push(Part { gradient, factor: weight });
+    if !rows {
+        let gradient = merge(std::mem::take(sum)).map_err(|e| e.variable(name))?;
+        sum.push(Part { gradient, factor: 1.0 });
     }
     Ok(())
-}
-
-impl Sum {
-    /// The gradient of the whole: the sum times `factor`, and what the parameter gets without rows.
-    fn whole(self, factor: f64, from_head: Option<&Storage>) -> Result<Storage> {
-        match self {
-            Sum::Dense(mut sum) => {
-                scale(&mut sum, factor)?;
-                if let Some(from_head) = from_head {
-                    add_scaled(&mut sum, from_head.as_dense()?, 1.0)?;
-                }
-                Ok(sum.into())
-            }
-            Sum::Rows(mut parts) => {
-                let height = parts.first().map_or(0, SelectedRows::height);
-                parts = parts.iter().map(|part| part.scale(factor)).collect::<Result<_>>()?;
-                if let Some(from_head) = from_head {
-                    parts.push(from_head.as_selected_rows()?.clone());
-                }
-                let ids = parts.iter().flat_map(|part| part.row_ids()).copied().collect();
-                let values: Vec<&Dense> = parts.iter().map(SelectedRows::value).collect();
-                Ok(SelectedRows::new(height, ids, Dense::concat_rows(&values)?)?.into())
-            }
-        }
-    }
-}
-
-fn add_scaled(sum: &mut Dense, gradient: &Dense, weight: f64) -> Result<()> {
-    with_float!(sum.dtype(), T => {
-        let weight = T::from_f64(weight);
-        for (sum, &g) in sum.as_mut_slice::<T>()?.iter_mut().zip(gradient.as_slice::<T>()?) {
-            *sum += weight * g;
-        }
-        Ok(())
-    })
-}
-
-fn scale(values: &mut Dense, factor: f64) -> Result<()> {
-    with_float!(values.dtype(), T => {
-        let factor = T::from_f64(factor);
-        values.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x *= factor);
-        Ok(())
-    })
 }
 
 fn not_finite(what: &str, name: &str) -> Error {
     let got = "NaN or infinity; nothing was updated";
     Error::of(ErrorKind::NotFinite, what, "finite numbers", got).variable(name)
-}
-
-fn of_storage(kind: StorageKind, name: &str) -> Error {
-    Error::of(ErrorKind::Program, "gradient to accumulate", "dense, or selected rows", kind.to_string())
-        .variable(name)
 }

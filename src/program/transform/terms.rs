@@ -215,8 +215,8 @@ impl LossTerms {
         let written: HashSet<VarId> = head.root().ops.iter().flat_map(OpDesc::writes).collect();
         let made = |var: VarId| gradient_of(program, var).filter(|gradient| written.contains(gradient));
         let seeds = self.totals.iter().map(|total| made(total.var)).collect();
-        let parameters = program.parameters().filter_map(|param| Some((param, made(param)?))).collect();
-        Head { program: head, seeds, parameters }
+        let gradients = program.parameters().filter_map(made).collect();
+        Head { program: head, seeds, gradients }
     }
 }
 
@@ -225,8 +225,8 @@ pub(crate) struct Head {
     pub(crate) program: Program,
     /// The gradient of each total, if one reaches it.
     pub(crate) seeds: Vec<Option<VarId>>,
-    /// The parameters that the head reads without rows, and their gradients.
-    pub(crate) parameters: Vec<(VarId, VarId)>,
+    /// The gradients of the parameters that the head reads.
+    pub(crate) gradients: Vec<VarId>,
 }
 
 fn forward(program: &Program) -> impl Iterator<Item = &OpDesc> {
