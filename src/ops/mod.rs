@@ -129,11 +129,12 @@ macro_rules! catalogue {
 
 catalogue! {
     /// Arithmetic: two variables, element by element; either may be a constant that every row or column meets.
-    [Add, Sub, Mul, Div, Maximum, Minimum] {
+    [Add, Sub, Mul, Div, DivNoNan, Maximum, Minimum] {
         Binary<arithmetic::Add>,
         Binary<arithmetic::Sub>,
         Binary<arithmetic::Mul>,
         Binary<arithmetic::Div>,
+        Binary<arithmetic::DivNoNan>,
         Binary<arithmetic::Maximum>,
         Binary<arithmetic::Minimum>,
     }

@@ -60,6 +60,19 @@ impl Trainer {
         self.accumulate.as_deref().copied().unwrap_or(1)
     }
 
+    /// Warns of operators whose results for a step of several batches are not those for one batch of all.
+    pub(super) fn of_parts(&self) -> Vec<String> {
+        let whole = self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(Parts::whole_batch);
+        let warned = whole.map(|(operator, line)| {
+            format!(
+                "warning: `{operator}`, called at {line}, looks at a whole batch, and sees each of the {} batches of a step by \
+                 itself: the step is not that of one batch",
+                self.batches_a_step()
+            )
+        });
+        warned.collect()
+    }
+
     /// Checks that so many batches made a step so far.
     pub(super) fn check_accumulated(&self) -> Result<()> {
         let (known, ours) = (self.state.position.accumulate.max(1), self.batches_a_step());

@@ -70,6 +70,7 @@ impl Trainer {
         if !std::mem::replace(&mut self.warned, true) {
             UNOPTIMISED.into_iter().for_each(|slow| console.say(slow));
             self.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
+            self.of_parts().iter().for_each(|warning| console.say(warning));
         }
         if let Some(position) = &resumed {
             console.say(&format!("resumed at {position}"));

@@ -98,6 +98,9 @@ impl KeyValueStore for Counted {
         self.counts.rows_pulled.fetch_add(ids.len(), Ordering::SeqCst);
         self.worker.row_sparse_pull(key, ids)
     }
+    fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>> {
+        self.worker.sum(numbers)
+    }
     fn end_round(&mut self) -> Result<()> {
         self.worker.end_round()
     }

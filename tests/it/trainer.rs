@@ -23,6 +23,7 @@ mod averaging;
 mod best;
 mod not_finite;
 mod on_epoch;
+mod parts;
 mod rate;
 mod refusals;
 mod sums;

@@ -1,4 +1,4 @@
-//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum`: two variables, element by element.
+//! `add`, `sub`, `mul`, `div`, `div_no_nan`, `maximum`, `minimum`: two variables, element by element.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
@@ -166,6 +166,25 @@ functions! {
     }
         value |x, y| x / y;
         slopes |g| g / y, -(g * x / (y * y));
+
+    /// out = x / y, and 0 where y is 0, as both gradients are there: a quotient of two sums over rows, where a batch may have no row
+    /// that counts.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let div = ops::catalogue().parse("div_no_nan", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, 2.0, 0.0]), Operand::constant("y", array![2.0, 0.0, 0.0]));
+    /// assert_eq!(div.call(&[x, y])?[0].as_slice::<f64>()?, [2.5, 0.0, 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    DivNoNan = fn div_no_nan on Builder, Var {
+        const READS: [Reads; 2] = [Reads::nothing().input(Y), Reads::nothing().input(X).input(Y)];
+    }
+        value |x, y| if y == T::ZERO { T::ZERO } else { x / y };
+        slopes |g| if y == T::ZERO { T::ZERO } else { g / y }, if y == T::ZERO { T::ZERO } else { -(g * x / (y * y)) };
 
     /// out = max(x, y), element by element; NaN in either comes out. The larger has the whole gradient, at a tie x.
     ///

@@ -86,7 +86,7 @@ impl LossTerms {
 
     /// Whether the loss itself is the one total.
     pub(crate) fn is_total(&self) -> bool {
-        self.head.is_empty()
+        self.totals.iter().any(|total| total.var == self.loss)
     }
 
     /// Finds what rows reach.

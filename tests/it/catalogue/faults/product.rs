@@ -5,7 +5,7 @@ use unpadded::program::attributes::or_default;
 use unpadded::program::sample::numbers;
 use unpadded::program::{
     Attributes, Backward, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints, InferShape,
-    LodEffect, Op, Registry, RowValue, Sample, Signature, Slot, Spec,
+    LodEffect, Op, Registry, RowValue, Sample, Signature, Slot, Spec, Total,
 };
 use unpadded::testing;
 use unpadded::{Error, Result, Variable, with_float};

@@ -414,7 +414,7 @@ impl Maker {
                 item = self.small(net, &item, LARGE)?;
                 if matches!(
                     (does, k),
-                    ("log" | "sqrt" | "reciprocal", 0) | ("div" | "kl_divergence", 1) | ("batch_norm", 4)
+                    ("log" | "sqrt" | "reciprocal", 0) | ("div" | "div_no_nan" | "kl_divergence", 1) | ("batch_norm", 4)
                 ) {
                     item = self.positive(net, &item)?;
                 }
@@ -563,7 +563,7 @@ fn grown(kind: &str, sizes: &[f64]) -> f64 {
         | "sequence_expand" | "sequence_expand_as" | "reorder_by_rank" | "sequence_topk_pool" => largest,
         "add" | "sub" => sizes.iter().sum(),
         "mul" => sizes.iter().product(),
-        "div" | "dropout" => 2.0 * x,
+        "div" | "div_no_nan" | "dropout" => 2.0 * x,
         "softplus" => x + 1.0,
         "square" => x * x,
         "exp" => x.exp(),

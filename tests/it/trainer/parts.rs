@@ -1,0 +1,196 @@
+//! A loss of several batches is that of one batch of all: in an accumulated step, on development data, and among workers.
+
+use unpadded::layers::init;
+use unpadded::ops::CrossEntropy;
+use unpadded::executor::Scope;
+use unpadded::optimizer::Optimizer;
+use unpadded::program::VarId;
+use unpadded::store::{LocalWorker, Mode, StoreTrainer, share};
+use unpadded::{Var, Variable};
+
+use super::*;
+use crate::store::store;
+
+const HEIGHT: usize = 20;
+const SEQUENCES: usize = 14;
+
+/// What losses are made of.
+struct Rows {
+    net: Builder,
+    /// By word, and by sentence.
+    words: Var,
+    sentences: Var,
+    /// Each word's, some of which do not count; and how much each counts.
+    some: [Var; 2],
+    /// The same with class weights.
+    weighted: [Var; 2],
+    /// A parameter that words are multiplied by, and the table that they are looked up in.
+    weight: Var,
+    table: Var,
+}
+
+fn rows(dtype: DType, sparse: bool) -> Rows {
+    let net = Builder::new().seed(3);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let table = net.parameter("table", dtype, &[HEIGHT, 6], init::embedding(0.5, None));
+    let x = net.lookup(words, table, None, sparse);
+    let weight = net.parameter("w", dtype, &[6], init::uniform(-1.5, 1.5));
+    let logits = (x * weight).linear(HEIGHT);
+    let weights = net.parameter("class_weights", dtype, &[HEIGHT], init::uniform(0.5, 1.5));
+    net.stop_gradient(weights);
+    let ignored = CrossEntropy { ignore_index: Some(3), ..CrossEntropy::default() };
+    let classes = CrossEntropy { class_weights: Some(weights.square()), ..CrossEntropy::default() };
+    let some = logits.cross_entropy_with(words, ignored);
+    let weighted = logits.cross_entropy_with(words, classes);
+    let sentences = x.sequence_pool(Pool::Mean).linear(2).cross_entropy(label);
+    let words = logits.cross_entropy(words);
+    Rows { words, sentences, some: some.into(), weighted: weighted.into(), weight, table, net }
+}
+
+type Loss = (&'static str, fn(&Rows) -> Var);
+
+/// Of each kind of loss: one total, several, factors known from the numbers of rows, from values, penalties.
+const LOSSES: [Loss; 18] = [
+    ("mean", |r| r.words.mean()),
+    ("a scaled mean", |r| r.words.mean() * 2.0),
+    ("sum", |r| r.words.sum()),
+    ("mean of sentences", |r| r.sentences.mean()),
+    ("sum over those that count", |r| r.some[0].sum() / r.some[1].sum()),
+    ("the same, guarded", |r| r.some[0].sum().div_no_nan(r.some[1].sum())),
+    ("class weights", |r| r.weighted[0].sum() / r.weighted[1].sum()),
+    ("two means", |r| r.words.mean() + r.sentences.mean() * 0.3),
+    ("a difference", |r| r.words.mean() - r.sentences.sum() * 0.01),
+    ("a penalty", |r| r.words.mean() + r.weight.square().sum() * 0.01),
+    ("a penalty that is a mean", |r| r.sentences.mean() + r.weight.square().mean().sqrt()),
+    ("a penalty on a table", |r| r.words.mean() + r.table.square().sum() * 0.01),
+    ("over a norm", |r| r.words.mean() / (r.weight.square().sum() + 1.0)),
+    ("perplexity", |r| (r.words.mean() * 0.5).exp()),
+    ("a root beside a mean", |r| r.words.sum().sqrt() + r.sentences.mean()),
+    ("a product", |r| r.words.mean() * r.sentences.mean()),
+    ("two quotients", |r| r.some[0].sum() / r.some[1].sum() + r.weighted[0].sum() / r.weighted[1].sum()),
+    ("a penalty alone", |r| r.weight.square().sum() * 0.1),
+];
+
+fn data(sequences: usize) -> Loader {
+    // The second and the last sentence have no words; only one word of the third counts.
+    let sample = |i: usize| {
+        let random = |k: usize| (i * 31 + k * 17 + i * k * 7 + (i * i) % 13) % HEIGHT;
+        let words: Vec<i64> = match i % 13 {
+            1 => Vec::new(),
+            2 => vec![3, 3, 5, 3],
+            _ => (0..1 + i % 5 * 2).map(|k| random(k) as i64).collect(),
+        };
+        vec![Field::Ints(words), Field::Int((i % 2) as i64)]
+    };
+    let samples: Samples = (0..SEQUENCES).map(sample).collect();
+    Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(sequences))
+}
+
+fn trainer_of((_, loss): Loss, dtype: DType, sparse: bool) -> Trainer {
+    let rows = rows(dtype, sparse);
+    let loss = loss(&rows);
+    let trainer = Trainer::new(rows.net, loss, &Sgd::new(0.1).momentum(0.9)).unwrap();
+    trainer.threads(1).progress(Progress::Quiet)
+}
+
+const PARAMETERS: [&str; 6] =
+    ["table", "w", "linear_0.weight", "linear_0.bias", "linear_1.weight", "linear_1.bias"];
+
+/// How far apart two are, by the largest number of each array.
+fn apart(a: &[f64], b: &[f64]) -> f64 {
+    let largest = a.iter().map(|x| x.abs()).fold(f64::MIN_POSITIVE, f64::max);
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / largest
+}
+
+fn parameters(trainer: &mut Trainer) -> Vec<Vec<f64>> {
+    PARAMETERS
+        .iter()
+        .filter_map(|name| Some(trainer.scope().get(name).ok()?.cast(DType::F64).as_slice::<f64>().unwrap().to_vec()))
+        .collect()
+}
+
+#[test]
+fn a_step_of_parts_is_that_of_one_batch() {
+    for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
+        for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
+            let mut joined = trainer_of(loss, dtype, sparse);
+            let expected = joined.fit(&data(SEQUENCES), &data(SEQUENCES), Until::Steps(3)).unwrap();
+            let expected_values = parameters(&mut joined);
+            for (sequences, n) in [(5, 3), (1, 14), (7, 2)] {
+                let mut parts = trainer_of(loss, dtype, sparse).accumulate(n);
+                let got = parts.fit(&data(sequences), &data(SEQUENCES), Until::Steps(3)).unwrap();
+                let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
+                assert!(far < tolerance, "{}, {sequences}: dev loss {far:e}", loss.0);
+                for ((a, b), name) in expected_values.iter().zip(parameters(&mut parts)).zip(PARAMETERS) {
+                    let far = apart(a, &b);
+                    assert!(far < tolerance, "{}, sparse {sparse}, {n} of {sequences}: {name} {far:e}", loss.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_loss_on_other_data_is_that_of_one_batch() {
+    for loss in LOSSES {
+        let mut trainer = trainer_of(loss, DType::F64, true);
+        let expected = trainer.evaluate(&data(SEQUENCES)).unwrap().loss();
+        for sequences in [1, 2, 7] {
+            let got = trainer.evaluate(&data(sequences)).unwrap().loss();
+            assert!(((got - expected) / expected).abs() < 1e-12, "{}, {sequences}: {got} of {expected}", loss.0);
+        }
+    }
+}
+
+/// The losses that workers return and the parameters after three steps, the sentences dealt to the workers like this.
+fn dealt(loss: Loss, sparse: bool, cuts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let rows = rows(DType::F64, sparse);
+    let (net, loss) = (rows.net.clone(), loss.1(&rows).id());
+    let (registry, mut program) = (net.registry(), net.program().unwrap());
+    Sgd::new(0.1).minimize(&mut program, &registry, loss).unwrap();
+    let values = store(2);
+    let mut handles = values.workers(cuts.len() - 1, Mode::Synchronous).unwrap();
+    share(&program, &mut Scope::of(&program).unwrap(), &mut handles[0]).unwrap();
+    let all = data(SEQUENCES).batches(None, 0).unwrap().next().unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let run = |(at, worker): (usize, LocalWorker)| {
+            let (program, registry, all) = (&program, &registry, &all);
+            scope.spawn(move || {
+                let mut trainer = StoreTrainer::new(program, registry, loss, worker).unwrap();
+                let part = cuts[at]..cuts[at + 1];
+                let feeds = all.values.iter().map(|(name, x)| {
+                    (program.find(name).unwrap(), x.slice_sequences(part.clone()).unwrap())
+                });
+                let feeds: Vec<(VarId, Variable)> = feeds.collect();
+                let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
+                let losses = (0..3).map(|_| trainer.step(&feeds, &[]).unwrap()).collect::<Vec<_>>();
+                let values = trainer.scope().unwrap();
+                let values = PARAMETERS.iter().filter_map(|name| {
+                    Some(values.get(name).ok()?.as_slice::<f64>().unwrap().to_vec())
+                });
+                (losses, values.collect())
+            })
+        };
+        let threads: Vec<_> = handles.into_iter().enumerate().map(run).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).last().unwrap()
+    })
+}
+
+#[test]
+fn workers_that_share_a_batch_make_the_step_of_one() {
+    for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
+        let (losses, expected) = dealt(loss, sparse, &[0, SEQUENCES]);
+        for cuts in [&[0, 5, SEQUENCES][..], &[0, 0, 3, 11, SEQUENCES]] {
+            let (got_losses, got) = dealt(loss, sparse, cuts);
+            for ((a, b), name) in expected.iter().zip(&got).zip(PARAMETERS) {
+                let far = apart(a, b);
+                assert!(far < 1e-10, "{}, sparse {sparse}, {cuts:?}: {name} {far:e}", loss.0);
+            }
+            // A mean over rows costs no second meeting of the workers: each returns its own.
+            if loss.0 != "mean" && loss.0 != "mean of sentences" {
+                assert!(apart(&losses, &got_losses) < 1e-10, "{}: {losses:?}, {got_losses:?}", loss.0);
+            }
+        }
+    }
+}
