@@ -21,7 +21,7 @@ mod run;
 mod settle;
 
 pub use executor::Executor;
-pub(crate) use parts::{Parts, Totals};
+pub(crate) use parts::{Parts, Totals, checked_weight};
 pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, Part, Profile};

@@ -95,7 +95,7 @@ impl Parts {
             let value = body.scalar(total.var)?;
             let rows = match self.counts_rows(total.of) {
                 true => body.rows(total.of)? as f64,
-                false => body.scalar(total.of)?,
+                false => checked_weight(body.scalar(total.of)?).map_err(|e| e.variable(&body.program().var(total.of).name))?,
             };
             let sums = match total.kind {
                 Total::Sum => [value, 1.0],
@@ -291,6 +291,17 @@ fn reads_totals(head: &Program, registry: &Registry, terms: &LossTerms, seeds: &
         needed.extend(values.chain(gradients));
     }
     Ok(terms.totals.iter().any(|total| needed.contains(&total.var)))
+}
+
+/// How much a batch counts, if it is that.
+pub(crate) fn checked_weight(weight: f64) -> Result<f64> {
+    match weight.is_finite() && weight >= 0.0 {
+        true => Ok(weight),
+        false => {
+            let expected = "a finite number of at least 0";
+            Err(Error::of(ErrorKind::Program, "weight of a batch", expected, weight.to_string()))
+        }
+    }
 }
 
 fn not_finite(program: &Program, var: VarId) -> Error {

@@ -93,6 +93,7 @@ use crate::error::{Error, Result};
 use crate::program::{Attributes, Builder, Program, Registry, Var, VarId};
 use std::sync::Arc;
 use formula::Formula;
+use crate::executor::checked_weight;
 use crate::tensor::{DType, Variable};
 
 /// A number about all batches so far.
@@ -213,7 +214,7 @@ impl Loss {
     /// The mean of `losses`: one number a row, each counting once; or a scalar loss, as a [`Trainer`](crate::train::Trainer) has it: a
     /// function of sums and means over rows, whose value over several batches is that of all their rows together. It is called `loss`.
     pub fn new(losses: Var) -> Self {
-        let made = Builder::of(losses).and_then(|net| {
+        let made = Builder::found(losses).and_then(|net| {
             let program = net.program().ok()?;
             Some(Self::in_program(&program, &net.registry(), losses, |id| net.var(id)))
         });
@@ -301,13 +302,13 @@ impl Metric for Loss {
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
-        self.refused()?;
+        self.refused().map_err(|e| e.noted("`Loss::weighted` with a scalar can say how much each batch counts"))?;
         if let (Some(Ok(formula)), [_, values @ ..]) = (&self.formula, values) {
             return formula.update(&mut self.sums, values);
         }
         let (sum, weight) = match values {
             [loss, weight] if loss.shape().is_empty() && weight.shape().is_empty() => {
-                let weight = self.sum(weight)?;
+                let weight = checked_weight(self.sum(weight)?)?;
                 (self.sum(loss)? * weight, weight)
             }
             [losses] => (self.sum(losses)?, one_a_row(&self.name, losses)? as f64),

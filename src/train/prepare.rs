@@ -1,7 +1,7 @@
 //! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
 
 use super::compiled::Compiled;
-use super::trainer::Trainer;
+use super::trainer::{BY_WEIGHT, Trainer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Profile, Threads};
 use crate::metrics::Better;
@@ -96,7 +96,10 @@ impl Trainer {
     fn terms(&self) -> Result<LossTerms> {
         let program = &self.state.program;
         match &self.weight {
-            None => LossTerms::of(program, &self.registry, self.loss.id()),
+            None => {
+                let terms = LossTerms::of(program, &self.registry, self.loss.id());
+                terms.map_err(|e| self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line)))
+            }
             Some(weight) => {
                 let own = self.own(weight.what).and_then(|spec| match spec.shape.is_empty() && spec.dtype.is_float() {
                     true => Ok(()),

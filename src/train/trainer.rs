@@ -117,6 +117,9 @@ type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 /// What a user's function makes of the position.
 type RateBy = Box<dyn Fn(&Position) -> f64>;
 
+/// What to do about a loss of a batch that its parts do not tell.
+pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batch counts";
+
 impl Trainer {
     /// Appends the backward operators of `loss` and the updates of `optimizer` to the program of `net`, and
     /// initialises its parameters.
@@ -132,7 +135,7 @@ impl Trainer {
         net.owned(loss).map_err(|e| e.called(caller))?;
         let forward = program.vars().len();
         let own = Loss::new(loss);
-        let unseen = own.refused().err().map(|error| error.called(caller));
+        let unseen = own.refused().err().map(|error| error.noted(BY_WEIGHT).called(caller));
         let minimized =
             optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
         program.called_from(caller);
@@ -208,9 +211,8 @@ impl Trainer {
     /// # let data = Loader::new(samples, &["x"])?;
     /// let net = Builder::new();
     /// let x = net.feed("x", DType::F32, &[2], 0);
-    /// let h = x.linear(3);
-    /// let gram = h.transposed_dot(h); // of the batch: no sum of parts
-    /// let loss = gram.square().sum();
+    /// let y = x.linear(1);
+    /// let loss = (y - y.mean()).square().mean(); // a batch's own mean is in every row
     /// let sequences = x.slice(0, 1).fill_like(1.0).sum();
     /// let trainer = Trainer::new(net, loss, &Sgd::new(1e-5))?.weight(sequences);
     /// # trainer.progress(Progress::Quiet).fit(&data, &data, Until::Epochs(1))?;

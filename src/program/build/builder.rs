@@ -107,17 +107,21 @@ impl Builder {
     /// `None` if the builder is gone or on another thread; the thread keeps the error.
     #[track_caller]
     pub fn of(var: Var) -> Option<Builder> {
-        if let Some(state) = state::state_of(var.builder) {
-            let block = state.borrow().innermost();
-            return Some(Builder { number: var.builder, state, block });
-        }
-        if !var.is_unknown() {
+        let found = Self::found(var);
+        if found.is_none() && !var.is_unknown() {
             let got = "one of a builder that was finished or dropped, or is on another thread";
             let error = Error::of(ErrorKind::Program, "variable", "one of a builder of this thread", got);
             let error = error.called(Location::caller());
             state::keep_stray(error);
         }
-        None
+        found
+    }
+
+    /// The builder of a variable, if it is there.
+    pub(crate) fn found(var: Var) -> Option<Builder> {
+        let state = state::state_of(var.builder)?;
+        let block = state.borrow().innermost();
+        Some(Builder { number: var.builder, state, block })
     }
 
     /// The line that errors name: that of the layer that is being called; without one, that of the caller of the

@@ -263,8 +263,7 @@ fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpD
 
 /// The error of a loss that is no function of totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
-    let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it; \
-                    otherwise say by `Trainer::weight` how much a batch counts";
+    let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";
     let error = Error::of(ErrorKind::Program, "loss", expected, got).variable(&program.var(loss).name);
     match op {
         Some(op) => error.at(Place {

@@ -33,6 +33,9 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("KeyValueStore::push", || worker.push(&key, values(), -1.0));
     calls.at("KeyValueStore::row_sparse_pull", || worker.row_sparse_pull(&key, vec![2]));
     calls.at("KeyValueStore::end_round", || worker.end_round());
+    let mut two = LocalStore::new(&catalogue, 1).unwrap().workers(2, Mode::Synchronous).unwrap();
+    drop(two.pop());
+    calls.at("KeyValueStore::sum", || two[0].sum(&[1.0]));
     calls.at("KeyValueStore::save", || worker.save(Path::new("no such folder/x")));
     calls.at("KeyValueStore::restore", || worker.restore(Path::new("no such folder/x")));
     calls.at("Rule::new", || Rule::new(&Lamb::new(0.1), &catalogue));

@@ -3,6 +3,8 @@
 use unpadded::layers::init;
 use unpadded::optimizer::{Adagrad, AdamW, Optimizer};
 
+use unpadded::Var;
+
 use super::*;
 
 const HEIGHT: usize = 20;
@@ -56,26 +58,79 @@ fn some_batches_are_as_all_of_them_in_one() {
     }
 }
 
+/// A loss that a batch's own mean is part of, over batches of unlike sizes.
+fn centred(weight: Option<fn(Var) -> Var>) -> Trainer {
+    let net = Builder::new().seed(1);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let table = Embedding::new(9, 2).dtype(DType::F64);
+    let y = words.embedding(table).sequence_pool(Pool::Mean).linear(1);
+    let loss = (y - y.mean()).square().mean();
+    let weight = weight.map(|of| of(y.fill_like(1.0).sum()));
+    let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+    weight.into_iter().fold(trainer, Trainer::weight)
+}
+
+fn points(part: std::ops::Range<usize>, sequences: usize) -> Loader {
+    let samples: Samples = part.map(|i| vec![Field::Ints(vec![i as i64, (i * i % 5) as i64])]).collect();
+    Loader::new(samples, &["words"]).unwrap().batching(Batching::Sequences(sequences))
+}
+
 #[test]
-fn a_loss_that_is_no_mean_of_rows_is_weighted_by_sequences() {
-    let data = |sequences: usize| {
-        let samples: Samples = (0..6).map(|i| vec![Field::Floats(vec![i as f32, 1.0])]).collect();
-        Loader::new(samples, &["x"]).unwrap().batching(Batching::Sequences(sequences))
+fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
+    let data = points(0..7, 4);
+    let mut untold = centred(None);
+    let error = untold.fit(&data, &data, Until::Epochs(1)).unwrap_err();
+    let text = error.to_string();
+    for words in [
+        "variable `mean_2`: loss: expected sums and means over rows",
+        "got `mean`, a number of the whole batch, in its rows",
+        "`Trainer::weight` can say how much each batch counts",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    assert!(error.place().caller.as_ref().is_some_and(|c| c.contains("accumulate.rs")), "{text}");
+    // Told, it is the weighted mean of the batches: in what is reported, and in a step.
+    let told = || centred(Some(|rows| rows));
+    let loss_of = |data: &Loader| told().evaluate(data).unwrap().loss();
+    let expected = (4.0 * loss_of(&points(0..4, 4)) + 3.0 * loss_of(&points(4..7, 4))) / 7.0;
+    assert!((loss_of(&data) - expected).abs() < 1e-12);
+    let weight_after = |mut trainer: Trainer, data: &Loader| {
+        trainer.fit(data, data, Until::Steps(1)).unwrap();
+        trainer.scope().get("linear_0.weight").unwrap().as_slice::<f64>().unwrap().to_vec()
     };
-    let trained = |sequences, n| {
-        let net = Builder::new().seed(1);
-        let x = net.feed("x", DType::F32, &[], 1);
-        let one = Initializer::new("constant", Attributes::new().with("value", 1.0));
-        let w = net.parameter("w", DType::F32, &[1], one);
-        let loss = net.mean(net.mul(x, w)) * 2.0;
-        let trainer = Trainer::new(net, loss, &Sgd::new(0.125)).unwrap().progress(Progress::Quiet);
-        let mut trainer = trainer.accumulate(n);
-        trainer.fit(&data(sequences), &data(6), Until::Steps(1)).unwrap();
-        trainer.scope().get("w").unwrap()
-    };
-    let (joined, parts) = (trained(6, 1), trained(4, 2));
-    let (a, b) = (joined.as_slice::<f32>().unwrap(), parts.as_slice::<f32>().unwrap());
-    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6), "{a:?}, {b:?}");
+    let before = told().scope().get("linear_0.weight").unwrap().as_slice::<f64>().unwrap().to_vec();
+    let [first, second] = [0..4, 4..7].map(|part| weight_after(told(), &points(part, 4)));
+    let both = weight_after(told().accumulate(2), &data);
+    for i in 0..2 {
+        let expected = (4.0 * (first[i] - before[i]) + 3.0 * (second[i] - before[i])) / 7.0;
+        assert!((both[i] - before[i] - expected).abs() < 1e-12, "{first:?}, {second:?}, {both:?}");
+    }
+    // What is no weight.
+    for (told, words) in [
+        (centred(Some(|rows| -rows)).accumulate(2), "got -4"),
+        (centred(Some(|rows| -rows)), "got -4"),
+        (centred(Some(|rows| (-rows).log())).accumulate(2), "got NaN"),
+    ] {
+        let mut told = told;
+        let error = told.fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
+        assert!(error.contains("weight of a batch: expected a finite number of at least 0") && error.contains(words), "{error}");
+        assert_eq!(told.position().step, 0);
+    }
+}
+
+#[test]
+fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
+    let net = Builder::new().seed(1);
+    let x = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(9, 2));
+    let (line, y) = (line!(), net.layer(unpadded::layers::Norm::batch()).of(x));
+    let loss = y.linear(1).square().mean();
+    let written = Written::default();
+    let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap();
+    let mut trainer = trainer.accumulate(2).progress(Progress::To(Box::new(written.clone())));
+    trainer.fit(&points(0..7, 4), &points(0..7, 4), Until::Epochs(1)).unwrap();
+    let said = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let words = format!("`batch_norm`, called at tests/it/trainer/accumulate.rs:{line}:");
+    assert!(said.contains(&words) && said.contains("each of the 2 batches of a step by itself"), "{said}");
 }
 
 #[test]
