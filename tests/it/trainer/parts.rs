@@ -9,7 +9,9 @@ use unpadded::store::{LocalWorker, Mode, StoreTrainer, share};
 use unpadded::{Var, Variable};
 
 use super::*;
+use crate::step_blocks::generator::Dice;
 use crate::store::store;
+use crate::thorough::times;
 
 const HEIGHT: usize = 20;
 const SEQUENCES: usize = 14;
@@ -72,6 +74,65 @@ const LOSSES: [Loss; 18] = [
     ("a penalty alone", |r| r.weight.square().sum() * 0.1),
 ];
 
+/// A loss at random: sums, differences, products, quotients and functions of totals and of what parameters alone reach. Nothing
+/// comes near a zero of a divisor or a root.
+fn drawn(dice: &mut Dice, rows: &Rows, depth: usize) -> Var {
+    if depth == 0 || dice.chance(15) {
+        return match dice.below(9) {
+            0 => rows.words.mean(),
+            1 => rows.words.sum() * 0.1,
+            2 => rows.sentences.mean(),
+            3 => rows.sentences.sum() * 0.1,
+            4 => rows.some[0].sum() / rows.some[1].sum(),
+            5 => rows.weighted[0].sum().div_no_nan(rows.weighted[1].sum()),
+            6 => (rows.words * rows.words).mean(),
+            7 => rows.weight.square().sum() * 0.1,
+            _ => rows.table.square().mean(),
+        };
+    }
+    let x = drawn(dice, rows, depth - 1);
+    match dice.below(9) {
+        0 => x * (0.5 + dice.number() / 4.0),
+        1 => x.square().sqrt() + 0.1,
+        2 => (x * 0.2).tanh(),
+        3 => (x.square() + 0.5).log(),
+        4 => x + drawn(dice, rows, depth - 1),
+        5 => x - drawn(dice, rows, depth - 1) * 0.7,
+        6 => x * drawn(dice, rows, depth - 1).tanh(),
+        7 => x / (drawn(dice, rows, depth - 1).square() + 1.0),
+        _ => x.square() * 0.1,
+    }
+}
+
+#[test]
+fn a_step_of_parts_is_that_of_one_batch_for_losses_at_random() {
+    let mut worst = [0.0f64; 2];
+    for seed in 0..times(200) as u64 {
+        let loss = |rows: &Rows| {
+            let loss = drawn(&mut Dice::new(seed), rows, 1 + seed as usize % 3);
+            // Without words there would be nothing to train.
+            loss + rows.words.mean() * 0.1
+        };
+        let (sequences, n) = [(5, 3), (1, 14), (7, 2), (3, 5)][seed as usize % 4];
+        for (at, (dtype, tolerance)) in [(DType::F64, 1e-10), (DType::F32, 1e-5)].into_iter().enumerate() {
+            let sparse = seed % 2 == 0;
+            let (mut joined, mut parts) = (trainer_of(&loss, dtype, sparse), trainer_of(&loss, dtype, sparse));
+            joined.fit(&data(SEQUENCES), &data(SEQUENCES), Until::Steps(2)).unwrap();
+            parts = parts.accumulate(n);
+            parts.fit(&data(sequences), &data(sequences), Until::Steps(2)).unwrap();
+            let [a, b] = [&mut joined, &mut parts].map(|trainer| trainer.evaluate(&data(4)).unwrap().loss());
+            let far = (a - b).abs() / a.abs().max(1.0);
+            assert!(far < tolerance, "seed {seed}: {a} and {b}");
+            for ((a, b), name) in parameters(&mut joined).iter().zip(parameters(&mut parts)).zip(PARAMETERS) {
+                let far = apart(a, &b);
+                assert!(far < tolerance, "seed {seed}, {n} of {sequences}: {name} {far:e}");
+                worst[at] = worst[at].max(far);
+            }
+        }
+    }
+    println!("largest difference: f64 {:e}, f32 {:e}", worst[0], worst[1]);
+}
+
 fn data(sequences: usize) -> Loader {
     // The second and the last sentence have no words; only one word of the third counts.
     let sample = |i: usize| {
@@ -87,7 +148,7 @@ fn data(sequences: usize) -> Loader {
     Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(sequences))
 }
 
-fn trainer_of((_, loss): Loss, dtype: DType, sparse: bool) -> Trainer {
+fn trainer_of(loss: &dyn Fn(&Rows) -> Var, dtype: DType, sparse: bool) -> Trainer {
     let rows = rows(dtype, sparse);
     let loss = loss(&rows);
     let trainer = Trainer::new(rows.net, loss, &Sgd::new(0.1).momentum(0.9)).unwrap();
@@ -114,11 +175,11 @@ fn parameters(trainer: &mut Trainer) -> Vec<Vec<f64>> {
 fn a_step_of_parts_is_that_of_one_batch() {
     for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
         for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
-            let mut joined = trainer_of(loss, dtype, sparse);
+            let mut joined = trainer_of(&loss.1, dtype, sparse);
             let expected = joined.fit(&data(SEQUENCES), &data(SEQUENCES), Until::Steps(3)).unwrap();
             let expected_values = parameters(&mut joined);
             for (sequences, n) in [(5, 3), (1, 14), (7, 2)] {
-                let mut parts = trainer_of(loss, dtype, sparse).accumulate(n);
+                let mut parts = trainer_of(&loss.1, dtype, sparse).accumulate(n);
                 let got = parts.fit(&data(sequences), &data(SEQUENCES), Until::Steps(3)).unwrap();
                 let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
                 assert!(far < tolerance, "{}, {sequences}: dev loss {far:e}", loss.0);
@@ -134,7 +195,7 @@ fn a_step_of_parts_is_that_of_one_batch() {
 #[test]
 fn a_loss_on_other_data_is_that_of_one_batch() {
     for loss in LOSSES {
-        let mut trainer = trainer_of(loss, DType::F64, true);
+        let mut trainer = trainer_of(&loss.1, DType::F64, true);
         let expected = trainer.evaluate(&data(SEQUENCES)).unwrap().loss();
         for sequences in [1, 2, 7] {
             let got = trainer.evaluate(&data(sequences)).unwrap().loss();
