@@ -55,7 +55,8 @@ impl Parts {
         threads: Threads,
     ) -> Result<Self> {
         let (body, head) = (terms.body(program), terms.head(program));
-        let with_gradient: Vec<usize> = (0..).zip(&head.seeds).filter_map(|(i, seed)| seed.map(|_| i)).collect();
+        let with_gradient: Vec<usize> =
+            (0..).zip(&head.seeds).filter_map(|(i, seed)| seed.map(|_| i)).collect();
         let late = if let [one] = with_gradient[..] { Some(one) } else { None };
         let by_value = reads_totals(&head.program, registry, &terms, &head.seeds)?;
         let mut wanted: Vec<VarId> = head.seeds.iter().flatten().chain(&head.gradients).copied().collect();
@@ -95,7 +96,8 @@ impl Parts {
             let value = body.scalar(total.var)?;
             let rows = match self.counts_rows(total.of) {
                 true => body.rows(total.of)? as f64,
-                false => checked_weight(body.scalar(total.of)?).map_err(|e| e.variable(&body.program().var(total.of).name))?,
+                false => checked_weight(body.scalar(total.of)?)
+                    .map_err(|e| e.variable(&body.program().var(total.of).name))?,
             };
             let sums = match total.kind {
                 Total::Sum => [value, 1.0],
@@ -126,9 +128,8 @@ impl Parts {
                 Extent::Batch => sequences,
                 Extent::Rows(level) => {
                     let feeds = self.body.vars().filter(|(_, var)| var.role == VarRole::Feed);
-                    let mut feeds = feeds.filter(|(_, var)| {
-                        var.spec().is_some_and(|spec| spec.rows() == Extent::Rows(level))
-                    });
+                    let mut feeds = feeds
+                        .filter(|(_, var)| var.spec().is_some_and(|spec| spec.rows() == Extent::Rows(level)));
                     rows(feeds.next()?.0)?
                 }
                 _ => return None,
@@ -142,7 +143,11 @@ impl Parts {
     ///
     /// # Errors
     /// If the body has no such variable.
-    pub(crate) fn seeds(&self, whole: Option<(&Whole, &Totals)>, part: &Totals) -> Result<Vec<(VarId, Variable)>> {
+    pub(crate) fn seeds(
+        &self,
+        whole: Option<(&Whole, &Totals)>,
+        part: &Totals,
+    ) -> Result<Vec<(VarId, Variable)>> {
         let seeds = self.seeds.iter().enumerate().filter_map(|(i, seed)| Some((i, (*seed)?)));
         seeds
             .map(|(i, seed)| {
@@ -193,7 +198,8 @@ impl Parts {
     /// # Errors
     /// If the loss is not finite.
     pub(crate) fn whole(&mut self, scope: &mut Scope, all: &Totals) -> Result<Whole> {
-        let values: Vec<f64> = self.terms.totals.iter().zip(&all.0).map(|(t, &sums)| value(t.kind, sums)).collect();
+        let values: Vec<f64> =
+            self.terms.totals.iter().zip(&all.0).map(|(t, &sums)| value(t.kind, sums)).collect();
         let fed = self.terms.totals.iter().zip(&values);
         let fed: Vec<(VarId, Variable)> =
             fed.map(|(t, &value)| Ok((t.var, scalar(&self.body, t.var, value)?))).collect::<Result<_>>()?;
@@ -263,7 +269,12 @@ fn scalar(program: &Program, var: VarId, value: f64) -> Result<Variable> {
 }
 
 /// Whether the gradients of totals are computed from their values.
-fn reads_totals(head: &Program, registry: &Registry, terms: &LossTerms, seeds: &[Option<VarId>]) -> Result<bool> {
+fn reads_totals(
+    head: &Program,
+    registry: &Registry,
+    terms: &LossTerms,
+    seeds: &[Option<VarId>],
+) -> Result<bool> {
     let mut needed: HashSet<VarId> = seeds.iter().flatten().copied().collect();
     for op in head.root().ops.iter().rev() {
         let computed: Vec<VarId> = op.writes().filter(|var| needed.contains(var)).collect();
@@ -279,9 +290,10 @@ fn reads_totals(head: &Program, registry: &Registry, terms: &LossTerms, seeds: &
         let instance = registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
         let specs = head.input_specs(signature, op)?;
-        let wanted = signature.inputs.iter().enumerate().filter(|(_, slot)| {
-            op.output(&grad_name(slot.name)).iter().any(|var| computed.contains(var))
-        });
+        let wanted =
+            signature.inputs.iter().enumerate().filter(|(_, slot)| {
+                op.output(&grad_name(slot.name)).iter().any(|var| computed.contains(var))
+            });
         let reads = wanted.map(|(i, _)| instance.gradient(i, &specs).reads);
         let reads = reads.fold(Reads::nothing(), Reads::union);
         let inputs = signature.inputs.iter().enumerate().filter(|(i, _)| reads.has_input(*i));

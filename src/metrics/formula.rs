@@ -84,9 +84,8 @@ impl Formula {
         })?;
         let head = program.root().ops.iter().filter(|op| op.role == Role::Forward);
         let head = head.filter(|op| op.writes().any(|var| terms.is_of_head(var)));
-        let steps = head.map(|op| {
-            Ok(Step { op: registry.parse(&op.kind, &op.attributes)?, desc: op.clone() })
-        });
+        let steps =
+            head.map(|op| Ok(Step { op: registry.parse(&op.kind, &op.attributes)?, desc: op.clone() }));
         let steps = steps.collect::<Result<_>>()?;
         let literals = program.vars().filter(|(_, var)| var.spec().is_none());
         let literals = literals.map(|(id, var)| (id, var.kind.clone())).collect();
@@ -162,7 +161,8 @@ impl Formula {
             values.insert(leaf.var, Variable::new(value, None)?);
         }
         for Step { op, desc } in &self.steps {
-            let operands = desc.inputs.iter().flat_map(|bound| bound.vars.iter().map(|var| (&bound.slot, var)));
+            let operands =
+                desc.inputs.iter().flat_map(|bound| bound.vars.iter().map(|var| (&bound.slot, var)));
             let operands = operands.map(|(slot, var)| match (values.get(var), self.literals.get(var)) {
                 (Some(value), _) => Ok(Operand::fixed(slot, value.clone())),
                 (None, Some(VarKind::Literal(literal))) => Ok(Operand::literal(slot, literal.clone())),

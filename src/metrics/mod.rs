@@ -90,11 +90,11 @@ pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
 
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Builder, Program, Registry, Var, VarId};
-use std::sync::Arc;
-use formula::Formula;
 use crate::executor::checked_weight;
+use crate::program::{Attributes, Builder, Program, Registry, Var, VarId};
 use crate::tensor::{DType, Variable};
+use formula::Formula;
+use std::sync::Arc;
 
 /// A number about all batches so far.
 pub trait Metric {
@@ -226,19 +226,16 @@ impl Loss {
         Self::in_program(program, registry, losses, Var::of_program)
     }
 
-    fn in_program(
-        program: &Program,
-        registry: &Registry,
-        losses: Var,
-        var: impl Fn(VarId) -> Var,
-    ) -> Self {
+    fn in_program(program: &Program, registry: &Registry, losses: Var, var: impl Fn(VarId) -> Var) -> Self {
         let known = (losses.id().0 as usize) < program.vars().len();
         if !known || program.spec(losses.id()).is_ok_and(|spec| !spec.shape.is_empty()) {
             return Self::made(losses, None);
         }
         let formula = Formula::of(program, registry, losses.id(), var);
         let one_a_row = |of: &Var| {
-            program.spec(of.id()).is_ok_and(|spec| spec.batched() && spec.width() == 1 && spec.shape.len() <= 2)
+            program
+                .spec(of.id())
+                .is_ok_and(|spec| spec.batched() && spec.width() == 1 && spec.shape.len() <= 2)
         };
         match formula.as_ref().ok().and_then(Formula::mean_of).filter(one_a_row) {
             Some(of) => Self::made(of, None),
@@ -302,7 +299,8 @@ impl Metric for Loss {
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
-        self.refused().map_err(|e| e.noted("`Loss::weighted` with a scalar can say how much each batch counts"))?;
+        self.refused()
+            .map_err(|e| e.noted("`Loss::weighted` with a scalar can say how much each batch counts"))?;
         if let (Some(Ok(formula)), [_, values @ ..]) = (&self.formula, values) {
             return formula.update(&mut self.sums, values);
         }

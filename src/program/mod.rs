@@ -62,5 +62,5 @@ pub use spec::size::Size;
 pub use transform::backward;
 pub(crate) use transform::decided::decided_late;
 pub use transform::stepped::Stepped;
-pub(crate) use transform::terms::{LossTerms, TotalVar};
 pub use transform::streamed::{Carried, Streamed, Windowed};
+pub(crate) use transform::terms::{LossTerms, TotalVar};

@@ -206,7 +206,11 @@ impl Rounds {
             }
             if let Some(gone) = (0..left.len()).find(|&other| left[other] && sums.waiting[other].is_none()) {
                 let expected = format!("the numbers of all {} workers", left.len());
-                return Err(Error::new("sum over workers", expected, format!("none of worker {gone}, which has left")));
+                return Err(Error::new(
+                    "sum over workers",
+                    expected,
+                    format!("none of worker {gone}, which has left"),
+                ));
             }
             state = self.wait(state);
         }

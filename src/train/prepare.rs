@@ -98,12 +98,16 @@ impl Trainer {
         match &self.weight {
             None => {
                 let terms = LossTerms::of(program, &self.registry, self.loss.id());
-                terms.map_err(|e| self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line)))
+                terms.map_err(|e| {
+                    self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
+                })
             }
             Some(weight) => {
-                let own = self.own(weight.what).and_then(|spec| match spec.shape.is_empty() && spec.dtype.is_float() {
-                    true => Ok(()),
-                    false => Err(Error::new("weight of a batch", "a scalar float", spec.to_string())),
+                let own = self.own(weight.what).and_then(|spec| {
+                    match spec.shape.is_empty() && spec.dtype.is_float() {
+                        true => Ok(()),
+                        false => Err(Error::new("weight of a batch", "a scalar float", spec.to_string())),
+                    }
                 });
                 own.map_err(|e| e.called(weight.line))?;
                 Ok(LossTerms::weighted(program, self.loss.id(), weight.what.id()))

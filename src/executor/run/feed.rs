@@ -183,9 +183,12 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
         return Err(Error::new("feed", format!("{} {}", spec.dtype, spec.storage), got));
     }
     let shape = value.shape();
-    let alike = shape.len() == spec.shape.len()
-        && shape.iter().zip(&spec.shape).all(|(&n, e)| e.known().is_none_or(|known| known == n));
-    if !alike {
+    let fits = |(&n, extent): (&usize, &Extent)| extent.known().is_none_or(|known| known == n);
+    let alike = shape.len() == spec.shape.len() && shape.iter().zip(&spec.shape).all(fits);
+    // Of one number a row it does not matter whether it is called a row of one.
+    let one_a_row =
+        spec.batched() && spec.width() == 1 && matches!(shape, [_] | [_, 1]) && spec.shape.len() <= 2;
+    if !alike && !one_a_row {
         return Err(Error::new("shape of a feed", spec.to_string(), format!("{shape:?}")));
     }
     let levels = value.lod().map_or(0, |lod| lod.levels());

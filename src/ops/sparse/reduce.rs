@@ -7,8 +7,8 @@ use crate::kernels::Float;
 use crate::operator;
 use crate::ops::feature::reduce::{self, Reduction};
 use crate::program::{
-    Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
-    Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
+    Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
+    LodEffect, Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
 };
 use crate::tensor::StorageKind;
 use crate::with_float;

@@ -113,7 +113,11 @@ fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
     ] {
         let mut told = told;
         let error = told.fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
-        assert!(error.contains("weight of a batch: expected a finite number of at least 0") && error.contains(words), "{error}");
+        assert!(
+            error.contains("weight of a batch: expected a finite number of at least 0")
+                && error.contains(words),
+            "{error}"
+        );
         assert_eq!(told.position().step, 0);
     }
 }
