@@ -17,18 +17,31 @@ def rate(line, step):
     return next((1e3 / line[kind] for kind in kinds if line.get(kind)), line.get("tokens_per_s_total"))
 
 
+# The backward pass of one operator is a row of its own.
+def passes(line):
+    yield line
+    if line.get("backward_ms"):
+        yield line | {"mode": f"{line.get('mode', '')} backward".strip(), "forward_ms": line["backward_ms"]}
+
+
 lines = collections.defaultdict(lambda: {"base": [], "head": []})
 with open(sys.argv[1], encoding="utf-8") as file:
-    for line in map(json.loads, file):
+    for line in (one for text in file for one in passes(json.loads(text))):
         name = " ".join(str(line[key]) for key in NAMES if key in line) or line["asked"]
         lines[name][line["side"]].append(line)
 
+if not lines:
+    sys.exit("compare: no workload printed a line of JSON")
 lost = False
 print("| workload | base per second | head per second | ratio | ratio of fastest steps | MB base, head |")
 print("|---|---|---|---|---|---|")
 for name, sides in lines.items():
-    if not all(sides.values()) or any(rate(line, False) is None for side in sides.values() for line in side):
-        print(f"| {name} | not measured on both sides | | | | |")
+    if not sides["head"] or any(rate(line, False) is None for side in sides.values() for line in side):
+        print(f"| {name} | HEAD printed no speed | | | | |")
+        lost = True
+        continue
+    if not sides["base"]:
+        print(f"| {name} | not in the earlier commit | | | | |")
         continue
     base, head = (statistics.median(rate(line, False) for line in sides[side]) for side in sides)
     fastest = [max(rate(line, True) for line in sides[side]) for side in sides]

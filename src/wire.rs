@@ -207,7 +207,7 @@ impl<R: Read> Reader<R> {
     /// Starts to read `size` bytes; `source` is what errors call them.
     ///
     /// # Errors
-    /// If it is no file of this crate or one of a future version.
+    /// If it is no file of this crate or one of another version.
     #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
         let source = source.to_owned();
@@ -225,7 +225,11 @@ impl<R: Read> Reader<R> {
         }
         let version = u32::from_le_bytes(reader.take("the format version").at_caller()?);
         if version != VERSION {
-            let why = if version == 0 { "the file is damaged" } else { "a newer release may read it" };
+            let why = if version == 0 {
+                "the file is damaged"
+            } else {
+                "a file of another release, which can read it"
+            };
             return Err(reader.refused("format version", VERSION.to_string(), format!("{version}: {why}")));
         }
         Ok(reader)

@@ -21,7 +21,7 @@ const ROUNDS: usize = 200_000;
 /// The most floating-point operations a second that one thread was seen to make, a multiply-add counted as two:
 /// independent multiply-adds of full vectors that stay in registers, with the instructions that the kernels use on
 /// this CPU, the best of 20 samples. Measured in f32 when it is first asked for, which takes some twenty milliseconds; then
-/// remembered. In f64 half of it: a vector holds half as many numbers.
+/// remembered. In f64 half of it, as a bound: a vector holds half as many numbers.
 pub fn peak<T: Float>() -> f64 {
     static PEAK: OnceLock<f64> = OnceLock::new();
     *PEAK.get_or_init(|| measure(Path::best())) * size_of::<f32>() as f64 / size_of::<T>() as f64

@@ -69,7 +69,10 @@ fn errors_say_what_is_wrong() {
     );
     let mut future = bytes.clone();
     future[8] = 9;
-    assert_eq!(refused(&future), "bytes: format version: expected 1, got 9: a newer release may read it");
+    assert_eq!(
+        refused(&future),
+        "bytes: format version: expected 1, got 9: a file of another release, which can read it"
+    );
     let mut flipped = bytes.clone();
     flipped[33] ^= 1;
     assert!(refused(&flipped).starts_with("bytes: section `program`: expected checksum"));

@@ -4,7 +4,7 @@
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::kernels::Float;
 use unpadded::layers::init;
-use unpadded::ops::{Decay, ElementRule, ElementStep, Moment, RuleSettings, settings};
+use unpadded::ops::{ElementRule, ElementStep, Moment, RuleSettings, settings};
 use unpadded::optimizer::{Optimizer, Options, Schedule, UpdateRule};
 use unpadded::program::{Append, Attributes, BlockId, Owes, Program, Role};
 use unpadded::{Builder, DType, Registry, Result, Variable, ops, testing, update_rule};
@@ -63,7 +63,7 @@ impl ElementRule<2> for Fading {
     }
 
     fn owes(&self) -> Owes {
-        Decay { decoupled: true, ..self.decay() }.owes(Owes::Later)
+        self.decay().owes(Owes::Later)
     }
 
     fn fall(&self) -> Option<[f64; 2]> {
