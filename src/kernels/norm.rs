@@ -177,6 +177,7 @@ fn filled<T: Float>(row: &[T], with: T) -> [T; LANES] {
 #[derive(Clone, Copy)]
 struct Sums<T>([T; LANES]);
 
+#[expect(clippy::needless_range_loop, reason = "zipped lanes depend on inlining between codegen units")]
 impl<T: Float> Sums<T> {
     #[inline(always)]
     fn add(&mut self, x: &[T; LANES]) {
