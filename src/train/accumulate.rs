@@ -183,7 +183,7 @@ impl Trainer {
                 DataBatch { data, batch },
                 &mut carried,
                 |feeds| Run::train(feeds, step).until(Stage::Forward),
-                |executor| Ok(found.push(parts.read(executor)?)),
+                |executor| parts.read(executor).map(|totals| found.push(totals)),
                 |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
             )?;
             runner.hand_on(&mut carried)?;

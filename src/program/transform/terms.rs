@@ -170,7 +170,7 @@ impl LossTerms {
         let starts = |op: &OpDesc| op.writes().any(|var| program.var(var).gradient_of == Some(self.loss));
         let ops = std::mem::take(&mut body.blocks[0].ops);
         let fill = ops.iter().find(|op| op.kind == FILL.kind && starts(op)).cloned();
-        let kept = ops.into_iter().filter(|op| !of_head(op) && !(op.role != Role::Update && starts(op)));
+        let kept = ops.into_iter().filter(|op| !of_head(op) && (op.role == Role::Update || !starts(op)));
         body.blocks[0].ops = only_reached(&body, kept.collect(), &seeds);
         // A parameter that the head alone reads gets no gradient from a part.
         let Some(fill) = fill else { return body };
