@@ -62,7 +62,11 @@ impl Train {
         let mut config = match &self.resume {
             Some(folder) if !run::last(folder).is_file() => {
                 let name = folder.display();
-                return bad(format!("--resume {name}: expected a run folder with a last.ckpt, got none"));
+                let got = match run::is_run(folder) {
+                    true => format!("none: nothing was saved yet; --run {name} --overwrite begins anew"),
+                    false => "none".to_owned(),
+                };
+                return bad(format!("--resume {name}: expected a run folder with a last.ckpt, got {got}"));
             }
             Some(folder) => self.wanted.over(file::read(&run::config(folder))?)?,
             None => self.wanted.config()?,
@@ -91,7 +95,10 @@ impl Train {
                 return bad(format!("--run {name}: {expected}, got one with other files in it"));
             }
             if !self.overwrite {
-                let advice = format!("--resume {name} goes on with it, --overwrite replaces it");
+                let advice = match run::last(&path).is_file() {
+                    true => format!("--resume {name} goes on with it, --overwrite replaces it"),
+                    false => "nothing was saved in it yet; --overwrite replaces it".to_owned(),
+                };
                 return bad(format!(
                     "--run {name}: expected a new folder, got one that holds a run; {advice}"
                 ));
