@@ -6,24 +6,20 @@
 //! them or only the rows of some sequences, and [`Lane::operands`] lends regions after checking that they lie inside
 //! the lane and that nothing written overlaps anything else. No caller outside this folder needs `unsafe`.
 
+mod memory;
 mod room;
 mod share;
 
 use std::any::TypeId;
 use std::marker::PhantomData;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use share::{Part, Region, Share, Steps};
 
+use memory::Memory;
+
 use super::fork::join;
 use super::view::{Extent2, View, ViewMut};
-
-/// 64 bytes, so that a buffer starts on a cache line.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
 
 /// Types a buffer can hold: any bit pattern that was written as `T`, and all zeros, is a `T`. Sealed: a type of which
 /// zeros are no value would be undefined behaviour.
@@ -54,42 +50,9 @@ macro_rules! plain {
 }
 plain!(f32, f64, i8, i16, i32, i64, bool, half::f16, half::bf16);
 
-/// The memory of a buffer.
-#[derive(Clone)]
-enum Lines {
-    /// The buffer's own.
-    Own(Vec<Line>),
-    /// That of the buffers of several arenas, which only read it.
-    Common(Arc<Vec<Line>>),
-}
-
-impl Deref for Lines {
-    type Target = [Line];
-
-    fn deref(&self) -> &[Line] {
-        match self {
-            Lines::Own(lines) => lines,
-            Lines::Common(lines) => lines,
-        }
-    }
-}
-
-impl Lines {
-    /// The memory to write; what is in common is copied first, unless no other buffer has it any more.
-    fn own(&mut self) -> &mut Vec<Line> {
-        if let Lines::Common(lines) = self {
-            *self = Lines::Own(Arc::unwrap_or_clone(std::mem::take(lines)));
-        }
-        match self {
-            Lines::Own(lines) => lines,
-            Lines::Common(_) => unreachable!("it was just made its own"),
-        }
-    }
-}
-
 #[derive(Clone)]
 struct Buffer {
-    lines: Lines,
+    memory: Memory,
     element: TypeId,
     size: usize,
     /// What it holds, by [`Arena::version`].
@@ -101,10 +64,7 @@ static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Buffer {
     fn reserve(&mut self, elements: usize) {
-        let lines = elements.saturating_mul(self.size).div_ceil(size_of::<Line>());
-        if self.lines.len() < lines {
-            self.lines.own().resize(lines, Line([0; 64]));
-        }
+        self.memory.grow(elements.saturating_mul(self.size));
     }
 }
 
@@ -116,7 +76,7 @@ pub struct Arena {
 
 /// The right to use the buffers of an arena: all of them, or a [`Part`].
 pub struct Lane<'a> {
-    buffers: *const Buffer,
+    buffers: *mut Buffer,
     count: usize,
     part: Option<Part<'a>>,
     life: PhantomData<&'a mut Arena>,
@@ -126,7 +86,8 @@ pub struct Lane<'a> {
 // `Plain` types, which are Send and Sync.
 unsafe impl Send for Lane<'_> {}
 
-/// A lent region, its type erased.
+/// A lent region, its type erased. It is written only if it is among the `writes` of its room: of what is read, the start may
+/// come from a shared slice.
 #[derive(Clone, Copy)]
 struct Raw {
     start: *mut u8,
@@ -163,7 +124,7 @@ impl Arena {
     /// Adds an empty buffer of `T` and returns its number.
     pub fn add<T: Plain>(&mut self) -> usize {
         self.buffers.push(Buffer {
-            lines: Lines::Own(Vec::new()),
+            memory: Memory::new(),
             element: TypeId::of::<T>(),
             size: size_of::<T>(),
             version: 0,
@@ -189,22 +150,20 @@ impl Arena {
     /// to be made the arena's [own](Self::own).
     pub fn make_common(&mut self) {
         for buffer in &mut self.buffers {
-            if let Lines::Own(lines) = &mut buffer.lines {
-                buffer.lines = Lines::Common(Arc::new(std::mem::take(lines)));
-            }
+            buffer.memory.make_common();
         }
     }
 
     /// Makes a buffer one that may be written, by a copy if others have it too. It is another [version](Lane::version) then.
     pub fn own(&mut self, buffer: usize) {
         let buffer = &mut self.buffers[buffer];
-        buffer.lines.own();
+        buffer.memory.make_own();
         buffer.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Bytes held by all buffers, common ones among them.
     pub fn bytes(&self) -> usize {
-        self.buffers.iter().map(|b| b.lines.len() * size_of::<Line>()).sum()
+        self.buffers.iter().map(|b| b.memory.bytes()).sum()
     }
 
     /// The right to use every buffer.
@@ -254,7 +213,7 @@ impl<'a> Lane<'a> {
     pub fn reserve(&mut self, buffer: usize, elements: usize) {
         assert!(self.part.is_none() && buffer < self.count, "only a whole lane makes room");
         // SAFETY: a lane that is no part is the only borrow of the arena, and `&mut self` says that nothing is lent.
-        let buffer = unsafe { &mut *self.buffers.cast_mut().add(buffer) };
+        let buffer = unsafe { &mut *self.buffers.add(buffer) };
         buffer.reserve(elements);
     }
 
@@ -297,8 +256,8 @@ impl<'a> Lane<'a> {
 
     #[inline]
     fn resolve(&self, region: &Region, write: bool) -> Raw {
-        let buffer = self.buffer(region.buffer);
-        let (start, extent) = (buffer.lines.as_ptr().cast::<u8>().cast_mut(), region.extent);
+        let (buffer, extent) = (self.buffer(region.buffer), region.extent);
+        let start = buffer.memory.start();
         let raw = Raw { start, extent, element: buffer.element, taken: false };
         // No numbers lie nowhere, also in a buffer that has room for none.
         if extent.rows == 0 || extent.width == 0 {
@@ -306,8 +265,8 @@ impl<'a> Lane<'a> {
         }
         let (first, end) = (region.first(), region.end());
         let fits = region.column.saturating_add(extent.width) <= extent.stride
-            && end.saturating_mul(buffer.size) <= buffer.lines.len() * size_of::<Line>()
-            && !(write && matches!(buffer.lines, Lines::Common(_)));
+            && end.saturating_mul(buffer.size) <= buffer.memory.bytes()
+            && !(write && buffer.memory.is_common());
         if !fits || !self.part.as_ref().is_none_or(|part| part.has(region, write)) {
             self.refuse(region, write);
         }
@@ -319,11 +278,11 @@ impl<'a> Lane<'a> {
     #[cold]
     fn refuse(&self, region: &Region, write: bool) -> ! {
         let buffer = self.buffer(region.buffer);
-        let capacity = buffer.lines.len() * size_of::<Line>() / buffer.size;
+        let capacity = buffer.memory.bytes() / buffer.size;
         let beyond = region.column.saturating_add(region.extent.width) > region.extent.stride;
         assert!(!beyond, "columns beyond the row: {region:?}");
         assert!(region.end() <= capacity, "{region:?} beyond {capacity} elements");
-        let common = write && matches!(buffer.lines, Lines::Common(_));
+        let common = write && buffer.memory.is_common();
         assert!(!common, "{region:?} of a common buffer is written");
         let (from, to) = self.part.as_ref().map_or((0, 0), |part| (part.from, part.to));
         panic!("{region:?} outside sequences {from}..{to}")
@@ -332,7 +291,7 @@ impl<'a> Lane<'a> {
 
 /// The address of the buffers, sent to the lanes' threads.
 #[derive(Clone, Copy)]
-struct Address(*const Buffer);
+struct Address(*mut Buffer);
 // SAFETY: as for `Lane`: the lanes made from it reach disjoint parts.
 unsafe impl Send for Address {}
 // SAFETY: as above; it is only copied.

@@ -24,6 +24,64 @@ fn a_step_is_written_while_the_one_before_is_read() {
     assert!(operands.read::<f64>(0).is_none());
 }
 
+/// Regions are written through an address with the right to write, before and after the buffer moves: for Miri.
+#[test]
+fn what_was_written_is_lent_again() {
+    let (mut arena, mut room) = (arena(), OperandRoom::default());
+    let mut lane = arena.lane();
+    let written = lane.operands(&mut room, &[], &[region(0, 0, 2, 0, 4, 4)]).write::<f32>(0);
+    written.unwrap().fill(1.0);
+    let mut operands = lane.operands(&mut room, &[region(0, 0, 2, 0, 4, 4)], &[region(0, 2, 2, 0, 4, 4)]);
+    let (before, mut now) = (operands.read::<f32>(0).unwrap(), operands.write::<f32>(0).unwrap());
+    now.row(0).copy_from_slice(before.row(1));
+    assert_eq!(before.row(0), [1.0; 4]);
+    now.row(1).fill(before.row(0)[3] + 1.0);
+    lane.reserve(0, 1000);
+    assert!(lane.try_reserve(0, 5000));
+    assert!(!lane.try_reserve(0, usize::MAX / 8));
+    let last =
+        lane.operands(&mut room, &[region(0, 1, 1, 0, 4, 4)], &[region(0, 1249, 1, 0, 4, 4)]).write::<f32>(0);
+    last.unwrap().fill(3.0);
+    let mut other = arena.lane();
+    let operands = other.operands(&mut room, &[region(0, 0, 1250, 0, 4, 4)], &[]);
+    let rows = operands.read::<f32>(0).unwrap();
+    let firsts = [0, 1, 2, 3, 4, 1249].map(|row| rows.row(row)[0]);
+    assert_eq!(firsts, [1.0, 1.0, 1.0, 2.0, 0.0, 3.0]);
+}
+
+/// Two threads write their rows of one buffer, out of a region that both read and rows that each reads alone.
+#[test]
+fn halves_of_operands_are_written_together() {
+    let (mut arena, mut room) = (arena(), OperandRoom::default());
+    let (common, own) = ([1.0f32, 2.0], [10.0f32, 20.0, 30.0]);
+    {
+        let mut lent = Operands::lent(&mut room);
+        lent.read(View::new(&common, 1, 2));
+        lent.read(View::new(&own, 3, 1));
+        let mut lane = arena.lane();
+        let mut lane_room = OperandRoom::default();
+        let mut rows = lane.operands(&mut lane_room, &[], &[region(0, 0, 3, 1, 2, 4)]);
+        lent.write(rows.write::<f32>(0).unwrap());
+        let mut operands = lent.finish();
+        let mut rooms = (OperandRoom::default(), OperandRoom::default());
+        let cut = |i: usize| (i > 0).then_some(2);
+        let (left, right) = operands.split(cut, (&mut rooms.0, &mut rooms.1));
+        let run = |mut operands: Operands<'_>| {
+            let (common, own) = (operands.read::<f32>(0).unwrap(), operands.read::<f32>(1).unwrap());
+            let mut rows = operands.write::<f32>(0).unwrap();
+            for (row, own) in rows.iter_mut().zip(own.iter()) {
+                row.copy_from_slice(&[common.row(0)[0] + own[0], common.row(0)[1] + own[0]]);
+            }
+        };
+        join(|| run(left), || run(right));
+    }
+    let mut lane = arena.lane();
+    let operands = lane.operands(&mut room, &[region(0, 0, 4, 0, 4, 4)], &[]);
+    let all = operands.read::<f32>(0).unwrap().contiguous().unwrap().to_vec();
+    let expected = [0.0, 11.0, 12.0, 0.0, 0.0, 21.0, 22.0, 0.0, 0.0, 31.0, 32.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    assert_eq!(all, expected);
+}
+
 #[test]
 #[should_panic(expected = "overlaps")]
 fn overlapping_regions_are_refused() {

@@ -1,0 +1,117 @@
+//! The memory of a buffer, and the address through which lanes write it.
+
+use std::sync::Arc;
+
+/// 64 bytes, so that a buffer starts on a cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+#[derive(Clone)]
+enum Lines {
+    /// The buffer's own.
+    Own(Vec<Line>),
+    /// That of the buffers of several arenas, which only read it.
+    Common(Arc<Vec<Line>>),
+}
+
+/// Lines of memory with their address. While a lane is out, no reference to the lines is made: not even a shared one,
+/// which would read beside the writes of other threads and end the right of a lent address to write.
+pub(super) struct Memory {
+    lines: Lines,
+    /// Where the lines begin. Of own lines it comes from `Vec::as_mut_ptr`, after whatever moved them last.
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: the address is that of lines that this memory owns, which are `Send`, or has in common and never writes.
+unsafe impl Send for Memory {}
+// SAFETY: `&Memory` reads these fields and, to clone them, the lines; a lane that writes them has the arena borrowed.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// No bytes.
+    pub(super) fn new() -> Self {
+        Self::of(Lines::Own(Vec::new()))
+    }
+
+    fn of(lines: Lines) -> Self {
+        let mut memory = Self { lines, start: std::ptr::null_mut(), bytes: 0 };
+        memory.settle();
+        memory
+    }
+
+    /// Takes down where the lines are, after they changed.
+    fn settle(&mut self) {
+        let count;
+        (self.start, count) = match &mut self.lines {
+            Lines::Own(lines) => (lines.as_mut_ptr().cast(), lines.len()),
+            // Only read, which `is_common` says.
+            Lines::Common(lines) => (lines.as_ptr().cast::<u8>().cast_mut(), lines.len()),
+        };
+        self.bytes = count * size_of::<Line>();
+    }
+
+    /// The first byte's address, on a cache line. If the memory is not in common, the address may be written through.
+    #[inline]
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Bytes from the start on that are there.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether other buffers may have the same memory, so that it is only read.
+    #[inline]
+    pub(super) fn is_common(&self) -> bool {
+        matches!(self.lines, Lines::Common(_))
+    }
+
+    /// Lets clones have the same memory.
+    pub(super) fn make_common(&mut self) {
+        if let Lines::Own(lines) = &mut self.lines {
+            *self = Self::of(Lines::Common(Arc::new(std::mem::take(lines))));
+        }
+    }
+
+    /// Makes memory that is in common its own: by a copy, unless no other buffer has it any more.
+    pub(super) fn make_own(&mut self) {
+        if let Lines::Common(lines) = &mut self.lines {
+            *self = Self::of(Lines::Own(Arc::unwrap_or_clone(std::mem::take(lines))));
+        }
+    }
+
+    /// Makes room for so many bytes; what it held stays, new room is zero.
+    pub(super) fn grow(&mut self, bytes: usize) {
+        self.grow_by(bytes, |_, _| true);
+    }
+
+    /// [`Self::grow`], unless there is no memory for it: then the bytes stay, and it is `false`.
+    pub(super) fn try_grow(&mut self, bytes: usize) -> bool {
+        self.grow_by(bytes, |lines, more| lines.try_reserve_exact(more).is_ok())
+    }
+
+    fn grow_by(&mut self, bytes: usize, reserve: fn(&mut Vec<Line>, usize) -> bool) -> bool {
+        if bytes <= self.bytes {
+            return true;
+        }
+        self.make_own();
+        let Lines::Own(lines) = &mut self.lines else { unreachable!("it was just made its own") };
+        let count = bytes.div_ceil(size_of::<Line>());
+        let room = reserve(lines, count - lines.len());
+        if room {
+            lines.resize(count, Line([0; 64]));
+        }
+        self.settle();
+        room
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self::of(self.lines.clone())
+    }
+}
