@@ -11,6 +11,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Stage, Totals};
+use crate::metrics::restore;
 use crate::predict::DataBatch;
 use crate::program::VarId;
 use crate::store::{Part, merge};
@@ -97,7 +98,7 @@ impl Trainer {
         if made.is_err() {
             self.state.carried = carried;
             for (metric, sums) in self.metrics.iter_mut().zip(&sums) {
-                metric.sums().copy_from_slice(sums);
+                restore(&mut *metric.what, sums);
             }
         }
         made
@@ -137,7 +138,8 @@ impl Trainer {
         let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all)?;
-        let names: Vec<&str> = trained.iter().map(|(param, _)| state.program.var(*param).name.as_str()).collect();
+        let names: Vec<&str> =
+            trained.iter().map(|(param, _)| state.program.var(*param).name.as_str()).collect();
         // The gradients of a batch alone are there as they are.
         if made.batches > 1 || !parts.is_mean() {
             let factor = parts.factor(&whole, &all);
@@ -145,7 +147,9 @@ impl Trainer {
                 let mut sum = sums.remove(&param).unwrap_or_default();
                 sum.iter_mut().for_each(|part| part.factor *= factor);
                 let without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
-                sum.extend(without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 }));
+                sum.extend(
+                    without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 }),
+                );
                 runner.executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
             }
         }
@@ -166,7 +170,9 @@ impl Trainer {
             let Self { compiled, scope, state, registry, .. } = self;
             let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
-            let rows = |feed: VarId| Some(batch.values.iter().find(|(name, _)| *name == parts.body.var(feed).name)?.1.rows());
+            let rows = |feed: VarId| {
+                Some(batch.values.iter().find(|(name, _)| *name == parts.body.var(feed).name)?.1.rows())
+            };
             if let Some(counted) = parts.counted(batch.numbers.len(), rows) {
                 found.push(counted);
                 continue;

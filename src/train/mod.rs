@@ -36,7 +36,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, Scope, diagnose};
-use crate::metrics::{Metric, Scores};
+use crate::metrics::{Metric, Scores, restore};
 use crate::predict::DataBatch;
 use crate::program::{Program, Registry};
 use crate::wire::Target;
@@ -287,7 +287,7 @@ impl Trainer {
         let found = self.settle().and_then(|()| self.with_averages(|trainer| trainer.infer(data, stop)));
         let found = found.map(|whole| whole.then(|| ask(&self.metrics)));
         for (metric, sums) in self.metrics.iter_mut().zip(&training) {
-            metric.sums().copy_from_slice(sums);
+            restore(&mut *metric.what, sums);
         }
         found
     }
