@@ -250,14 +250,14 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     let (net, _, state) = started();
     let (_other, _, foreign) = started();
     net.carry(state, foreign);
-    let other = "carry #0: variable: expected one of this builder's program, got one of another's";
+    let other = "carry #0: variable: expected a variable of this builder, got `s` of another builder";
     refused(net, line!() - 2, other);
 
     let (net, _, state) = started();
     let (_other, _, foreign) = started();
     net.carry(state, state);
     net.carry(foreign, state);
-    refused(net, line!() - 1, "variable: expected one of this builder's program, got one of another's");
+    refused(net, line!() - 1, "variable: expected a variable of this builder, got `s` of another builder");
 
     // An unknown variable is no second mistake.
     let (net, x, state) = started();
