@@ -49,6 +49,10 @@ impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
     /// already (zero epochs, or a training that was done when it was resumed), it only evaluates.
     ///
+    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and evaluation. A smaller batch than the one before
+    /// carries on the first of its sequences and drops the states of the others; a larger batch is an error. The batches of
+    /// [`Continuous`](crate::data::Continuous) fit.
+    ///
     /// While it runs, an interrupt (Ctrl-C, and SIGTERM or SIGHUP, as containers and schedulers send them) finishes the
     /// step, saves the checkpoint and returns; a second one ends the program at once. On Linux a SIGHUP that was
     /// ignored when the program began, as by `nohup`, still is.

@@ -151,6 +151,12 @@ fn what_goes_on_is_said() {
     let error = some.run_on(&[("x", &two)], &["logits"]).unwrap_err();
     let expected = "variable `h`: sequences of a batch: expected at most 1, as the batch before, whose state is carried, got 2";
     assert!(error.to_string().starts_with(expected), "{error}");
+    // A smaller batch drops the states of the other sequences.
+    let smaller = predictor("smaller");
+    smaller.run(&[("x", &two)], &[]).unwrap();
+    smaller.run_on(&[("x", &one)], &[]).unwrap();
+    let error = smaller.run_on(&[("x", &two)], &["logits"]).unwrap_err();
+    assert!(error.to_string().starts_with(expected), "{error}");
     let missing = some.run_on(&[], &["logits"]).unwrap_err().to_string();
     assert!(missing.starts_with("feeds for `logits`: expected `x` among them, got none"), "{missing}");
     let more = logits(some.run_on(&[("x", &one)], &["logits"]));
