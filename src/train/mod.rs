@@ -74,6 +74,7 @@ impl Trainer {
         if !std::mem::replace(&mut self.warned, true) {
             UNOPTIMISED.into_iter().for_each(|slow| console.say(slow));
             self.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
+            self.without_gradient().iter().for_each(|warning| console.say(warning));
             self.of_parts().iter().for_each(|warning| console.say(warning));
         }
         if let Some(position) = &resumed {

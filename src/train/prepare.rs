@@ -9,6 +9,17 @@ use crate::predict::BatchRunner;
 use crate::program::{BlockId, LossTerms, Spec, Var, VarId};
 
 impl Trainer {
+    /// Warns of operators without a gradient between the loss and trained parameters.
+    pub(super) fn without_gradient(&self) -> Vec<String> {
+        let warned = self.blocked.iter().map(|(operator, line)| {
+            format!(
+                "warning: no gradient goes through `{operator}`, called at {line}: what is before it is not trained by this path \
+                 (if it is meant, `stop_gradient` of an `assign` of its input says so)"
+            )
+        });
+        warned.collect()
+    }
+
     /// Checks everything that a trainer was told, and compiles its program.
     pub(super) fn compile(&self) -> Result<Compiled> {
         let Self { state, metrics, .. } = self;
@@ -98,12 +109,16 @@ impl Trainer {
         match &self.weight {
             None => {
                 let terms = LossTerms::of(program, &self.registry, self.loss.id());
-                terms.map_err(|e| self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line)))
+                terms.map_err(|e| {
+                    self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
+                })
             }
             Some(weight) => {
-                let own = self.own(weight.what).and_then(|spec| match spec.shape.is_empty() && spec.dtype.is_float() {
-                    true => Ok(()),
-                    false => Err(Error::new("weight of a batch", "a scalar float", spec.to_string())),
+                let own = self.own(weight.what).and_then(|spec| {
+                    match spec.shape.is_empty() && spec.dtype.is_float() {
+                        true => Ok(()),
+                        false => Err(Error::new("weight of a batch", "a scalar float", spec.to_string())),
+                    }
                 });
                 own.map_err(|e| e.called(weight.line))?;
                 Ok(LossTerms::weighted(program, self.loss.id(), weight.what.id()))
