@@ -20,6 +20,32 @@ use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.
 ///
+/// # Carried states
+/// A run does not carry [states](crate::Builder::carried_state) to the next run; a [`Trainer`](crate::train::Trainer) and a
+/// [`Predictor`](crate::predict::Predictor) do. Here a carried state is a feed that every run must be given, and its value after the
+/// batch is a variable to fetch ([`Program::carried_states`] names both):
+///
+/// ```
+/// use unpadded::executor::{Executor, Run, Scope};
+/// use unpadded::ops::Pool;
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[], 1);
+/// let before = net.carried_state_of("sum", DType::F32, &[]);
+/// net.carry(before, x.sequence_pool(Pool::Sum) + before);
+/// let (registry, program) = (net.registry(), net.finish()?);
+/// let state = program.carried_states().next().expect("the sum");
+/// let mut executor = Executor::new(&program, &registry, &[state.after], 1)?;
+/// let (mut scope, mut sum) = (Scope::of(&program)?, Variable::dense(ndarray::array![0.0f32])); // one sequence a batch
+/// for numbers in [vec![1.0f32, 2.0], vec![3.0, 4.0]] {
+///     let numbers = Variable::from_sequence(numbers)?;
+///     executor.run(&mut scope, &Run::infer(&[(x.id(), &numbers), (state.before, &sum)]))?;
+///     sum = executor.fetch(state.after)?;
+/// }
+/// assert_eq!(sum.as_slice::<f32>()?, [10.0]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
 /// # A run in two halves
 /// A run [until the gradients](Stage::Gradients) leaves the scope as it is. Its gradients can then be read
 /// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)), and [`update`](Self::update) does the rest.

@@ -72,6 +72,25 @@ pub fn gate_biases(values: &[f64]) -> Initializer {
     Initializer::new(initialize::GATE_BIASES, Attributes::new().with("values", values.to_vec()))
 }
 
+/// Chrono initialisation: the bias `[4H]` of an LSTM that remembers for up to `t_max` steps (Tallec & Ollivier 2018, "Can
+/// recurrent neural networks warp time?").
+///
+/// For each of the H numbers a u is drawn uniformly in 1..`t_max` − 1. The forget gate's bias is ln u, the input gate's −ln u, so that a
+/// number of the cell state is kept for about u steps; the other biases are 0. `t_max` is at least 2, which starts all at 0.
+///
+/// ```
+/// use unpadded::DType;
+/// use unpadded::layers::init;
+/// let bias = init::evaluate(&init::chrono(100), &[12], DType::F64, 0, "bias")?; // gates i, f, g, o
+/// let (input, forget) = bias.as_slice::<f64>()?[..6].split_at(3);
+/// assert!(forget.iter().all(|&b| (0.0..=99f64.ln()).contains(&b)));
+/// assert!(input.iter().zip(forget).all(|(i, f)| *i == -f));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub fn chrono(t_max: usize) -> Initializer {
+    Initializer::new(initialize::CHRONO, Attributes::new().with("t_max", t_max))
+}
+
 /// A table of embeddings: normal around 0, and zeros in the row of the padding id.
 pub fn embedding(std: f64, padding: Option<usize>) -> Initializer {
     let attributes = Attributes::new().with("std", std);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::program::build::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
@@ -135,6 +135,8 @@ impl<L: Layer + fmt::Debug> fmt::Debug for Instance<L> {
 }
 
 struct Shared<W> {
+    /// The number of its builder.
+    builder: u64,
     /// The scope of its parameters.
     scope: String,
     weights: RefCell<Weights<W>>,
@@ -155,14 +157,15 @@ impl Builder {
             ("", None) => self.scope_name(),
             (kind, name) => self.layer_name(kind, name),
         };
-        let shared = Shared { scope, weights: RefCell::new(Weights::None) };
+        let shared = Shared { builder: self.number(), scope, weights: RefCell::new(Weights::None) };
         Instance { layer, shared: Rc::new(shared) }
     }
 
     /// A layer with weights that exist: imported, or of another layer.
     pub fn layer_with<L: Layer>(&self, layer: L, weights: impl Into<L::Weights>) -> Instance<L> {
         let weights = RefCell::new(Weights::Made(weights.into()));
-        Instance { layer, shared: Rc::new(Shared { scope: self.scope_name(), weights }) }
+        let shared = Shared { builder: self.number(), scope: self.scope_name(), weights };
+        Instance { layer, shared: Rc::new(shared) }
     }
 }
 
@@ -210,8 +213,19 @@ impl<L: Layer> Instance<L> {
         weights.map_or_else(|| net.unknown(), |weights| make(&self.layer, &weights))
     }
 
-    /// The weights, made if they were not; `None` if `x` is unknown or does not fit.
+    /// The weights, made if they were not; `None` if `x` is unknown or does not fit, or if another builder made the layer.
+    #[track_caller]
     pub(super) fn ready(&self, net: &Builder, x: Var) -> Option<L::Weights> {
+        if self.shared.builder != net.number() {
+            let name =
+                [self.shared.scope.as_str(), self.layer.kind()].into_iter().find(|name| !name.is_empty());
+            let what = format!("input of layer `{}`", name.unwrap_or("layer"));
+            let expected = "a variable of the builder that made the layer";
+            let error = Error::of(ErrorKind::Program, what, expected, "a variable of another builder");
+            let error = error.noted("`Builder::layer` of the variable's builder makes a layer for it");
+            net.refuse(error.variable(net.name_of(x)));
+            return None;
+        }
         if !matches!(*self.shared.weights.borrow(), Weights::None) {
             return self.weights();
         }

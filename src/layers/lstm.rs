@@ -54,6 +54,25 @@ impl Lstm {
         Self { forget_bias, ..self }
     }
 
+    /// Chrono initialisation ([`init::chrono`]): biases start so that the cell state remembers for up to `t_max` steps, at least 2
+    /// (Tallec & Ollivier 2018). The last of this and [`Self::gate_biases`] counts; [`Self::forget_bias`] has no effect with either.
+    ///
+    /// ```
+    /// # use unpadded::layers::Lstm;
+    /// # use unpadded::{Builder, DType};
+    /// # let net = Builder::new();
+    /// # let x = net.feed("x", DType::F32, &[8], 1);
+    /// let h = x.lstm(Lstm::new(16).chrono(500)); // what matters may be 500 steps back
+    /// # assert_eq!(net.spec(h).unwrap().dims(), [-1, 16]);
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn chrono(mut self, t_max: usize) -> Self {
+        self.options.input_bias = Some(init::chrono(t_max));
+        self
+    }
+
     /// The gates see the cell state, number by number: i and f the old one, o the new one (Gers and Schmidhuber, 2000).
     /// Adds the parameter `peephole` `[3H]`, which starts at zero.
     #[must_use]

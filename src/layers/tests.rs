@@ -304,6 +304,21 @@ fn biases_gate_by_gate() {
 }
 
 #[test]
+fn an_lstm_starts_by_chrono() {
+    let (net, x) = net();
+    x.lstm(Lstm::new(3).chrono(40));
+    let program = net.finish().unwrap();
+    let bias = program.var(program.find("lstm_0.bias").unwrap());
+    assert_eq!(bias.initializer, Some(init::chrono(40)));
+    let (net, x) = self::net();
+    let line = line!() + 1;
+    x.lstm(Lstm::new(3).chrono(1));
+    let error = net.finish().unwrap_err().to_string();
+    assert!(error.contains("`t_max`: expected at least 2 steps, got 1"), "{error}");
+    assert!(error.contains(&format!("tests.rs:{line}")), "{error}");
+}
+
+#[test]
 fn a_tied_layer_has_no_weight_of_its_own() {
     let net = Builder::new();
     let ids = net.feed("ids", DType::I64, &[], 1);

@@ -117,8 +117,8 @@ pub trait Metric {
     fn value(&self) -> f64;
 
     /// ALL that it knows of the batches so far. Setting them to zero starts anew; setting them to what they were (they
-    /// are stored in checkpoints) goes on from there. The number of sums must not change. Many cost little in a file if most are
-    /// zero.
+    /// are stored in checkpoints) goes on from there. Their number never changes: an update that changes it is an error. Many cost
+    /// little in a file if most are zero.
     fn sums(&mut self) -> &mut [f64];
 
     /// Takes in what another metric of the same kind and settings, which saw other batches, has summed up
@@ -150,6 +150,28 @@ pub trait Metric {
     fn kind(&self) -> Option<MetricKind> {
         None
     }
+}
+
+/// Checks that a metric has as many sums as it had.
+///
+/// # Errors
+/// If it has more or fewer.
+pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> {
+    let now = metric.sums().len();
+    if now == before {
+        return Ok(());
+    }
+    let (what, expected) =
+        (format!("sums of metric `{}`", metric.name()), format!("{before}, as before the update"));
+    let error = Error::new(what, expected, now.to_string());
+    Err(error
+        .noted("`Metric::sums` gives the same number of sums at all times; those without a value yet are 0"))
+}
+
+/// Sets the sums of a metric to what they were. If their number has changed, those that it still has are set, and added ones are 0.
+pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
+    let before = sums.iter().copied().chain(std::iter::repeat(0.0));
+    metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
 }
 
 /// Which of the library's metrics it is, and what it was told.

@@ -7,7 +7,7 @@ use super::carried::fed;
 use crate::data::{Batch, Data};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope};
-use crate::metrics::Metric;
+use crate::metrics::{Metric, check_count};
 use crate::program::contract::keys::locate;
 use crate::program::{CarriedState, Levels, Program, VarId, VarRole};
 use crate::tensor::Variable;
@@ -86,7 +86,7 @@ impl BatchRunner {
         ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
     }
 
-    /// Takes the batch that was run into a metric.
+    /// Takes the batch that was run into a metric, which keeps its number of sums.
     pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch, scope: &mut Scope) -> Result<()> {
         let values = metric.variables().into_iter().map(|var| {
             let desc = self.executor.program().var(var.id());
@@ -97,7 +97,9 @@ impl BatchRunner {
         });
         let values = values.collect::<Result<Vec<_>>>()?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));
-        metric.update(&values, batch.numbers.len()).map_err(named)
+        let sums = metric.sums().len();
+        metric.update(&values, batch.numbers.len()).map_err(named)?;
+        check_count(metric, sums)
     }
 
     /// Puts what the batch that was run left of the states where the next one finds it.

@@ -172,6 +172,9 @@ impl Predictor {
     /// one ended, to the bits of both in one. Before any batch it is the same as `run`. Each clone has states of its own, so
     /// threads that follow different texts have a clone each, while calls on one go on one after the other.
     ///
+    /// A smaller batch than the one before carries on the first of its sequences: the states of the others are dropped, and the next
+    /// batch may be no larger than this one.
+    ///
     /// ```
     /// # use unpadded::checkpoint::Checkpoint;
     /// # use unpadded::predict::Predictor;

@@ -11,6 +11,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Stage, Totals};
+use crate::metrics::restore;
 use crate::predict::DataBatch;
 use crate::program::VarId;
 use crate::store::{Part, merge};
@@ -97,7 +98,7 @@ impl Trainer {
         if made.is_err() {
             self.state.carried = carried;
             for (metric, sums) in self.metrics.iter_mut().zip(&sums) {
-                metric.sums().copy_from_slice(sums);
+                restore(&mut *metric.what, sums);
             }
         }
         made

@@ -36,7 +36,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, Scope, diagnose};
-use crate::metrics::{Metric, Scores};
+use crate::metrics::{Metric, Scores, restore};
 use crate::predict::DataBatch;
 use crate::program::{Program, Registry};
 use crate::wire::Target;
@@ -48,6 +48,10 @@ use told::Told;
 impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
     /// already (zero epochs, or a training that was done when it was resumed), it only evaluates.
+    ///
+    /// [Carried states](crate::Builder::carried_state) start from zeros in each epoch and evaluation. A smaller batch than the one before
+    /// carries on the first of its sequences and drops the states of the others; a larger batch is an error. The batches of
+    /// [`Continuous`](crate::data::Continuous) fit.
     ///
     /// While it runs, an interrupt (Ctrl-C, and SIGTERM or SIGHUP, as containers and schedulers send them) finishes the
     /// step, saves the checkpoint and returns; a second one ends the program at once. On Linux a SIGHUP that was
@@ -70,6 +74,7 @@ impl Trainer {
         if !std::mem::replace(&mut self.warned, true) {
             UNOPTIMISED.into_iter().for_each(|slow| console.say(slow));
             self.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
+            self.without_gradient().iter().for_each(|warning| console.say(warning));
             self.of_parts().iter().for_each(|warning| console.say(warning));
         }
         if let Some(position) = &resumed {
@@ -287,7 +292,7 @@ impl Trainer {
         let found = self.settle().and_then(|()| self.with_averages(|trainer| trainer.infer(data, stop)));
         let found = found.map(|whole| whole.then(|| ask(&self.metrics)));
         for (metric, sums) in self.metrics.iter_mut().zip(&training) {
-            metric.sums().copy_from_slice(sums);
+            restore(&mut *metric.what, sums);
         }
         found
     }

@@ -9,6 +9,17 @@ use crate::predict::BatchRunner;
 use crate::program::{BlockId, LossTerms, Spec, Var, VarId};
 
 impl Trainer {
+    /// Warns of operators without a gradient between the loss and trained parameters.
+    pub(super) fn without_gradient(&self) -> Vec<String> {
+        let warned = self.blocked.iter().map(|(operator, line)| {
+            format!(
+                "warning: no gradient goes through `{operator}`, called at {line}: what is before it is not trained by this path \
+                 (if it is meant, `stop_gradient` of an `assign` of its input says so)"
+            )
+        });
+        warned.collect()
+    }
+
     /// Checks everything that a trainer was told, and compiles its program.
     pub(super) fn compile(&self) -> Result<Compiled> {
         let Self { state, metrics, .. } = self;

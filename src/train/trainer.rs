@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
 use crate::optimizer::Optimizer;
+use crate::program::transform::blocked::blocked;
 use crate::program::{Builder, Program, Registry, Var, VarId};
 use crate::tensor::Storage;
 use crate::wire::Target;
@@ -99,6 +100,8 @@ pub struct Trainer {
     /// What does not fit of what was said of averages.
     pub(super) averaged_wrongly: Option<Error>,
     pub(super) progress: Progress,
+    /// The operators without a gradient between the loss and trained parameters, each with its line.
+    pub(super) blocked: Vec<(String, String)>,
     /// It has said that the library is not optimised.
     pub(super) warned: bool,
     pub(super) stop: Arc<AtomicBool>,
@@ -122,7 +125,8 @@ pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batc
 
 impl Trainer {
     /// Appends the backward operators of `loss` and the updates of `optimizer` to the program of `net`, and
-    /// initialises its parameters.
+    /// initialises its parameters. An operator without a gradient between the loss and trained parameters, as `crf_marginals`, is
+    /// warned of with the first progress.
     ///
     /// # Errors
     /// All that did not fit when the program was built; as [`Optimizer::minimize`]; if `loss` is of another builder, or an
@@ -136,6 +140,7 @@ impl Trainer {
         let forward = program.vars().len();
         let own = Loss::new(loss);
         let unseen = own.refused().err().map(|error| error.noted(BY_WEIGHT).called(caller));
+        let blocked = blocked(&program, &registry, loss.id()).map_err(|e| e.called(caller))?;
         let minimized =
             optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
         program.called_from(caller);
@@ -166,6 +171,7 @@ impl Trainer {
             change_rate: false,
             averaged_wrongly: None,
             progress: Progress::Auto,
+            blocked,
             warned: false,
             stop: Arc::default(),
             held: None,

@@ -151,6 +151,12 @@ fn what_goes_on_is_said() {
     let error = some.run_on(&[("x", &two)], &["logits"]).unwrap_err();
     let expected = "variable `h`: sequences of a batch: expected at most 1, as the batch before, whose state is carried, got 2";
     assert!(error.to_string().starts_with(expected), "{error}");
+    // A smaller batch drops the states of the other sequences.
+    let smaller = predictor("smaller");
+    smaller.run(&[("x", &two)], &[]).unwrap();
+    smaller.run_on(&[("x", &one)], &[]).unwrap();
+    let error = smaller.run_on(&[("x", &two)], &["logits"]).unwrap_err();
+    assert!(error.to_string().starts_with(expected), "{error}");
     let missing = some.run_on(&[], &["logits"]).unwrap_err().to_string();
     assert!(missing.starts_with("feeds for `logits`: expected `x` among them, got none"), "{missing}");
     let more = logits(some.run_on(&[("x", &one)], &["logits"]));
@@ -250,14 +256,14 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     let (net, _, state) = started();
     let (_other, _, foreign) = started();
     net.carry(state, foreign);
-    let other = "carry #0: variable: expected one of this builder's program, got one of another's";
+    let other = "carry #0: variable: expected a variable of this builder, got `s` of another builder";
     refused(net, line!() - 2, other);
 
     let (net, _, state) = started();
     let (_other, _, foreign) = started();
     net.carry(state, state);
     net.carry(foreign, state);
-    refused(net, line!() - 1, "variable: expected one of this builder's program, got one of another's");
+    refused(net, line!() - 1, "variable: expected a variable of this builder, got `s` of another builder");
 
     // An unknown variable is no second mistake.
     let (net, x, state) = started();

@@ -14,6 +14,7 @@ mod comparisons;
 mod damage;
 mod datasets;
 mod documents;
+mod elsewhere;
 mod exact;
 mod exact_refused;
 mod exact_settings;

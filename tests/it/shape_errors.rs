@@ -157,7 +157,10 @@ fn a_layer_is_wrong_at_the_line_that_called_it() {
     let other = Builder::new();
     let foreign = other.feed("foreign", DType::F32, &[4], 1);
     let foreign = other.tanh(other.tanh(other.tanh(foreign)));
-    says(net.lstm(foreign, Lstm::new(4)), "expected one of this builder's program, got one of another's");
+    says(
+        net.lstm(foreign, Lstm::new(4)),
+        "expected a variable of this builder, got `tanh_3` of another builder",
+    );
     assert_eq!(net.name_of(foreign), "?");
     let csr = [None, Some(4), Some(2)];
     says(net.feed_stored("csr", DType::F32, &csr, StorageKind::Csr), "two dimensions for csr, got 3 of them");

@@ -21,6 +21,8 @@ use unpadded::{Builder, DType, Error, ErrorKind, Result};
 mod accumulate;
 mod averaging;
 mod best;
+mod blocked;
+mod metric_sums;
 mod not_finite;
 mod on_epoch;
 mod parts;

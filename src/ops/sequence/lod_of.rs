@@ -29,7 +29,7 @@ operator! {
     /// If `x` has no LoD.
     #[doc(alias("lengths", "seq_pos"))]
     pub(in crate::ops) struct LodOf = lod_of {}
-    inputs { X = x: one.without_gradient() }
+    inputs { X = x: one.without_gradient().shape_only() }
     outputs { OUT = out: one.without_gradient() }
     impl Builder, Var { fn lod_of(&self, x: Var) -> Var; }
 }

@@ -104,15 +104,12 @@ impl Builder {
     /// The builder of a variable; it appends to the innermost step block that is open. Methods of [`Var`] that your own crate
     /// adds begin with it; `operator!` writes them.
     ///
-    /// `None` if the builder is gone or on another thread; the thread keeps the error.
+    /// `None` if the builder is on another thread, which is an error of that builder, or if it is gone: this thread keeps the error.
     #[track_caller]
     pub fn of(var: Var) -> Option<Builder> {
         let found = Self::found(var);
         if found.is_none() && !var.is_unknown() {
-            let got = "one of a builder that was finished or dropped, or is on another thread";
-            let error = Error::of(ErrorKind::Program, "variable", "one of a builder of this thread", got);
-            let error = error.called(Location::caller());
-            state::keep_stray(error);
+            state::keep_stray(var.builder, Location::caller());
         }
         found
     }
@@ -153,7 +150,7 @@ impl Builder {
     /// If anything did not fit: [`Error::all`] has each.
     pub fn check(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        state.errors.extend(state::stray_errors());
+        state.errors.extend(state::stray_errors(self.number));
         Error::several(&state.errors).map_or(Ok(()), Err)
     }
 
@@ -227,6 +224,11 @@ impl Builder {
                 .and_then(|id| id.map_or(Ok(None), |id| state.seen(self.block, id).map(|()| Some(id))))
         };
         self.fitting(seen).flatten()
+    }
+
+    /// Its number, which no other builder of the process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// How many errors were written down.

@@ -16,7 +16,11 @@ impl Builder {
     /// *i* of the one before ended. No gradient passes (truncated back-propagation through time).
     ///
     /// A [`Trainer`](crate::train::Trainer) carries it, from zeros at the start of each epoch and evaluation; a
-    /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the next.
+    /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the next. An
+    /// [`Executor`](crate::executor::Executor) does not: a run is fed the state before the batch, and the state after it can be fetched.
+    ///
+    /// A smaller batch than the one before carries on the first of its sequences: the states of the others are dropped, and no later
+    /// batch gets them back. A larger batch than the one before is an error.
     ///
     /// ```
     /// use unpadded::layers::Gru;

@@ -1,11 +1,12 @@
 //! What the clones of a builder share, and where a variable finds it.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::open_step::{OpenStep, Recurrence};
 use super::scopes::Scopes;
@@ -61,18 +62,26 @@ impl OpenState {
 /// Builders are numbered over the whole process, so that a variable is never taken for one of another builder.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
+/// The builders of all threads, each with the errors of calls on other threads than its own.
+static ALL: Mutex<BTreeMap<u64, Vec<Error>>> = Mutex::new(BTreeMap::new());
+
+fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 thread_local! {
     /// The builders of this thread.
     static BUILDERS: RefCell<HashMap<u64, Weak<RefCell<State>>>> = RefCell::default();
-    /// Errors about variables whose builder is not here.
+    /// Errors about variables whose builder is gone.
     static STRAY: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The number of a builder. When it is dropped, so is the builder's entry in the list of the thread.
+/// The number of a builder. When it is dropped, so are the builder's entries in the lists.
 pub(super) struct Number(pub(super) u64);
 
 impl Drop for Number {
     fn drop(&mut self) {
+        all_builders().remove(&self.0);
         // When a thread ends, its list may be gone before this.
         let _ = BUILDERS.try_with(|builders| builders.try_borrow_mut().map(|mut all| all.remove(&self.0)));
     }
@@ -81,24 +90,49 @@ impl Drop for Number {
 /// Puts a new builder's state where its variables find it.
 pub(super) fn entered(make: impl FnOnce(Number) -> State) -> Rc<RefCell<State>> {
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    all_builders().insert(number, Vec::new());
     let state = Rc::new(RefCell::new(make(Number(number))));
     BUILDERS.with(|builders| builders.borrow_mut().insert(number, Rc::downgrade(&state)));
     state
 }
 
-/// The errors about variables whose builder is not here, which this thread has kept.
-pub(super) fn stray_errors() -> Vec<Error> {
-    STRAY.take()
+/// The errors about variables whose builder is gone, which this thread has kept, and those of calls on other threads than that
+/// of the builder of this number.
+pub(super) fn stray_errors(number: u64) -> Vec<Error> {
+    let mut errors = STRAY.take();
+    errors.extend(all_builders().get_mut(&number).into_iter().flat_map(std::mem::take));
+    errors
 }
 
-/// Keeps an error about a variable whose builder is not here.
-pub(super) fn keep_stray(error: Error) {
+/// Keeps the error that a variable's builder is not on this thread: the builder has it, or the thread if the builder is gone.
+pub(super) fn keep_stray(number: u64, caller: &'static Location<'static>) {
+    let error =
+        |expected: &str, got: &str| Error::of(ErrorKind::Program, "variable", expected, got).called(caller);
+    if let Some(errors) = all_builders().get_mut(&number) {
+        let error = error("a call on the thread of its builder", "a call on another thread");
+        errors.push(error.noted("a program is built on one thread: that on which its builder was made"));
+        return;
+    }
+    let error = error(
+        "a variable whose builder still exists",
+        "a variable of a builder that was finished or dropped",
+    );
     STRAY.with_borrow_mut(|errors| errors.push(error));
 }
 
 /// The state of the builder of this number.
 pub(super) fn state_of(number: u64) -> Option<Rc<RefCell<State>>> {
     BUILDERS.try_with(|builders| builders.try_borrow().ok()?.get(&number)?.upgrade()).ok()?
+}
+
+/// The name of a variable of another builder, if that is on this thread.
+fn name_elsewhere(var: Var) -> String {
+    let name = || {
+        let state = state_of(var.builder)?;
+        let state = state.try_borrow().ok()?;
+        (!var.is_unknown()).then(|| format!("`{}`", state.program.var(var.id).name))
+    };
+    name().unwrap_or_else(|| "a variable".to_owned())
 }
 
 /// A block to which nothing can be appended any more.
@@ -110,8 +144,8 @@ impl State {
     /// The number of a variable of this program; `None` if it is unknown.
     pub(super) fn own(&self, var: Var) -> Result<Option<VarId>> {
         if var.builder != self.number.0 {
-            let got = "one of another's";
-            return Err(Error::of(ErrorKind::Program, "variable", "one of this builder's program", got));
+            let got = format!("{} of another builder", name_elsewhere(var));
+            return Err(Error::of(ErrorKind::Program, "variable", "a variable of this builder", got));
         }
         // Its own variables were made by it, so their numbers are the program's.
         Ok((!var.is_unknown()).then_some(var.id))

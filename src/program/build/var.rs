@@ -10,9 +10,9 @@ use crate::program::spec::extent::VarId;
 /// A call that does not fit gives an *unknown* variable. What is computed from an unknown variable is unknown too, and
 /// no more is said of it: [`Builder::finish`](crate::Builder::finish) returns what was wrong.
 ///
-/// A builder lives on one thread. Using a variable whose builder is gone, or on another thread, is an error. This thread
-/// keeps it for its next [`Builder::check`](crate::Builder::check), [`Builder::finish`](crate::Builder::finish) or
-/// [`Trainer::new`](crate::train::Trainer::new).
+/// A builder stays on one thread. A call on another thread is an error of the builder. A call with a variable whose builder is gone
+/// is an error that this thread keeps for its next [`Builder::check`](crate::Builder::check),
+/// [`Builder::finish`](crate::Builder::finish) or [`Trainer::new`](crate::train::Trainer::new).
 ///
 /// ```
 /// use unpadded::{Builder, DType};

@@ -13,6 +13,7 @@
 //! | `orthogonal` | `gain` = 1, `blocks` = 1 | orthonormal columns, or rows where there are fewer rows, times gain |
 //! | `lstm_bias` | `forget` | `[4H]`: `forget` for the forget gate, 0 for the others |
 //! | `gate_biases` | `values` | `[GH]`: the numbers of each of the G gates start at its value |
+//! | `chrono` | `t_max` | `[4H]`: ln u for the forget gate, −ln u for the input gate, u uniform in 1..`t_max` − 1 for each of the H numbers; 0 for the others |
 //! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
 //!
 //! Of a row-sparse parameter each row starts by itself, by its number ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)):
@@ -35,13 +36,14 @@ pub(crate) const XAVIER_UNIFORM: &str = "xavier_uniform";
 pub(crate) const ORTHOGONAL: &str = "orthogonal";
 pub(crate) const LSTM_BIAS: &str = "lstm_bias";
 pub(crate) const GATE_BIASES: &str = "gate_biases";
+pub(crate) const CHRONO: &str = "chrono";
 pub(crate) const EMBEDDING: &str = "embedding";
 
 /// Reads the attributes of an initialiser for a variable of a shape.
 type Reading = fn(&Attributes, &[usize]) -> Result<Start>;
 
 /// The initialisers: each name, with how its attributes are read for a variable of a shape.
-const INITIALIZERS: [(&str, Reading); 9] = [
+const INITIALIZERS: [(&str, Reading); 10] = [
     (ZEROS, |_, _| Ok(Start::Zeros)),
     (CONSTANT, |given, _| number(given, "value").map(Start::Constant)),
     (UNIFORM, |given, _| range(given).map(|(low, high)| Start::Uniform { low, high })),
@@ -52,6 +54,7 @@ const INITIALIZERS: [(&str, Reading); 9] = [
         Ok(Start::LstmBias { forget: number(given, "forget")?, width: gate_width(dims)? })
     }),
     (GATE_BIASES, |given, dims| gate_values(given, dims).map(Start::GateBiases)),
+    (CHRONO, |given, dims| Ok(Start::Chrono { longest: longest(given)?, width: gate_width(dims)? })),
     (EMBEDDING, |given, _| Ok(Start::Embedding { std: deviation(given)?, padding: padding(given)? })),
 ];
 
@@ -75,6 +78,11 @@ enum Start {
     },
     /// A number for each gate.
     GateBiases(Vec<f64>),
+    /// `longest` steps to remember, `width` numbers a gate.
+    Chrono {
+        longest: f64,
+        width: usize,
+    },
     Embedding {
         std: f64,
         padding: Option<usize>,
@@ -105,6 +113,14 @@ impl Start {
                 if width > 0 {
                     out.chunks_exact_mut(width).zip(values).for_each(|(gate, &value)| gate.fill(value));
                 }
+            }
+            Start::Chrono { longest, width } => {
+                let (input, forget) = out[..2 * width].split_at_mut(*width);
+                random.fill_uniform(1.0, longest - 1.0, forget);
+                input.iter_mut().zip(forget).for_each(|(input, forget)| {
+                    *forget = forget.ln();
+                    *input = -*forget;
+                });
             }
             _ => {}
         }
@@ -216,7 +232,7 @@ pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &
             }
             Start::XavierUniform(_) => return Err(whole(initializer, "its range follows from the height")),
             Start::Orthogonal(_) => return Err(whole(initializer, "its rows depend on each other")),
-            Start::LstmBias { .. } | Start::GateBiases(_) => {
+            Start::LstmBias { .. } | Start::GateBiases(_) | Start::Chrono { .. } => {
                 return Err(whole(initializer, "it is for the bias of a cell"));
             }
         };
@@ -273,6 +289,14 @@ fn gate_width(dims: &[usize]) -> Result<usize> {
     match dims {
         [width] if width % 4 == 0 => Ok(width / 4),
         _ => Err(Error::new("shape", "[4H], the gates i, f, g, o", format!("{dims:?}"))),
+    }
+}
+
+/// The longest span of steps of a chrono initialisation.
+fn longest(given: &Attributes) -> Result<f64> {
+    match given.size("t_max")? {
+        steps @ 2.. => Ok(steps as f64),
+        few => Err(Error::of(ErrorKind::Program, "attribute `t_max`", "at least 2 steps", few.to_string())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs made from programs: with gradients, for inference only, and for inference window by window or row by row.
 
 pub mod backward;
+pub(crate) mod blocked;
 pub(crate) mod decided;
 mod inference;
 mod settling;

@@ -75,7 +75,7 @@ fn settings_are_wrong_where_they_are_told() {
         made(trainer().metric(other().named("accuracy"))),
         "metrics: expected each name once, got `accuracy` twice",
     );
-    fails(made(trainer().output("probabilities", foreign())), "one of this builder's program");
+    fails(made(trainer().output("probabilities", foreign())), "a variable of this builder");
     let known = "selected metric: expected one of `loss`, `accuracy`, `macro F1`, got `f1`";
     fails(made(trainer().select("f1")), known);
     fails(made(trainer().patience(0)), "patience, in epochs: expected at least 1, got 0");

@@ -32,8 +32,8 @@ fn settings_are_checked_before_the_first_batch() {
         fitted(trainer().metric(Loss::new(foreign).named("accuracy"))),
         "metrics: expected each name once, got `accuracy` twice",
     );
-    refused(fitted(trainer().output("probabilities", foreign)), "one of this builder's program");
-    refused(Trainer::new(other, trainer_loss(), &Sgd::new(0.1)), "one of this builder's program");
+    refused(fitted(trainer().output("probabilities", foreign)), "a variable of this builder");
+    refused(Trainer::new(other, trainer_loss(), &Sgd::new(0.1)), "a variable of this builder");
 }
 
 #[test]

@@ -128,3 +128,31 @@ fn gates_start_at_their_values() {
         assert!(error.contains(said), "{error}");
     }
 }
+
+#[test]
+fn chrono_biases_span_up_to_the_longest_time() {
+    let chrono = |steps: usize, width: usize| {
+        start("chrono", Attributes::new().with("t_max", steps), &[width]).unwrap()
+    };
+    let bias = chrono(101, 4 * 2000);
+    let (input, forget, rest) = (&bias[..2000], &bias[2000..4000], &bias[4000..]);
+    assert!(rest.iter().all(|&b| b == 0.0));
+    assert!(input.iter().zip(forget).all(|(input, forget)| *input == -forget));
+    // Uniform times in 1..100: mean 50.5, deviation 99 / √12.
+    let times: Vec<f64> = forget.iter().map(|b| b.exp()).collect();
+    assert!(times.iter().all(|t| (1.0 - 1e-9..100.0).contains(t)));
+    let (mean, std) = moments(&times);
+    assert!((mean - 50.5).abs() < 2.0 && (std - 99.0 / 12f64.sqrt()).abs() < 1.0, "{mean} {std}");
+    assert_eq!(chrono(101, 8), chrono(101, 8));
+    let other = Initializer::new("chrono", Attributes::new().with("t_max", 101));
+    let other = evaluate(&other, &[8], DType::F64, 4, "w").unwrap();
+    assert_ne!(chrono(101, 8), other.as_slice::<f64>().unwrap());
+    assert!(chrono(2, 8).iter().all(|&b| b == 0.0));
+    assert!(chrono(50, 0).is_empty());
+    let message = |steps: usize, width| {
+        let given = Attributes::new().with("t_max", steps);
+        start("chrono", given, &[width]).unwrap_err().to_string()
+    };
+    assert!(message(1, 8).contains("`t_max`: expected at least 2 steps, got 1"), "{}", message(1, 8));
+    assert!(message(9, 6).contains("[4H]"));
+}

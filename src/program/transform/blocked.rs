@@ -1,0 +1,106 @@
+//! Where the gradient of a loss ends at an operator that has none.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::Result;
+use crate::program::contract::registry::Registry;
+use crate::program::contract::signature::{Signature, Slot};
+use crate::program::description::op_desc::{OpDesc, Role};
+use crate::program::description::program::Program;
+use crate::program::spec::extent::VarId;
+
+/// By variable: the operator that writes it, with its signature and its number in the program.
+type Writers<'a> = HashMap<VarId, (&'a OpDesc, Signature, usize)>;
+
+/// The operators without a gradient that `loss` depends on and whose inputs depend on trained parameters: each kind with the line
+/// that called it, in the order of the program. Inputs that [`stop_gradient`](crate::Builder::stop_gradient) was called on do not count.
+///
+/// # Errors
+/// If an operator is unknown.
+pub(crate) fn blocked(program: &Program, registry: &Registry, loss: VarId) -> Result<Vec<(String, String)>> {
+    let mut writers = Writers::new();
+    let mut beside: HashMap<VarId, Vec<VarId>> = HashMap::new();
+    let ops = program.blocks().flat_map(|(_, block)| &block.ops).filter(|op| op.role == Role::Forward);
+    for (number, op) in ops.enumerate() {
+        if let Some(step) = &op.step {
+            let mut is = |after: VarId, before: VarId| beside.entry(after).or_default().push(before);
+            step.outputs.iter().for_each(|pair| is(pair.outer, pair.inner));
+            step.inputs.iter().chain(&step.statics).for_each(|pair| is(pair.inner, pair.outer));
+            for memory in &step.memories {
+                is(memory.previous, memory.next);
+                memory.last.into_iter().for_each(|last| is(last, memory.next));
+                memory.initial.into_iter().for_each(|initial| is(memory.previous, initial));
+                // Without a step it is the initial value.
+                memory.last.into_iter().zip(memory.initial).for_each(|(last, initial)| is(last, initial));
+            }
+            continue;
+        }
+        let signature = registry.parse(&op.kind, &op.attributes)?.signature();
+        writers.extend(op.writes().map(|var| (var, (op, signature, number))));
+    }
+    let trained = trained(program, &writers, &beside);
+    let (mut due, mut seen) = (vec![loss], HashSet::from([loss]));
+    let mut found: Vec<(usize, &OpDesc)> = Vec::new();
+    while let Some(var) = due.pop() {
+        let mut before: Vec<VarId> = beside.get(&var).cloned().unwrap_or_default();
+        if let Some(&(op, signature, number)) = writers.get(&var) {
+            let reads = |passes: fn(&Slot) -> bool| {
+                let slots = signature.inputs.iter().filter(move |slot| passes(slot));
+                slots.flat_map(|slot| op.input(slot.name)).copied().collect::<Vec<VarId>>()
+            };
+            if signature.inputs.iter().any(|slot| slot.gradient) {
+                if passed(program, op, &signature, &trained, var) {
+                    before.extend(reads(|slot| slot.gradient));
+                }
+            } else {
+                before.extend(reads(|slot| !slot.shape_only && !slot.literal));
+                if before.iter().any(|var| trained.contains(var))
+                    && !found.iter().any(|(other, _)| *other == number)
+                {
+                    found.push((number, op));
+                }
+            }
+        }
+        due.extend(before.into_iter().filter(|&var| seen.insert(var)));
+    }
+    found.sort_by_key(|&(number, _)| number);
+    Ok(found.into_iter().map(|(_, op)| (op.kind.clone(), op.caller.clone())).collect())
+}
+
+/// The trained parameters and what depends on them along gradients.
+fn trained(program: &Program, writers: &Writers<'_>, beside: &HashMap<VarId, Vec<VarId>>) -> HashSet<VarId> {
+    let mut readers: HashMap<VarId, Vec<VarId>> = HashMap::new();
+    for (&after, before) in beside {
+        before.iter().for_each(|&before| readers.entry(before).or_default().push(after));
+    }
+    for (&out, (op, signature, _)) in writers {
+        let slots = signature.inputs.iter().filter(|slot| slot.gradient);
+        let reads = slots.flat_map(|slot| op.input(slot.name));
+        reads.for_each(|&var| readers.entry(var).or_default().push(out));
+    }
+    let passes = |var: VarId| !program.var(var).stop_gradient;
+    let mut due: Vec<VarId> = program.parameters().filter(|&var| passes(var)).collect();
+    let mut trained: HashSet<VarId> = due.iter().copied().collect();
+    while let Some(var) = due.pop() {
+        let after = readers.get(&var).into_iter().flatten().copied();
+        due.extend(after.filter(|&after| passes(after) && trained.insert(after)));
+    }
+    trained
+}
+
+/// Whether an operator that has gradients passes that of this output on: the output has one, as ids have not, and the user did not
+/// stop it.
+fn passed(
+    program: &Program,
+    op: &OpDesc,
+    signature: &Signature,
+    trained: &HashSet<VarId>,
+    out: VarId,
+) -> bool {
+    let writes = |slot: &Slot| slot.gradient && op.output(slot.name).contains(&out);
+    let reads = |slot: &Slot| slot.gradient && op.input(slot.name).iter().any(|var| trained.contains(var));
+    let stopped = program.var(out).stop_gradient
+        && program.var(out).spec().is_some_and(|spec| spec.dtype.is_float())
+        && signature.inputs.iter().any(reads);
+    signature.outputs.iter().any(writes) && !stopped
+}
