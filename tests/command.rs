@@ -201,8 +201,8 @@ fn mistakes_end_with_2_and_write_nothing() {
     let kept = fs::read(place.0.join("run/last.ckpt")).unwrap();
     assert!(place.refused(&["train", "--resume", "run", "--overwrite"]).contains("cannot be used with"));
     // A run that ended before its first checkpoint.
-    std::fs::create_dir(place.path("early")).unwrap();
-    std::fs::write(place.path("early/metrics.jsonl"), "").unwrap();
+    fs::create_dir(place.0.join("early")).unwrap();
+    fs::write(place.0.join("early/metrics.jsonl"), "").unwrap();
     for told in [&["--run", "early"][..], &["--resume", "early"]] {
         let said = place.refused(&with(&["train"], told));
         assert!(said.contains("nothing was saved") && said.contains("--overwrite"), "{said}");
