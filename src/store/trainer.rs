@@ -34,7 +34,7 @@ impl Shared {
     /// The parameters that the updates of a program move.
     fn all(program: &Program) -> Result<Vec<Self>> {
         let mut all = Vec::new();
-        for param in program.parameters() {
+        for param in program.trained_parameters() {
             let Some(grad) = update_of(program, param).and_then(|op| op.input("grad").first().copied())
             else {
                 continue;
@@ -188,7 +188,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         let mut seeds = self.parts.seeds(None, &self.parts.zero())?;
         if !self.parts.is_late() {
             let rows = |feed: VarId| Some(feeds.iter().find(|(id, _)| *id == feed)?.1.rows());
-            let sequences = feeds.first().map_or(0, |(_, value)| value.lod().map_or(value.rows(), |lod| lod.sequences()));
+            let sequences =
+                feeds.first().map_or(0, |(_, value)| value.lod().map_or(value.rows(), |lod| lod.sequences()));
             let part = match self.parts.counted(sequences, rows) {
                 Some(part) => part,
                 None => self.run(feeds, &seeds, numbers, Stage::Forward).map_err(not_pushed)?,
@@ -209,7 +210,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             let gradient = self.executor.fetch(*grad)?.into_parts().0;
             checked_finite(&gradient, "gradient").map_err(|e| not_pushed(e.variable(name)))?;
             let without_rows = whole.gradients.iter().filter(|(of, _)| of == grad);
-            let without_rows = without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 });
+            let without_rows =
+                without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 });
             gradients.push(merge(std::iter::once(Part { gradient, factor }).chain(without_rows).collect())?);
         }
         let loss = whole.loss;

@@ -175,8 +175,10 @@ impl LossTerms {
         // A parameter that the head alone reads gets no gradient from a part.
         let Some(fill) = fill else { return body };
         let written: HashSet<VarId> = body.root().ops.iter().flat_map(OpDesc::writes).collect();
-        let orphans = program.parameters().filter_map(|param| Some((param, gradient_of(program, param)?)));
-        let orphans = orphans.filter(|(_, gradient)| !written.contains(gradient) && !seeds.contains(gradient));
+        let orphans =
+            program.trained_parameters().filter_map(|param| Some((param, gradient_of(program, param)?)));
+        let orphans =
+            orphans.filter(|(_, gradient)| !written.contains(gradient) && !seeds.contains(gradient));
         let zeros: Vec<OpDesc> = orphans
             .map(|(param, gradient)| {
                 let mut zero = fill.clone();
@@ -201,9 +203,7 @@ impl LossTerms {
             head.var_mut(total).role = VarRole::Feed;
         }
         let of_rows = |var: VarId| {
-            program.var(var).gradient_of.is_none()
-                && self.reached.contains(&var)
-                && !self.head.contains(&var)
+            program.var(var).gradient_of.is_none() && self.reached.contains(&var) && !self.head.contains(&var)
         };
         let ops = std::mem::take(&mut head.blocks[0].ops);
         let kept = ops.into_iter().filter(|op| match op.role {
@@ -215,7 +215,7 @@ impl LossTerms {
         let written: HashSet<VarId> = head.root().ops.iter().flat_map(OpDesc::writes).collect();
         let made = |var: VarId| gradient_of(program, var).filter(|gradient| written.contains(gradient));
         let seeds = self.totals.iter().map(|total| made(total.var)).collect();
-        let gradients = program.parameters().filter_map(made).collect();
+        let gradients = program.trained_parameters().filter_map(made).collect();
         Head { program: head, seeds, gradients }
     }
 }
