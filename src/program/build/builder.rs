@@ -535,7 +535,7 @@ impl Builder {
 /// What a feed of `dims` in each row is, with new levels.
 fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Spec> {
     if lod_level > MAX_LEVELS {
-        return Err(Error::new("lod_level", format!("at most {MAX_LEVELS}"), lod_level.to_string()));
+        return Err(Error::new("lod_level", format!("at most {MAX_LEVELS} levels"), lod_level.to_string()));
     }
     let levels: Levels = (0..lod_level).map(|_| program.add_level()).collect();
     let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));
