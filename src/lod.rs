@@ -1,4 +1,5 @@
-//! Nested offsets: which rows belong to which sequence, which sequences to which group, to any depth.
+//! Nested offsets: which rows belong to which sequence, which sequences to which group, in up to
+//! six levels ([`Lod::MAX_LEVELS`]).
 //!
 //! A batch of texts is its rows one after another, with no padding, and a [`Lod`] (level of detail) beside it.
 //! Levels run from the top down: level *k* indexes the entries of level *k+1*, only the last indexes rows.
@@ -45,8 +46,9 @@ pub struct Lod {
 }
 
 impl Lod {
-    /// The deepest nesting that is accepted: enough for any text, small enough for any stack.
-    pub const MAX_LEVELS: usize = 32;
+    /// The most levels of a LoD, of data and of the variables of a program: a book's characters need five (chapters,
+    /// paragraphs, sentences, words, characters).
+    pub const MAX_LEVELS: usize = 6;
 
     /// From the offsets of every level, top first.
     ///

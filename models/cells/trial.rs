@@ -70,7 +70,7 @@ pub(crate) fn gradients(cell: Cell) {
         let lod = Lod::from_lengths1(&[3, 0, 5, 1])?;
         let rows = ndarray::Array2::from_shape_fn((9, 3), |(i, j)| ((3 * i + j) as f64 * 1.3).sin());
         let mut rows = Variable::sequences(rows, lod)?;
-        let wrt: Vec<_> = program.parameters().chain([x.id()]).collect();
+        let wrt: Vec<_> = program.trained_parameters().chain([x.id()]).collect();
         let wanted: Vec<_> = wrt.iter().map(|v| grads[v]).chain([loss.id()]).collect();
         let mut executor = Executor::new(&program, &ops::catalogue(), &wanted, 2)?;
         let mut run = |scope: &mut Scope, rows: &Variable| -> Result<Vec<Variable>> {

@@ -209,7 +209,7 @@ impl<L: Layer> Instance<L> {
     #[track_caller]
     pub(super) fn append(&self, net: &Builder, x: Var, make: impl FnOnce(&L, &L::Weights) -> Var) -> Var {
         let _line = net.called_from(Location::caller());
-        let weights = net.visible(x).and_then(|_| self.ready(net, x));
+        let weights = net.reachable(x).and_then(|_| self.ready(net, x));
         weights.map_or_else(|| net.unknown(), |weights| make(&self.layer, &weights))
     }
 
@@ -264,7 +264,7 @@ impl<L: Stateful> Instance<L> {
     #[track_caller]
     pub(super) fn run_states(&self, net: &Builder, x: Var) -> (Var, L::States) {
         let _line = net.called_from(Location::caller());
-        match net.visible(x).and_then(|_| self.ready(net, x)) {
+        match net.reachable(x).and_then(|_| self.ready(net, x)) {
             Some(weights) => self.layer.states(net, x, &weights),
             None => (net.unknown(), self.layer.all_states(net.unknown())),
         }

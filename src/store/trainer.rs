@@ -34,7 +34,7 @@ impl Shared {
     /// The parameters that the updates of a program move.
     fn all(program: &Program) -> Result<Vec<Self>> {
         let mut all = Vec::new();
-        for param in program.parameters() {
+        for param in program.trained_parameters() {
             let Some(grad) = update_of(program, param).and_then(|op| op.input("grad").first().copied())
             else {
                 continue;

@@ -2,7 +2,9 @@
 
 use ndarray::Array2;
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::layers::{Attention, Norm, Qrnn, QrnnPool, Sru, Stacked, TransformerBlock};
+use unpadded::layers::{Attention, Embedding, Norm, Qrnn, QrnnPool, Sru, Stacked, TransformerBlock};
+use unpadded::ops::Pool;
+use unpadded::program::Recurrence;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Program, Var, Variable};
 
@@ -208,4 +210,47 @@ fn blocks_attend_to_a_memory() {
     let alone = model.run(&sequences(&[3], x.slice(ndarray::s![2.., ..]).to_owned()));
     assert_eq!(alone, both[2 * WIDTH..]);
     assert!(both.iter().all(|x| x.is_finite()));
+}
+
+/// A step block built by the methods of one builder.
+fn stepped(method_of: impl for<'a> Fn(&'a Builder, &'a Builder) -> &'a Builder) -> String {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F64, &[3], 2);
+    let sentences = Recurrence { level: Some(0), ..Recurrence::default() };
+    let outer = net.recurrent_with(sentences, x, |step, sentence| {
+        let net = method_of(&net, step);
+        let rows = net.recurrent(sentence, |inner, row| {
+            let net = method_of(net, inner);
+            let before = inner.memory(4);
+            let joined = net.concat(&[row, before]);
+            let now = net.tanh(net.linear(joined, 4));
+            inner.update(before, now);
+            now
+        });
+        let states = net.lstm(rows, 4);
+        net.sequence_pool(net.concat(&[states, rows]), Pool::Last)
+    });
+    let whole = net.tanh(outer);
+    net.finish().map(|program| format!("{program}{}", whole.id().0)).unwrap()
+}
+
+#[test]
+fn a_builder_around_a_step_appends_to_the_step() {
+    assert_eq!(stepped(|net, _| net), stepped(|_, step| step));
+}
+
+#[test]
+fn the_likeliest_column_is_an_id_as_ids_are_fed() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let label = net.feed_like("label", DType::I64, &[], x);
+    assert_eq!(net.spec(x.argmax()), net.spec(label));
+    let table = net.layer(Embedding::new(3, 3));
+    net.recurrent(x, |step, x_t| {
+        let own = step.memory_of(DType::I64, &[]);
+        let said = (x_t + table.of(own)).argmax();
+        step.update(own, said);
+        said
+    });
+    net.finish().unwrap();
 }

@@ -316,7 +316,8 @@ fn differences(name: &str, build: impl Fn(&Builder, Var) -> Vec<Var>) {
         numbers.iter_mut().enumerate().for_each(|(i, x)| *x = number(i, salt + 1));
         scope.set(name, value).unwrap();
     }
-    let wrt: Vec<VarId> = program.parameters().filter(|p| grads.contains_key(p)).chain([x.id()]).collect();
+    let wrt: Vec<VarId> =
+        program.trained_parameters().filter(|p| grads.contains_key(p)).chain([x.id()]).collect();
     let wanted: Vec<VarId> = wrt.iter().map(|v| grads[v]).chain([loss.id()]).collect();
     let mut exe = Executor::new(&program, &ops::catalogue(), &wanted, 2).unwrap();
     let mut x_value = input();
@@ -421,7 +422,7 @@ fn a_matrix_memory_has_the_same_bits_on_any_number_of_threads() {
     let loss = sums.reduce(|a, b| net.add(a, b)).unwrap();
     let mut program = net.finish().unwrap();
     let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id()).unwrap();
-    let gradients = program.parameters().chain([x.id()]).map(|v| grads[&v]);
+    let gradients = program.trained_parameters().chain([x.id()]).map(|v| grads[&v]);
     let wanted: Vec<VarId> = values.iter().map(|v| v.id()).chain(gradients).collect();
     let run = |threads: usize| {
         let (mut scope, x_value) = (scope(&program), input());

@@ -30,7 +30,7 @@ impl Differentiated {
         let inputs = feeds.iter().filter_map(|f| grads.get(f).copied());
         let rows: Vec<VarId> = made.outputs.iter().map(|v| v.id()).chain(inputs).collect();
         assert!(rows.len() > made.outputs.len(), "{}: no feed has a gradient", model.name);
-        let parameters: Vec<VarId> = program.parameters().map(|p| grads[&p]).collect();
+        let parameters: Vec<VarId> = program.trained_parameters().map(|p| grads[&p]).collect();
         assert!(!parameters.is_empty());
         Self { program, feeds, rows, parameters }
     }

@@ -6,7 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::{IntoDeserializer, value};
-use unpadded::{Lod, Variable};
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::{Builder, DType, Lod, Variable};
 
 /// Lengths of one to four levels that fit each other.
 fn lengths() -> impl Strategy<Value = Vec<Vec<usize>>> {
@@ -224,4 +225,24 @@ proptest! {
             let _ = (lod.to_string(), lod.row_offsets(0), lod.check_rows(0));
         }
     }
+}
+
+#[test]
+fn data_and_programs_have_one_bound_of_levels() {
+    let net = Builder::new();
+    let deep = net.feed("deep", DType::F32, &[1], Lod::MAX_LEVELS);
+    let lod = Lod::from_lengths(&vec![vec![1]; Lod::MAX_LEVELS]).unwrap();
+    let (registry, out) = (net.registry(), deep.tanh().id());
+    let program = net.finish().unwrap();
+    let fed = Variable::sequences(ndarray::array![[0f32]], lod.clone()).unwrap();
+    let mut executor = Executor::new(&program, &registry, &[out], 1).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    executor.run(&mut scope, &Run::infer(&[(deep.id(), &fed)])).unwrap();
+    assert_eq!(executor.fetch(out).unwrap().lod(), Some(&lod));
+
+    let net = Builder::new();
+    net.feed("deeper", DType::F32, &[1], Lod::MAX_LEVELS + 1);
+    let error = net.finish().unwrap_err().to_string();
+    assert!(error.contains("lod_level: expected at most 6 levels, got 7"), "{error}");
+    assert!(include_str!("../../README.md").contains("LoD of up to six levels"));
 }

@@ -259,7 +259,7 @@ fn train(case: &str, optimizer: impl Fn(f64) -> Box<dyn Optimizer>) {
     optimizer(rate).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
 
     let mut scope = Scope::of(&program).unwrap();
-    let names: Vec<String> = program.parameters().map(|p| program.var(p).name.clone()).collect();
+    let names: Vec<String> = program.trained_parameters().map(|p| program.var(p).name.clone()).collect();
     let reference = |when: &str, name: &str| {
         let value = case.array::<f32>(&format!("{when}.{name}"));
         let matrix = value.ndim() == 2 && name != "embedding.weight";

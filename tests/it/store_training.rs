@@ -165,7 +165,7 @@ fn together(model: &Model, workers: usize) -> (Vec<(String, Dense)>, Vec<f64>) {
     }
     assert_eq!(tables_pulled.load(Ordering::SeqCst), 0);
     let mut worker = alone(&values);
-    let names = model.program.parameters().map(|id| model.program.var(id).name.clone());
+    let names = model.program.trained_parameters().map(|id| model.program.var(id).name.clone());
     (names.map(|name| (name.clone(), worker.pull(&Key::from(&*name)).unwrap())).collect(), losses)
 }
 
@@ -182,7 +182,7 @@ fn one(model: &Model) -> (Vec<(String, Dense)>, Vec<f64>) {
     });
     let losses = losses.collect();
     settle(&model.program, &ops::catalogue(), &mut scope, 1).unwrap();
-    let names = model.program.parameters().map(|id| model.program.var(id).name.clone());
+    let names = model.program.trained_parameters().map(|id| model.program.var(id).name.clone());
     (names.map(|name| (name.clone(), scope.get(&name).unwrap())).collect(), losses)
 }
 
@@ -282,7 +282,7 @@ fn what_several_trainers_cannot_share() {
         let shared = share(program, &mut Scope::of(program).unwrap(), &mut worker);
         // Either all keys are there or none.
         let made = program
-            .parameters()
+            .trained_parameters()
             .filter(|&id| worker.pull(&Key::from(&*program.var(id).name)).is_ok())
             .count();
         assert_eq!(made > 0, shared.is_ok());
@@ -425,7 +425,7 @@ fn a_training_goes_on_where_it_was_saved() {
     let mut resumed = start(8);
     resumed[0].store().restore(&file).unwrap();
     train(&mut resumed, 8..16);
-    for name in model.program.parameters().map(|id| &model.program.var(id).name) {
+    for name in model.program.trained_parameters().map(|id| &model.program.var(id).name) {
         let [one, two] = [&mut whole, &mut resumed].map(|all| all[0].scope().unwrap().get(name).unwrap());
         assert!(one.bits_eq(&two), "`{name}`");
     }

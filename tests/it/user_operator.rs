@@ -261,7 +261,7 @@ fn its_gradients_in_a_step_block_are_central_differences() {
     let (net, x, loss) = model(DType::F64);
     let mut program = net.finish().unwrap();
     let grads = backward::differentiate(&mut program, &registry(), loss.id()).unwrap();
-    let parameters: Vec<VarId> = program.parameters().collect();
+    let parameters: Vec<VarId> = program.trained_parameters().collect();
     assert_eq!(parameters.len(), 3 + 4);
     let wanted: Vec<VarId> =
         parameters.iter().chain([&x.id()]).map(|v| grads[v]).chain([loss.id()]).collect();

@@ -231,6 +231,13 @@ impl Builder {
         self.number
     }
 
+    /// As [`Self::visible`], in the block to which an operator on the variable is appended.
+    #[track_caller]
+    pub(crate) fn reachable(&self, var: Var) -> Option<VarId> {
+        let home = Builder { block: self.home([&var]), ..self.clone() };
+        home.visible(var)
+    }
+
     /// How many errors were written down.
     pub(crate) fn errors(&self) -> usize {
         self.state.borrow().errors.len()
@@ -474,32 +481,51 @@ impl Builder {
     }
 
     /// Appends an operator, with its inputs by slot name. The result is its outputs in the order of its slots: one variable,
-    /// an array, a tuple or a list. A batched variable of a block around a step is captured as a static input.
+    /// an array, a tuple or a list. A batched variable of a block around a step is captured as a static input. If an input is
+    /// inside a step block that is being built, the operator is appended to the innermost one, as methods of variables do.
     ///
     /// # Errors
     /// If anything does not fit, also the number of outputs; the error names the operator and the line that called. What
     /// it gives is then unknown.
     #[track_caller]
     pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
-        let caller = self.here();
+        let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));
         let slots = || {
             let state = self.state.borrow();
             state.registry.parse(kind, &attributes).map_or(1, |op| op.signature().outputs.len())
         };
         let unknown = || V::unknown(self.unknown(), slots());
-        let appended = self.state.borrow_mut().append(self.block, kind, &attributes, inputs, caller);
+        let appended = self.state.borrow_mut().append(block, kind, &attributes, inputs, caller);
         let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
         let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
         if let Some(outputs) = V::of(&outputs) {
             return outputs;
         }
-        let number = self.state.borrow().program.block(self.block).ops.len() - 1;
+        let number = self.state.borrow().program.block(block).ops.len() - 1;
         let expected = format!("{}, as many as the operator makes", outputs.len());
         let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
-        let (operator, block) = (Some(format!("{kind} #{number}")), self.block.0 as usize);
+        let (operator, block) = (Some(format!("{kind} #{number}")), block.0 as usize);
         let block = (block > 0).then_some(block);
         self.refuse(error.at(Place { operator, block, ..Place::default() }));
         unknown()
+    }
+
+    /// The block to which an operator on these variables is appended: this builder's own, or the innermost open step block if
+    /// one of them is inside a step that is open in this builder's block.
+    pub(super) fn home<'a>(&self, inputs: impl IntoIterator<Item = &'a Var>) -> BlockId {
+        let state = self.state.borrow();
+        let innermost = state.innermost();
+        if innermost == self.block || !state.program.encloses(self.block, innermost) {
+            return self.block;
+        }
+        let inside = |id: VarId| {
+            let from = state.program.var(id).block;
+            from != self.block
+                && state.program.encloses(self.block, from)
+                && state.program.encloses(from, innermost)
+        };
+        let mut known = inputs.into_iter().filter_map(|&var| state.own(var).ok().flatten());
+        if known.any(inside) { innermost } else { self.block }
     }
 
     /// A variable of this builder's program by its number.
@@ -511,7 +537,7 @@ impl Builder {
 /// What a feed of `dims` in each row is, with new levels.
 fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Spec> {
     if lod_level > MAX_LEVELS {
-        return Err(Error::new("lod_level", format!("at most {MAX_LEVELS}"), lod_level.to_string()));
+        return Err(Error::new("lod_level", format!("at most {MAX_LEVELS} levels"), lod_level.to_string()));
     }
     let levels: Levels = (0..lod_level).map(|_| program.add_level()).collect();
     let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));

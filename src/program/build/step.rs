@@ -70,16 +70,17 @@ impl Builder {
         step_block: impl FnOnce(&Step, I) -> O,
     ) -> O {
         let (caller, list) = (self.here(), inputs.list());
+        let parent = self.home(&list);
         let open = |state: &mut State| {
             let depth = state.open.len();
-            let number = state.program.block(self.block).ops.len();
+            let number = state.program.block(parent).ops.len();
             let place = Place {
                 operator: Some(format!("{RECURRENT} #{number}")),
-                block: (self.block.0 > 0).then_some(self.block.0 as usize),
+                block: (parent.0 > 0).then_some(parent.0 as usize),
                 caller: Some(caller.to_string()),
                 variable: None,
             };
-            (depth, state.open(self.block, options, &list, caller, place))
+            (depth, state.open(parent, options, &list, caller, place))
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
         // Closed also if the block panics.

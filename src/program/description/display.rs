@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
 use super::program::Program;
-use super::var_desc::{VarDesc, VarKind, VarRole};
+use super::var_desc::{VarKind, VarRole};
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Spec, VarId};
 
@@ -30,16 +30,24 @@ impl Spec {
 }
 
 impl Program {
-    /// How many numbers the trainable variables hold.
+    /// How many numbers all [parameters](Self::parameters) hold.
     pub fn parameter_count(&self) -> u128 {
-        let trainable = self.vars.iter().filter(|var| var.trainable).filter_map(VarDesc::spec);
+        self.numbers_of(self.parameters())
+    }
+
+    /// How many numbers the [trained parameters](Self::trained_parameters) hold.
+    pub fn trained_parameter_count(&self) -> u128 {
+        self.numbers_of(self.trained_parameters())
+    }
+
+    fn numbers_of(&self, parameters: impl Iterator<Item = VarId>) -> u128 {
         let count = |spec: &Spec| {
             spec.shape
                 .iter()
                 .filter_map(|e| e.known())
                 .fold(1u128, |n, extent| n.saturating_mul(extent as u128))
         };
-        trainable.map(count).fold(0, u128::saturating_add)
+        parameters.filter_map(|id| self.var(id).spec()).map(count).fold(0, u128::saturating_add)
     }
 
     /// A variable's name, quoted where it could be taken for something else.
@@ -82,7 +90,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blocks = self.blocks.len().saturating_sub(1);
         let plural = if blocks == 1 { "" } else { "s" };
-        let (parameters, numbers) = (self.parameters().count(), self.parameter_count());
+        let (parameters, numbers) = (self.trained_parameters().count(), self.trained_parameter_count());
         writeln!(
             f,
             "program: {parameters} trainable variables of {numbers} numbers, {blocks} step block{plural}, seed {}",

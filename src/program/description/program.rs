@@ -139,8 +139,27 @@ impl Program {
         &self.blocks[0]
     }
 
-    /// Trainable variables.
+    /// All parameters, also those that [`stop_gradient`](crate::Builder::stop_gradient) keeps from being trained, and the
+    /// averages that a layer itself moves. The states of an optimizer are no parameters.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType, init};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 0);
+    /// let frozen = net.parameter("frozen", DType::F32, &[8], init::ones());
+    /// net.stop_gradient(frozen);
+    /// (x * frozen).linear(2);
+    /// let program = net.finish()?;
+    /// assert_eq!(program.parameters().count(), 3);
+    /// assert_eq!(program.trained_parameters().count(), 2); // without `frozen`
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     pub fn parameters(&self) -> impl Iterator<Item = VarId> {
+        self.vars().filter(|(_, v)| v.role == VarRole::Parameter).map(|(id, _)| id)
+    }
+
+    /// The parameters that an optimizer may change.
+    pub fn trained_parameters(&self) -> impl Iterator<Item = VarId> {
         self.vars().filter(|(_, v)| v.trainable).map(|(id, _)| id)
     }
 

@@ -6,13 +6,14 @@
 use std::fmt;
 
 use crate::error::{AtCaller, Error, Result};
+use crate::lod::Lod;
 use crate::tensor::{DType, StorageKind};
 use arrayvec::ArrayVec;
 
 /// Most dimensions a described variable can have, its rows included.
 pub const MAX_RANK: usize = 6;
 /// Most LoD levels a described variable can have.
-pub const MAX_LEVELS: usize = 6;
+pub const MAX_LEVELS: usize = Lod::MAX_LEVELS;
 
 /// A block of a program; 0 is the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -27,7 +27,7 @@ use crate::tensor::StorageKind;
 pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result<Vec<(VarId, VarId)>> {
     let grads = differentiate(program, registry, loss)?;
     let pairs: Vec<(VarId, VarId)> =
-        program.parameters().filter_map(|p| Some((p, *grads.get(&p)?))).collect();
+        program.trained_parameters().filter_map(|p| Some((p, *grads.get(&p)?))).collect();
     if pairs.is_empty() {
         let name = &program.var(loss).name;
         return Err(

@@ -175,7 +175,8 @@ impl LossTerms {
         // A parameter that the head alone reads gets no gradient from a part.
         let Some(fill) = fill else { return body };
         let written: HashSet<VarId> = body.root().ops.iter().flat_map(OpDesc::writes).collect();
-        let orphans = program.parameters().filter_map(|param| Some((param, gradient_of(program, param)?)));
+        let orphans =
+            program.trained_parameters().filter_map(|param| Some((param, gradient_of(program, param)?)));
         let orphans =
             orphans.filter(|(_, gradient)| !written.contains(gradient) && !seeds.contains(gradient));
         let zeros: Vec<OpDesc> = orphans
@@ -214,7 +215,7 @@ impl LossTerms {
         let written: HashSet<VarId> = head.root().ops.iter().flat_map(OpDesc::writes).collect();
         let made = |var: VarId| gradient_of(program, var).filter(|gradient| written.contains(gradient));
         let seeds = self.totals.iter().map(|total| made(total.var)).collect();
-        let gradients = program.parameters().filter_map(made).collect();
+        let gradients = program.trained_parameters().filter_map(made).collect();
         Head { program: head, seeds, gradients }
     }
 }

@@ -123,7 +123,7 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
     let mut forward = Executor::new(&case.program, &case.registry, &[case.loss], 1).map_err(err)?;
     let mut dice = Dice::new(!seed);
     // What has no gradient has a derivative of zero, unless it was asked to have none.
-    let trained: Vec<VarId> = case.program.parameters().collect();
+    let trained: Vec<VarId> = case.program.trained_parameters().collect();
     let watched = case.feeds.iter().map(|(id, _)| *id).filter(|&id| {
         let var = case.program.var(id);
         !var.stop_gradient && var.spec().is_some_and(|s| s.dtype.is_float())
@@ -191,7 +191,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
     let err = |e: unpadded::Error| told(e.to_string());
     if case
         .program
-        .parameters()
+        .trained_parameters()
         .all(|p| !case.gradients.iter().any(|&g| case.program.var(g).gradient_of == Some(p)))
     {
         return Ok(());
@@ -218,7 +218,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
                 other => other?,
             }
         }
-        program.parameters().map(|p| scope.get(&program.var(p).name)).collect()
+        program.trained_parameters().map(|p| scope.get(&program.var(p).name)).collect()
     };
     let one = trained(1, 2, &[]).map_err(err)?;
     for (threads, fetch) in [(2, vec![]), (3, vec![case.loss]), (7, case.values.clone())] {
@@ -234,7 +234,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
     let descent = unpadded::executor::Run { step: 0, ..run(&fed_, &data) };
     let reference = interpret(&case.program, &case.registry, &mut scope, &descent).map_err(err)?;
     let after = trained(1, 1, &[]).map_err(err)?;
-    for (p, after) in case.program.parameters().zip(&after) {
+    for (p, after) in case.program.trained_parameters().zip(&after) {
         let name = &case.program.var(p).name;
         let before = numbers(&scope.get(name).map_err(err)?);
         let grad = case.gradients.iter().find(|&&g| case.program.var(g).gradient_of == Some(p));

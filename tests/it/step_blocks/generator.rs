@@ -118,7 +118,7 @@ impl Case {
     ) -> Result<Case> {
         let mut program = forward.clone();
         let grads = backward::differentiate(&mut program, &registry, loss)?;
-        let vars = feeds.iter().map(|(id, _)| *id).chain(program.parameters());
+        let vars = feeds.iter().map(|(id, _)| *id).chain(program.trained_parameters());
         let gradients = vars.filter_map(|v| grads.get(&v).copied()).collect();
         let (others, refused, wrong) = (Vec::new(), BTreeMap::new(), Vec::new());
         Ok(Case { program, forward, registry, loss, feeds, others, values, gradients, refused, wrong })

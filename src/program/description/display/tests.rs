@@ -180,3 +180,23 @@ fn dot_has_a_cluster_for_each_step_block() {
     assert_eq!(dot.matches("subgraph cluster_").count(), 2);
     assert_eq!(dot.matches('{').count(), dot.matches('}').count());
 }
+
+#[test]
+fn all_parameters_are_counted_and_those_that_are_trained() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 0);
+    let parameter = |name, dims: &[usize]| {
+        net.parameter(name, DType::F32, dims, Initializer::new("zeros", Attributes::new()))
+    };
+    let (frozen, weight, bias) =
+        (parameter("frozen", &[3]), parameter("weight", &[3, 2]), parameter("bias", &[2]));
+    net.stop_gradient(frozen);
+    net.product(net.mul(x, frozen), weight, Some(bias));
+    let program = net.finish().unwrap();
+    let name = |id| program.var(id).name.as_str();
+    let all: Vec<&str> = program.parameters().map(name).collect();
+    let trained: Vec<&str> = program.trained_parameters().map(name).collect();
+    assert_eq!(all, ["frozen", "weight", "bias"]);
+    assert_eq!(trained, all[1..]);
+    assert_eq!((program.parameter_count(), program.trained_parameter_count()), (11, 8));
+}
