@@ -72,7 +72,7 @@ use {
     sequence::{
         concat::*, conv::*, cumulative_sum::*, enumerate::*, erase::*, expand::*, expand_as::*, filter::*,
         lod_of::*, lod_reset::*, mask::*, pad::*, pool::*, reorder::*, reshape::*, reverse::*, row_conv::*,
-        scatter::*, slice::*, softmax::*, topk_pool::*,
+        scatter::*, slice::*, softmax::*, topk_pool::*, unpad_as::*,
     },
     sparse::{convert::*, dot::*, projection::*, reduce::SumRows, retain::*, take::*, transposed::*},
     structured::{align::*, crf::*, ctc::*, edit_distance::*, marginals::*, viterbi::*},
@@ -210,7 +210,7 @@ catalogue! {
         sparse::columns::SparseSlice,
     }
     /// Sequences of the last level.
-    [SequencePoolPlain, SequencePool, SequenceConvPlain, SequenceConv, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, SequenceFilterPlain, SequenceFilter, SequencePlace, SequenceConcat, SequencePad, SequenceUnpad, SequenceMask, SequenceEnumerate, SequenceReshape, SequenceTopkPool, LodReset, LodAppend, RowConv, SequenceScatter, ReorderByRank, CumulativeSum, LodOf] {
+    [SequencePoolPlain, SequencePool, SequenceConvPlain, SequenceConv, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, SequenceFilterPlain, SequenceFilter, SequencePlace, SequenceConcat, SequencePad, SequenceUnpad, SequenceUnpadAs, SequenceMask, SequenceEnumerate, SequenceReshape, SequenceTopkPool, LodReset, LodAppend, RowConv, SequenceScatter, ReorderByRank, CumulativeSum, LodOf] {
         sequence::cumulative_sum::CumulativeSum,
         sequence::pool::SequencePool,
         sequence::pool_piece::SequencePoolPiece,
@@ -226,6 +226,7 @@ catalogue! {
         sequence::concat::SequenceConcat,
         sequence::pad::SequencePad,
         sequence::pad::SequenceUnpad,
+        sequence::unpad_as::SequenceUnpadAs,
         sequence::mask::SequenceMask,
         sequence::enumerate::SequenceEnumerate,
         sequence::reshape::SequenceReshape,

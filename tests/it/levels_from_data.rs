@@ -554,3 +554,32 @@ fn what_an_operator_declares_is_held_against_its_shape_rule() {
         assert!(error.starts_with("test.groups #1: offsets of LoD level 1: expected"), "{error}");
     }
 }
+
+/// Arrays that are unpadded by the same lengths share their sequences.
+#[test]
+fn arrays_unpadded_by_the_same_lengths_meet() {
+    let net = Builder::new();
+    let a = net.feed("a", DType::F64, &[3], 0);
+    let b = net.feed("b", DType::F64, &[2], 0);
+    let lengths = net.feed("lengths", DType::I64, &[], 0);
+    let (rows, others) = (a.sequence_unpad(lengths), b.sequence_unpad(lengths));
+    let sum = net.add(rows, others);
+    let (registry, wanted) = (net.registry(), [rows.id(), sum.id()]);
+    let program = net.finish().unwrap();
+    let mut executor = Executor::new(&program, &registry, &wanted, 1).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let a_fed = Variable::dense(ndarray::array![[1.0, 2.0, 0.0], [3.0, 0.0, 0.0]]);
+    let b_fed = Variable::dense(ndarray::array![[10.0, 20.0], [30.0, 0.0]]);
+    let mut run = |given: [i64; 2]| -> Result<[Variable; 2]> {
+        let lengths_fed = Variable::dense(ndarray::array![given[0], given[1]]);
+        let feeds = [(a.id(), &a_fed), (b.id(), &b_fed), (lengths.id(), &lengths_fed)];
+        executor.run(&mut scope, &Run::infer(&feeds))?;
+        Ok([executor.fetch(wanted[0])?, executor.fetch(wanted[1])?])
+    };
+    let [rows, sum] = run([2, 1]).unwrap();
+    assert_eq!(rows.as_slice::<f64>().unwrap(), [1.0, 2.0, 3.0]);
+    assert_eq!(sum.as_slice::<f64>().unwrap(), [11.0, 22.0, 33.0]);
+    assert_eq!(rows.lod(), sum.lod());
+    let error = run([3, 1]).unwrap_err().to_string();
+    assert!(error.contains("expected at most 2, the places of a row of `x`, got 3"), "{error}");
+}

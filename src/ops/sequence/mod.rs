@@ -46,3 +46,5 @@ pub(super) mod slice;
 pub(super) mod softmax;
 #[macro_use]
 pub(super) mod topk_pool;
+#[macro_use]
+pub(super) mod unpad_as;

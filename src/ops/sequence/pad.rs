@@ -55,6 +55,9 @@ operator! {
     /// have shape `[…]`, and its LoD is x's with a last level of these lengths. n_s = 0 is an empty sequence. Any dtype; the
     /// gradient of what lies behind is 0.
     ///
+    /// What is unpadded by the same variable of lengths has the same sequences: from the second call on, the operator is
+    /// [`sequence_unpad_as`](Self::sequence_unpad_as), after the output of the first. In a step block and around it they differ.
+    ///
     /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
     /// block no memory may reach `lengths`. One may reach x.
     ///
@@ -77,7 +80,13 @@ operator! {
     pub(in crate::ops) struct SequenceUnpad = sequence_unpad {}
     inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one }
-    impl Builder, Var { fn sequence_unpad(&self, x: Var, lengths: Var) -> Var; }
+    impl Builder, Var {
+        fn sequence_unpad(&self, x: Var, lengths: Var) -> Var {
+            if let Some(same) = self.made_by("sequence_unpad", "lengths", lengths) {
+                return self.sequence_unpad_as(x, same);
+            }
+        }
+    }
 }
 
 impl Op for SequencePad {

@@ -48,7 +48,7 @@ use crate::tensor::{DType, StorageKind};
 /// | sums over features and rows | [`sum`](Self::sum) [`mean`](Self::mean) [`sum_rows`](Self::sum_rows) [`sum_features`](Self::sum_features) [`mean_features`](Self::mean_features) [`max_features`](Self::max_features) [`top_k`](Self::top_k) [`argmax`](Self::argmax) [`cumulative_sum_features`](Self::cumulative_sum_features) [`softmax`](Self::softmax) [`log_softmax`](Self::log_softmax) |
 /// | normalisation, gates | [`layer_norm`](Self::layer_norm) [`rms_norm`](Self::rms_norm) [`glu`](Self::glu) [`swiglu`](Self::swiglu) [`bilinear`](Self::bilinear) [`weight_norm`](Self::weight_norm) |
 /// | columns | [`concat`](Self::concat) [`split`](Self::split) [`slice`](Self::slice) |
-/// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_conv`](Self::sequence_conv) [`sequence_conv_with`](Self::sequence_conv_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`sequence_filter`](Self::sequence_filter) [`sequence_filter_all`](Self::sequence_filter_all) [`sequence_place`](Self::sequence_place) [`sequence_concat`](Self::sequence_concat) [`sequence_pad`](Self::sequence_pad) [`sequence_unpad`](Self::sequence_unpad) [`sequence_mask`](Self::sequence_mask) [`sequence_enumerate`](Self::sequence_enumerate) [`sequence_reshape`](Self::sequence_reshape) [`sequence_topk_pool`](Self::sequence_topk_pool) [`lod_reset`](Self::lod_reset) [`lod_append`](Self::lod_append) [`row_conv`](Self::row_conv) [`sequence_scatter`](Self::sequence_scatter) [`reorder_by_rank`](Self::reorder_by_rank) [`cumulative_sum`](Self::cumulative_sum) [`lod_of`](Self::lod_of) |
+/// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_conv`](Self::sequence_conv) [`sequence_conv_with`](Self::sequence_conv_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`sequence_filter`](Self::sequence_filter) [`sequence_filter_all`](Self::sequence_filter_all) [`sequence_place`](Self::sequence_place) [`sequence_concat`](Self::sequence_concat) [`sequence_pad`](Self::sequence_pad) [`sequence_unpad`](Self::sequence_unpad) [`sequence_unpad_as`](Self::sequence_unpad_as) [`sequence_mask`](Self::sequence_mask) [`sequence_enumerate`](Self::sequence_enumerate) [`sequence_reshape`](Self::sequence_reshape) [`sequence_topk_pool`](Self::sequence_topk_pool) [`lod_reset`](Self::lod_reset) [`lod_append`](Self::lod_append) [`row_conv`](Self::row_conv) [`sequence_scatter`](Self::sequence_scatter) [`reorder_by_rank`](Self::reorder_by_rank) [`cumulative_sum`](Self::cumulative_sum) [`lod_of`](Self::lod_of) |
 /// | attention | [`additive_attention`](Self::additive_attention) [`additive_attention_with`](Self::additive_attention_with) [`additive_attention_of_rows`](Self::additive_attention_of_rows) [`dot_attention`](Self::dot_attention) [`dot_attention_with`](Self::dot_attention_with) [`rotary`](Self::rotary) |
 /// | recurrent cells | [`lstm_cell`](Self::lstm_cell) [`gru_cell`](Self::gru_cell) [`zoneout`](Self::zoneout) |
 /// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`binary_cross_entropy`](Self::binary_cross_entropy) [`binary_cross_entropy_with`](Self::binary_cross_entropy_with) [`focal_loss`](Self::focal_loss) [`focal_loss_with`](Self::focal_loss_with) [`hinge`](Self::hinge) [`squared_error`](Self::squared_error) [`huber`](Self::huber) [`kl_divergence`](Self::kl_divergence) [`cosine_similarity`](Self::cosine_similarity) [`cosine_loss`](Self::cosine_loss) [`margin_ranking`](Self::margin_ranking) [`nce`](Self::nce) [`nce_loss`](Self::nce_loss) [`sampled_softmax`](Self::sampled_softmax) [`sampled_softmax_loss`](Self::sampled_softmax_loss) [`hierarchical_sigmoid`](Self::hierarchical_sigmoid) [`class_clusters`](Self::class_clusters) [`accuracy`](Self::accuracy) |
@@ -526,6 +526,17 @@ impl Builder {
         };
         let mut known = inputs.into_iter().filter_map(|&var| state.own(var).ok().flatten());
         if known.any(inside) { innermost } else { self.block }
+    }
+
+    /// The output of the operator of this kind that has the variable alone in `slot`, in the block to which an operator on the
+    /// variable is appended.
+    pub(crate) fn made_by(&self, kind: &str, slot: &str, var: Var) -> Option<Var> {
+        let block = self.home([&var]);
+        let mut state = self.state.borrow_mut();
+        let id = state.resolve(block, var).ok()??;
+        let mut ops = state.program.block(block).ops.iter();
+        let op = ops.find(|op| op.kind == kind && op.input(slot) == [id])?;
+        op.writes().next().map(|out| self.var(out))
     }
 
     /// A variable of this builder's program by its number.

@@ -79,7 +79,7 @@ fn trained(program: &Program, writers: &Writers<'_>, beside: &HashMap<VarId, Vec
         reads.for_each(|&var| readers.entry(var).or_default().push(out));
     }
     let passes = |var: VarId| !program.var(var).stop_gradient;
-    let mut due: Vec<VarId> = program.parameters().filter(|&var| passes(var)).collect();
+    let mut due: Vec<VarId> = program.trained_parameters().filter(|&var| passes(var)).collect();
     let mut trained: HashSet<VarId> = due.iter().copied().collect();
     while let Some(var) = due.pop() {
         let after = readers.get(&var).into_iter().flatten().copied();

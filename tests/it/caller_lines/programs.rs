@@ -136,6 +136,7 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::sequence_concat", || net.sequence_concat(&[x, foreign]));
     calls.at("Builder::sequence_pad", || net.sequence_pad(foreign, 2, 0.0).0);
     calls.at("Builder::sequence_unpad", || net.sequence_unpad(x, x));
+    calls.at("Builder::sequence_unpad_as", || net.sequence_unpad_as(foreign, x));
     calls.at("Builder::sequence_mask", || net.sequence_mask(x, 2, DType::F32));
     calls.at("Builder::sequence_enumerate", || net.sequence_enumerate(x, 2, 0));
     calls.at("Builder::sequence_reshape", || net.sequence_reshape(x, 0));

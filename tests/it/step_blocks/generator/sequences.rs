@@ -10,12 +10,13 @@ use super::{Item, LARGE, Maker, TABLE};
 const PLACES: usize = 3;
 
 /// What has lines here.
-pub(super) const SEQUENCES: [&str; 13] = [
+pub(super) const SEQUENCES: [&str; 14] = [
     "sequence_conv",
     "row_conv",
     "sequence_concat",
     "sequence_pad",
     "sequence_unpad",
+    "sequence_unpad_as",
     "sequence_reshape",
     "sequence_scatter",
     "sequence_enumerate",
@@ -57,7 +58,7 @@ impl Maker {
                 let var = net.sequence_concat(&vars);
                 return Ok(vec![self.item(net, var, size)?]);
             }
-            "sequence_pad" | "sequence_unpad" => {
+            "sequence_pad" | "sequence_unpad" | "sequence_unpad_as" => {
                 // As many of the first rows of each sequence as there are places.
                 let numbers = net.cast(net.lod_of(x.var), DType::F32);
                 let count = |most: f64| net.cast(net.clamp(numbers, 0.0, most), DType::I64);
@@ -66,6 +67,10 @@ impl Maker {
                 if kind == "sequence_pad" {
                     let lengths = self.item(net, lengths, PLACES as f64)?;
                     return Ok(vec![lengths, self.item(net, padded, x.size.max(0.5))?]);
+                }
+                if kind == "sequence_unpad_as" {
+                    let var = net.sequence_unpad_as(padded, first);
+                    return Ok(vec![self.item(net, var, x.size.max(0.5))?]);
                 }
                 let some = if self.dice.chance(50) { lengths } else { count(2.0) };
                 net.sequence_unpad(padded, some)

@@ -1,0 +1,150 @@
+//! `sequence_unpad_as`: the rows of padded sequences, as long as the sequences of another variable.
+
+use ndarray::{Array2, Array3};
+
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::kernels::arena::Plain;
+use crate::lod::Lod;
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::{Dense, Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// The rows of sequences that were padded, without the padding, each as long as `y`'s sequence of the last level.
+    ///
+    /// Sequence s of the output is the first n_s of the places that row s of x has, with x of shape `[sequences, places, …]` and n_s
+    /// the length of y's sequence s. The output has y's rows and y's LoD, the same `Arc`, so that it can meet y. x's own LoD is
+    /// y's without its last level. Only the LoD of y is read. Any dtype; the gradient of what lies behind is 0. It is
+    /// [`sequence_unpad`](Self::sequence_unpad) where a variable with the sequences is there already.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let y = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
+    /// let x = Variable::dense(array![[1.0, 2.0, -1.0], [-1.0, -1.0, -1.0], [3.0, -1.0, -1.0]]);
+    /// let op = ops::catalogue().parse("sequence_unpad_as", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `y` has no LoD, or `x` has fewer than two dimensions or not one row for each sequence of `y`; at a run, if a sequence of
+    /// `y` is longer than a row of `x` has places.
+    pub(in crate::ops) struct SequenceUnpadAs = sequence_unpad_as {}
+    inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_unpad_as(&self, x: Var, y: Var) -> Var; }
+}
+
+impl Op for SequenceUnpadAs {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::Y))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::Y)?;
+        let (x, y) = (s.input(Self::X), s.input(Self::Y));
+        if !x.batched() || x.shape.len() < 2 {
+            return Err(s.mismatch(Self::X, "rows of places, shape [sequences, places, …]"));
+        }
+        let sequences = y.drop_level(s.top())?;
+        if x.lod != sequences.lod || x.rows() != sequences.rows() {
+            let names: Vec<String> = sequences.lod.iter().map(|level| level.0.to_string()).collect();
+            let expected =
+                format!("{} rows, lod({}): one for each of `y`'s", sequences.rows(), names.join(", "));
+            return Err(s.mismatch(Self::X, &expected));
+        }
+        let mut out = x.clone();
+        out.shape.remove(1);
+        out.shape[0] = y.shape[0];
+        out.lod = y.lod.clone();
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    #[cfg(feature = "testing")]
+    fn samples() -> Result<Vec<Sample>> {
+        let places =
+            |lod: &Lod| lod.offsets().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) + 1;
+        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let (rows, places) = (lod.last_len(), places(&lod));
+            let x = numbers(rows, 2 * places, 0).into_shape_with_order((rows, places, 2));
+            let x: Array3<f64> = x.map_err(|e| Error::new("sample", "three dimensions", e.to_string()))?;
+            let sample = sample.batch("x", Variable::new(Dense::from(x), lod.upper().cloned())?);
+            Ok(sample.batch("y", Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?))
+        })?;
+        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let x = Array2::from_shape_fn((lod.last_len(), places(&lod)), |(i, j)| (i * 3 + j) as i64);
+            let sample = sample.batch("x", Variable::new(Dense::from(x), lod.upper().cloned())?);
+            Ok(sample.batch("y", Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?))
+        })?);
+        Ok(samples)
+    }
+}
+
+/// Checks that a row has a place for each row of its sequence.
+fn fits(i: usize, length: usize, places: usize) -> Result<()> {
+    if length > places {
+        let expected = format!("at most {places}, the places of a row of `x`");
+        return Err(Error::new("length of a sequence of `y`", expected, length.to_string()).row(i));
+    }
+    Ok(())
+}
+
+/// How many places a row of `x` has.
+fn places(x: &Spec) -> usize {
+    x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
+}
+
+fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let places = places(run.input_spec(SequenceUnpadAs::X));
+    let (x, mut out) = (run.input::<T>(SequenceUnpadAs::X)?, run.output::<T>(SequenceUnpadAs::OUT)?);
+    let width = out.width();
+    for (i, (x, rows)) in x.iter().zip(run.sequences(SequenceUnpadAs::Y)?.iter()).enumerate() {
+        fits(i, rows.len(), places)?;
+        for (place, row) in rows.enumerate() {
+            out.row(row).copy_from_slice(&x[place * width..(place + 1) * width]);
+        }
+    }
+    Ok(())
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(SequenceUnpadAs::OUT)? else {
+        return Err(Error::new("sequence_unpad_as", "a gradient of its output", "none"));
+    };
+    let places = places(run.input_spec(SequenceUnpadAs::X));
+    let Some((mut dx, store)) = run.gradient::<T>(SequenceUnpadAs::X)? else { return Ok(()) };
+    let width = dout.width();
+    for (i, (dx, rows)) in dx.iter_mut().zip(run.sequences(SequenceUnpadAs::Y)?.iter()).enumerate() {
+        fits(i, rows.len(), places)?;
+        let (to, rest) = dx.split_at_mut(rows.len() * width);
+        for (to, row) in to.chunks_exact_mut(width.max(1)).zip(rows) {
+            store.put_row(to, dout.row(row));
+        }
+        if store == Store::Write {
+            rest.fill(T::ZERO);
+        }
+    }
+    Ok(())
+}
