@@ -317,14 +317,17 @@ fn means_of_losses_are_those_of_all_rows_at_once() {
 }
 
 #[test]
-fn a_scalar_loss_counts_as_often_as_its_batch_has_sequences() {
-    let (x, _) = vars();
-    let mut loss = Loss::new(x).named("other");
-    let scalar = |x: f32| [Variable::dense(ndarray::arr0(x))];
-    loss.update(&scalar(1.0), 3).unwrap();
-    loss.update(&scalar(f32::NAN), 0).unwrap();
-    loss.update(&scalar(2.0), 1).unwrap();
+fn a_scalar_loss_counts_by_a_scalar_share() {
+    let (x, y) = vars();
+    let mut loss = Loss::new(x).weighted(y).named("other");
+    let scalars = |x: f32, y: f32| [x, y].map(|x| Variable::dense(ndarray::arr0(x)));
+    loss.update(&scalars(1.0, 3.0), 3).unwrap();
+    loss.update(&scalars(f32::NAN, 0.0), 1).unwrap();
+    loss.update(&scalars(2.0, 1.0), 5).unwrap();
     assert_eq!((loss.value(), loss.name()), (1.25, "other"));
+    let error = loss.update(&scalars(2.0, -1.0), 5).unwrap_err().to_string();
+    assert!(error.contains("weight of a batch: expected a finite number of at least 0, got -1"), "{error}");
+    assert_eq!(loss.value(), 1.25);
 }
 
 #[test]
