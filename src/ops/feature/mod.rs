@@ -1,7 +1,5 @@
 //! The features of rows: side by side and taken apart, summed, normalised.
 
-#[macro_use]
-pub(super) mod argmax;
 pub(super) mod batch_norm;
 #[macro_use]
 pub(super) mod columns;

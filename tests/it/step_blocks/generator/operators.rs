@@ -16,10 +16,9 @@ use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 29] = [
+const ROUGH: [&str; 28] = [
     "abs",
     "accuracy",
-    "argmax",
     "binary_cross_entropy",
     "focal_loss",
     "cast",
@@ -415,9 +414,7 @@ impl Maker {
                 item = self.small(net, &item, LARGE)?;
                 if matches!(
                     (does, k),
-                    ("log" | "sqrt" | "reciprocal", 0)
-                        | ("div" | "div_no_nan" | "kl_divergence", 1)
-                        | ("batch_norm", 4)
+                    ("log" | "sqrt" | "reciprocal", 0) | ("div" | "div_no_nan" | "kl_divergence", 1) | ("batch_norm", 4)
                 ) {
                     item = self.positive(net, &item)?;
                 }
