@@ -143,10 +143,11 @@ impl Program {
     /// averages that a layer itself moves. The states of an optimizer are no parameters.
     ///
     /// ```
-    /// use unpadded::{Builder, DType, init};
+    /// use unpadded::layers::init;
+    /// use unpadded::{Builder, DType};
     /// let net = Builder::new();
     /// let x = net.feed("x", DType::F32, &[8], 0);
-    /// let frozen = net.parameter("frozen", DType::F32, &[8], init::ones());
+    /// let frozen = net.parameter("frozen", DType::F32, &[8], init::constant(1.0));
     /// net.stop_gradient(frozen);
     /// (x * frozen).linear(2);
     /// let program = net.finish()?;
