@@ -210,17 +210,17 @@ impl Trainer {
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
     /// # use unpadded::optimizer::Sgd;
     /// # use unpadded::train::{Progress, Trainer, Until};
     /// # use unpadded::{Builder, DType};
-    /// # let samples: Samples = (0..6).map(|i| vec![Field::Floats(vec![i as f32, 1.0])]).collect();
-    /// # let data = Loader::new(samples, &["x"])?;
+    /// # let samples: Samples = (0..6).map(|i| vec![Field::from(vec![i % 5, 1])]).collect();
+    /// # let data = Loader::new(samples, &["words"])?;
     /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[2], 0);
-    /// let y = x.linear(1);
+    /// let y = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(9, 4)).linear(1);
     /// let loss = (y - y.mean()).square().mean(); // a batch's own mean is in every row
-    /// let sequences = x.slice(0, 1).fill_like(1.0).sum();
-    /// let trainer = Trainer::new(net, loss, &Sgd::new(1e-5))?.weight(sequences);
+    /// let rows = y.fill_like(1.0).sum();
+    /// let trainer = Trainer::new(net, loss, &Sgd::new(0.1))?.weight(rows);
     /// # trainer.progress(Progress::Quiet).fit(&data, &data, Until::Epochs(1))?;
     /// # Ok::<(), unpadded::Error>(())
     /// ```

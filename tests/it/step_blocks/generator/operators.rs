@@ -414,7 +414,9 @@ impl Maker {
                 item = self.small(net, &item, LARGE)?;
                 if matches!(
                     (does, k),
-                    ("log" | "sqrt" | "reciprocal", 0) | ("div" | "div_no_nan" | "kl_divergence", 1) | ("batch_norm", 4)
+                    ("log" | "sqrt" | "reciprocal", 0)
+                        | ("div" | "div_no_nan" | "kl_divergence", 1)
+                        | ("batch_norm", 4)
                 ) {
                     item = self.positive(net, &item)?;
                 }
