@@ -21,7 +21,7 @@ use crate::tensor::{StorageKind, Variable};
 type Sums = BTreeMap<VarId, Vec<Part>>;
 
 impl Trainer {
-    /// Makes one step of so many batches, as if they were one: memory holds what is computed from one of them at a time, and the sum
+    /// Makes one step of several batches, as if they were one: memory holds what is computed from one of them at a time, and the sum
     /// of their gradients. `step` counts updates; the batches that are left over at an epoch's end make a step by themselves. An
     /// interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) wait for the step's end.
     ///

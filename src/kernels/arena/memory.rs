@@ -84,7 +84,7 @@ impl Memory {
         }
     }
 
-    /// Makes room for so many bytes; what it held stays, new room is zero.
+    /// Makes room for this number of bytes; what it held stays, new room is zero.
     pub(super) fn grow(&mut self, bytes: usize) {
         self.grow_by(bytes, |_, _| true);
     }
