@@ -191,7 +191,7 @@ impl Task {
             // the step before. Where nothing is trained, dropout leaves all as it is.
             let right = y.slice(0..1).fill_like(1.0).dropout(own);
             net.recurrent((y.dropout(dropout), right), |step, (y, right)| {
-                let (before, own) = (step.memory_from(start), step.memory_of(DType::I64, &[1]));
+                let (before, own) = (step.memory_from(start), step.memory_of(DType::I64, &[]));
                 let y = right.select(y, table.of(own));
                 let (h, context) = advance(step, before, y);
                 let logits = logits(step, h, context, y);

@@ -61,7 +61,7 @@ use {
     cell::{gru::*, lstm::*},
     conversion::{assign::*, fill_like::*},
     elementwise::{activation::*, arithmetic::*, comparison::*, select::*},
-    feature::{columns::*, norm::*, reduce::*, softmax::*, top_k::*},
+    feature::{argmax::*, columns::*, norm::*, reduce::*, softmax::*, top_k::*},
     lookup::{bag::*, embedding::*, gather::*},
     loss::{
         accuracy::*, binary::*, clusters::*, cross_entropy::*, hierarchical::*, regression::*, sampled::*,
@@ -183,6 +183,7 @@ catalogue! {
     /// Sums over features and rows.
     [Sum, Mean, SumRows, SumFeatures, MeanFeatures, MaxFeatures, TopK, Argmax, CumulativeSumFeatures, PlainSoftmax, LogSoftmax] {
         feature::top_k::TopK,
+        feature::argmax::Argmax,
         sequence::cumulative_sum::CumulativeSumFeatures,
         Whole<reduce::Sum>,
         Whole<reduce::Mean>,

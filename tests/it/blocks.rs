@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::layers::{Attention, Norm, Qrnn, QrnnPool, Sru, Stacked, TransformerBlock};
+use unpadded::layers::{Attention, Embedding, Norm, Qrnn, QrnnPool, Sru, Stacked, TransformerBlock};
 use unpadded::ops::Pool;
 use unpadded::program::Recurrence;
 use unpadded::tensor::Dense;
@@ -237,4 +237,20 @@ fn stepped(method_of: impl for<'a> Fn(&'a Builder, &'a Builder) -> &'a Builder) 
 #[test]
 fn a_builder_around_a_step_appends_to_the_step() {
     assert_eq!(stepped(|net, _| net), stepped(|_, step| step));
+}
+
+#[test]
+fn the_likeliest_column_is_an_id_as_ids_are_fed() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let label = net.feed_like("label", DType::I64, &[], x);
+    assert_eq!(net.spec(x.argmax()), net.spec(label));
+    let table = net.layer(Embedding::new(3, 3));
+    net.recurrent(x, |step, x_t| {
+        let own = step.memory_of(DType::I64, &[]);
+        let said = (x_t + table.of(own)).argmax();
+        step.update(own, said);
+        said
+    });
+    net.finish().unwrap();
 }

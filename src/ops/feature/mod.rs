@@ -1,5 +1,7 @@
 //! The features of rows: side by side and taken apart, summed, normalised.
 
+#[macro_use]
+pub(super) mod argmax;
 pub(super) mod batch_norm;
 #[macro_use]
 pub(super) mod columns;

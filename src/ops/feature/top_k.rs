@@ -1,19 +1,19 @@
-//! `top_k`: the largest numbers of each row and where they stand; `argmax`.
+//! `top_k`: the largest numbers of each row and where they stand.
 
 use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::kernels::{Float, Store, exceeds};
+use crate::operator;
 use crate::program::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::DType;
 use crate::with_float;
-use crate::{builder_methods, operator};
 
 operator! {
     /// The k largest numbers of each row, largest first, and the columns in which they stand.
     ///
     /// values_ij is the j-th largest number of row i, and ids_ij its column, an i64; of equal numbers the one in the lowest column
-    /// comes first, and a NaN before all numbers. Row-wise: x may have any LoD, which both outputs `[rows, k]` keep. The
-    /// gradient of the values goes to the columns that they are from.
+    /// comes first, and a NaN before all numbers; [`argmax`](Self::argmax) gives the first of these columns alone. Row-wise: x
+    /// may have any LoD, which both outputs `[rows, k]` keep. The gradient of the values goes to the columns that they are from.
     ///
     /// ```
     /// use ndarray::array;
@@ -35,24 +35,6 @@ operator! {
     inputs { X = x: one }
     outputs { VALUES = values: one, IDS = ids: one.without_gradient() }
     impl Builder, Var { fn top_k(&self, x: Var, k: usize) -> (Var, Var); }
-}
-
-builder_methods! { Argmax, Builder, Var;
-    /// The column of the largest number of each row, an i64 `[rows, 1]`; of equal ones the lowest column. It is the ids of
-    /// [`top_k`](Self::top_k) with k = 1.
-    ///
-    /// ```
-    /// use unpadded::{Builder, DType};
-    /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[8], 1);
-    /// assert_eq!(net.describe(x.argmax()), "`top_k.ids`: i64[rows0, 1] lod(0)");
-    /// ```
-    ///
-    /// # Errors
-    /// If `x` holds no floats, or its rows are empty.
-    pub fn argmax(&self, x: Var) -> Var {
-        self.top_k(x, 1).1
-    }
 }
 
 impl Op for TopK {

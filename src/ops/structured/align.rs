@@ -18,7 +18,7 @@ builder_methods! { CtcGreedy, Builder, Var;
     /// use unpadded::{Builder, DType};
     /// let net = Builder::new();
     /// let logits = net.feed("logits", DType::F32, &[40], 1);
-    /// assert_eq!(net.describe(logits.ctc_greedy(0)), "`ctc_align`: i64[rows1, 1] lod(1)");
+    /// assert_eq!(net.describe(logits.ctc_greedy(0)), "`ctc_align`: i64[rows1] lod(1)");
     /// ```
     ///
     /// # Errors

@@ -16,9 +16,10 @@ use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 28] = [
+const ROUGH: [&str; 29] = [
     "abs",
     "accuracy",
+    "argmax",
     "binary_cross_entropy",
     "focal_loss",
     "cast",

@@ -1,0 +1,77 @@
+//! `argmax`: where the largest number of each row stands.
+
+use crate::error::Result;
+use crate::kernels::{Float, exceeds};
+use crate::operator;
+use crate::program::{Attributes, Forward, InferShape, Op, RowValue, Sample};
+use crate::tensor::DType;
+use crate::with_float;
+
+operator! {
+    /// The column of the largest number of each row: `out_i = argmax_j x_ij`, an i64 of shape `[rows]`, as ids are fed.
+    ///
+    /// Of equal numbers the lowest column is taken, and a NaN before all numbers. It is the first of the ids of
+    /// [`top_k`](Self::top_k). Row-wise: x may have any LoD, which the output keeps. No gradient passes ids.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = array![[1.0, 3.0, 2.0], [5.0, 7.0, 7.0]];
+    /// let x = Variable::sequences(x, Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let out = ops::catalogue().parse("argmax", &Attributes::new())?.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 1]);
+    /// assert_eq!(out[0].shape(), [2]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[1, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, or its rows are empty.
+    pub(in crate::ops) struct Argmax = argmax {}
+    inputs { X = x: one.without_gradient() }
+    outputs { OUT = out: one.without_gradient() }
+    impl Builder, Var { fn argmax(&self, x: Var) -> Var; }
+}
+
+impl Op for Argmax {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        let x = s.input(Self::X);
+        if x.width() == 0 {
+            return Err(s.mismatch(Self::X, "at least one number in a row"));
+        }
+        let mut out = x.with_dtype(DType::I64);
+        out.shape.truncate(1);
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => largest::<T>(run))
+    }
+
+    #[cfg(feature = "testing")]
+    fn samples() -> Result<Vec<Sample>> {
+        let attributes = Attributes::new();
+        let mut samples = Sample::of_rows(&attributes, 5, |sample, _| Ok(sample))?;
+        samples.extend(Sample::of_rows(&attributes, 1, |sample, _| Ok(sample))?);
+        let ties = ndarray::array![[1.0, 2.0, 2.0, 1.0], [3.0, 3.0, 3.0, 3.0]];
+        samples.push(Sample::new("ties", attributes).batch("x", ties));
+        Ok(samples)
+    }
+}
+
+fn largest<T: RowValue + Float>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, mut out) = (run.input::<T>(Argmax::X)?, run.output::<i64>(Argmax::OUT)?);
+    for (row, x) in x.iter().enumerate() {
+        let mut best = 0;
+        for column in 1..x.len() {
+            if exceeds(x[column], x[best]) {
+                best = column;
+            }
+        }
+        out.row(row)[0] = best as i64;
+    }
+    Ok(())
+}
