@@ -184,27 +184,34 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     fn stepped(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         self.pull(|shared, height| shared.rows_read(height, feeds))?;
         let not_pushed = |e: Error| e.noted("nothing was pushed");
-        let mut whole = None;
         let mut seeds = self.parts.seeds(None, &self.parts.zero())?;
+        // What follows from the totals of all parts, if a forward pass gives them before the gradients.
+        let mut known = None;
         if !self.parts.is_late() {
             let rows = |feed: VarId| Some(feeds.iter().find(|(id, _)| *id == feed)?.1.rows());
             let sequences =
                 feeds.first().map_or(0, |(_, value)| value.lod().map_or(value.rows(), |lod| lod.sequences()));
-            let part = match self.parts.counted(sequences, rows) {
+            let counted = self.parts.counted(sequences, rows);
+            let complete = counted.is_none();
+            let part = match counted {
                 Some(part) => part,
                 None => self.run(feeds, &seeds, numbers, Stage::Forward).map_err(not_pushed)?,
             };
-            let (all, _) = self.all(&part)?;
-            let found = self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?;
-            seeds = self.parts.seeds(Some((&found, &all)), &part)?;
+            let (all, parts) = self.all(&part)?;
+            let whole = self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?;
+            seeds = self.parts.seeds(Some((&whole, &all)), &part)?;
+            known = complete.then_some((whole, parts));
         }
         let part = self.run(feeds, &seeds, numbers, Stage::Gradients).map_err(not_pushed)?;
-        let (mut parts, mut all) = (1.0, part.clone());
-        if !self.parts.is_mean() {
-            (all, parts) = self.all(&part)?;
-        }
-        let whole = whole.insert(self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?);
-        let (factor, weight) = self.parts.in_mean(whole, &part, parts);
+        let (whole, parts) = match known {
+            Some(known) => known,
+            None => {
+                let alone = self.parts.is_mean();
+                let (all, parts) = if alone { (part.clone(), 1.0) } else { self.all(&part)? };
+                (self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?, parts)
+            }
+        };
+        let (factor, weight) = self.parts.in_mean(&whole, &part, parts);
         let mut gradients = Vec::with_capacity(self.shared.len());
         for Shared { name, grad, .. } in &self.shared {
             let gradient = self.executor.fetch(*grad)?.into_parts().0;

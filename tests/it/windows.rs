@@ -179,7 +179,7 @@ fn models_at_random_have_the_same_bits_in_windows() {
 #[test]
 fn programs_at_random_have_the_same_bits_in_windows() {
     let (mut streamed, mut whole) = (0, 0);
-    for seed in 0..times(24) as u64 {
+    for seed in 0..times(36) as u64 {
         let case = generator::case(seed, step_blocks::F32).unwrap();
         let can = |&id: &VarId| case.program.streamed(&case.registry, &[id]).is_ok();
         let dense =

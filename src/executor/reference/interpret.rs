@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
-use crate::executor::reference::rows::{add, add_rows, part, put, select, zeros};
-use crate::executor::reference::values::{Around, BlockValues};
+use crate::executor::reference::rows::{add_rows, part, put, select, zeros};
+use crate::executor::reference::values::{Around, BlockValues, computed_sparse, sum};
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::kernels::{ViewMut, flush};
@@ -470,8 +470,13 @@ impl<'a> Interpreter<'a> {
             pairs.iter().map(|p| self.nothing(p.outer, Some(values))).collect()
         };
         let (mut to_inputs, mut to_statics) = (whole(inputs)?, whole(statics)?);
-        let mut to_constants: Vec<Storage> =
-            constants.iter().map(|&v| self.nothing(v, None)).collect::<Result<_>>()?;
+        let mut to_constants: Vec<Storage> = constants
+            .iter()
+            .map(|&v| match computed_sparse(self.program, v) {
+                Some(of) => self.nothing_stored(v, values.value(self.program, of, around)?),
+                None => self.nothing(v, None),
+            })
+            .collect::<Result<_>>()?;
         let previous: Vec<VarId> = memories.iter().filter_map(|m| m.previous).collect();
         for inner in steps.iter_mut().rev() {
             for pair in outputs {
@@ -501,7 +506,7 @@ impl<'a> Interpreter<'a> {
             }
             for (var, to) in constants.iter().zip(&mut to_constants) {
                 if let Some(value) = inner.vars.remove(var) {
-                    *to = add(to, value.storage())?;
+                    *to = sum(self.program, *var, to, value.storage())?;
                 }
             }
         }
@@ -526,6 +531,17 @@ impl<'a> Interpreter<'a> {
         let lod = values.value(self.program, first, around)?.lod().ok_or_else(missing)?;
         let at = self.program.spec(first)?.lod.iter().position(|&l| l == step.level).ok_or_else(missing)?;
         Ok(Sequences { depth: at, offsets: lod.level(at)?.to_vec() })
+    }
+
+    /// No gradient of a sparse value: zeros at all that it stores.
+    fn nothing_stored(&self, gradient: VarId, value: &Variable) -> Result<Storage> {
+        match value.storage() {
+            Storage::SelectedRows(rows) => {
+                let zeros = zeros(self.program.spec(gradient)?, rows.row_ids().len())?;
+                Ok(SelectedRows::new(rows.height(), rows.row_ids().to_vec(), zeros)?.into())
+            }
+            _ => self.nothing(gradient, None),
+        }
     }
 
     /// A gradient that nothing was added to yet; of a batched variable, with the rows that it has in `values`.

@@ -71,17 +71,24 @@ impl BlockValues {
     /// Adds to a gradient, or sets the first one.
     pub(super) fn contribute(&mut self, program: &Program, var: VarId, value: Storage) -> Result<()> {
         let sum = match self.vars.get(&var) {
-            Some(before) => {
-                let of = program.var(var).gradient_of.map(|of| program.var(of));
-                // Of a row-sparse parameter any rows move; of what a run computes sparse, those that are stored.
-                let computed = of.filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);
-                let stored = computed.is_some_and(|spec| spec.storage != StorageKind::Dense);
-                if stored { add_stored(before.storage(), &value)? } else { add(before.storage(), &value)? }
-            }
+            Some(before) => sum(program, var, before.storage(), &value)?,
             None => value,
         };
         let value = Variable::new(sum, self.lod(program, var)?)?;
         self.vars.insert(var, value);
         Ok(())
     }
+}
+
+/// The sum of two gradients of a variable: of a row-sparse parameter any rows move, of what a run computes sparse those that it
+/// stores.
+pub(super) fn sum(program: &Program, gradient: VarId, a: &Storage, b: &Storage) -> Result<Storage> {
+    if computed_sparse(program, gradient).is_some() { add_stored(a, b) } else { add(a, b) }
+}
+
+/// The variable that a gradient is of, if a run computes it and does not store all of its elements.
+pub(super) fn computed_sparse(program: &Program, gradient: VarId) -> Option<VarId> {
+    let of = program.var(gradient).gradient_of?;
+    let computed = Some(program.var(of)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);
+    computed.is_some_and(|spec| spec.storage != StorageKind::Dense).then_some(of)
 }

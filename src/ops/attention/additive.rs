@@ -119,13 +119,9 @@ impl Op for AdditiveAttention {
             }
         }
         let (query, keys, values) = (s.input(Self::QUERY), s.input(Self::KEYS), s.input(Self::VALUES));
-        let sequences = keys.drop_level(s.top())?;
         for slot in [Self::QUERY, Self::V] {
-            let rows = s.input(slot);
-            if rows.lod != sequences.lod || rows.rows() != sequences.rows() {
-                return Err(s.mismatch(slot, &format!("a row for each sequence of `keys`, which is {keys}")));
-            }
-            if rows.width() != keys.width() {
+            s.row_for_each_sequence(slot, Self::KEYS)?;
+            if s.input(slot).width() != keys.width() {
                 return Err(s.mismatch(slot, &format!("the width of `keys`, {}", keys.width())));
             }
         }

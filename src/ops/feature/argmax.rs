@@ -11,7 +11,8 @@ operator! {
     /// The column of the largest number of each row: `out_i = argmax_j x_ij`, an i64 of shape `[rows]`, as ids are fed.
     ///
     /// Of equal numbers the lowest column is taken, and a NaN before all numbers. It is the first of the ids of
-    /// [`top_k`](Self::top_k). Row-wise: x may have any LoD, which the output keeps. No gradient passes ids.
+    /// [`top_k`](Self::top_k). Row-wise: x may have any LoD, which the output keeps; of a constant matrix the output is
+    /// `[rows, 1]`. No gradient passes ids.
     ///
     /// ```
     /// use ndarray::array;
@@ -41,8 +42,11 @@ impl Op for Argmax {
         if x.width() == 0 {
             return Err(s.mismatch(Self::X, "at least one number in a row"));
         }
-        let mut out = x.with_dtype(DType::I64);
-        out.shape.truncate(1);
+        let mut out = x.with_dtype(DType::I64).with_width(1);
+        // A constant matrix keeps its rows: a constant of one dimension is one row.
+        if out.batched() {
+            out.shape.truncate(1);
+        }
         s.set(Self::OUT, out);
         Ok(())
     }

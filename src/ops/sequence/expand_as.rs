@@ -52,15 +52,8 @@ impl Op for SequenceExpandAs {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.has_lod(Self::Y)?;
+        s.row_for_each_sequence(Self::X, Self::Y)?;
         let (x, y) = (s.input(Self::X), s.input(Self::Y));
-        let sequences = y.drop_level(s.top())?;
-        if x.lod != sequences.lod || x.rows() != sequences.rows() {
-            let names: Vec<String> = sequences.lod.iter().map(|level| level.0.to_string()).collect();
-            let expected =
-                format!("{} rows, lod({}): one for each of `y`'s", sequences.rows(), names.join(", "));
-            return Err(s.mismatch(Self::X, &expected));
-        }
         let mut out = x.clone();
         out.shape[0] = y.shape[0];
         out.lod = y.lod.clone();

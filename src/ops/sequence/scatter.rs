@@ -56,11 +56,10 @@ impl Op for SequenceScatter {
         if s.input(Self::UPDATES).width() != 1 {
             return Err(s.mismatch(Self::UPDATES, "one number a row"));
         }
-        let (x, of) = (s.input(Self::X), s.input(Self::IDS).drop_level(s.top())?);
-        if x.lod != of.lod || x.rows() != of.rows() || x.shape.len() > 2 {
-            return Err(
-                s.mismatch(Self::X, "one row of numbers for each sequence of the last level of `ids`")
-            );
+        s.row_for_each_sequence(Self::X, Self::IDS)?;
+        let x = s.input(Self::X);
+        if x.shape.len() > 2 {
+            return Err(s.mismatch(Self::X, "rows of numbers"));
         }
         s.set(Self::OUT, x.clone());
         Ok(())

@@ -50,18 +50,11 @@ impl Op for SequenceUnpadAs {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.has_lod(Self::Y)?;
         let (x, y) = (s.input(Self::X), s.input(Self::Y));
         if !x.batched() || x.shape.len() < 2 {
             return Err(s.mismatch(Self::X, "rows of places, shape [sequences, places, …]"));
         }
-        let sequences = y.drop_level(s.top())?;
-        if x.lod != sequences.lod || x.rows() != sequences.rows() {
-            let names: Vec<String> = sequences.lod.iter().map(|level| level.0.to_string()).collect();
-            let expected =
-                format!("{} rows, lod({}): one for each of `y`'s", sequences.rows(), names.join(", "));
-            return Err(s.mismatch(Self::X, &expected));
-        }
+        s.row_for_each_sequence(Self::X, Self::Y)?;
         let mut out = x.clone();
         out.shape.remove(1);
         out.shape[0] = y.shape[0];

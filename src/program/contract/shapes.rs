@@ -186,6 +186,22 @@ impl<'a> InferShape<'a> {
         Ok(())
     }
 
+    /// Checks that input slot `slot` has a row for each sequence of the last level of input slot `of`, in the same levels above.
+    ///
+    /// # Errors
+    /// If it has not, or `of` has no LoD.
+    #[track_caller]
+    pub fn row_for_each_sequence(&self, slot: usize, of: usize) -> Result<()> {
+        self.has_lod(of)?;
+        let (rows, sequences) = (self.input(slot), self.input(of).drop_level(self.top())?);
+        if rows.lod == sequences.lod && rows.rows() == sequences.rows() {
+            return Ok(());
+        }
+        let (name, of) = (self.signature.inputs[of].name, self.input(of));
+        Err(self
+            .mismatch(slot, &format!("a row for each sequence of the last level of `{name}`, which is {of}")))
+    }
+
     /// Checks that input slot `slot` has one of `dtypes`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2};
 
 use unpadded::layers::{Gru, Linear, Lstm, Mgu, Reset, init};
 use unpadded::ops::Pool;
-use unpadded::program::{Recurrence, Step, VarId};
+use unpadded::program::{Attributes, Recurrence, Step, VarId};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Var, Variable};
 
@@ -348,5 +348,30 @@ fn a_term_of_a_sum_that_is_read_before_the_loop_too() {
             });
             vec![out]
         });
+    }
+}
+
+#[test]
+fn a_sparse_table_that_is_looked_up_and_made_dense() {
+    let looked_up = |net: &Builder, ids: Var, table: Var| -> Var {
+        let attributes = Attributes::new().with("sparse", true);
+        net.append("embedding", &[("ids", &[ids]), ("weight", &[table])], attributes)
+    };
+    for in_steps in [false, true] {
+        for dense_first in [false, true] {
+            println!("in steps: {in_steps}, made dense first: {dense_first}");
+            holds(&[("x", sequences(&[vec![2, 1]], 2))], |net, vars| {
+                let w = net.parameter("w", DType::F32, &[4, 2], init::uniform(-0.8, 0.8));
+                let table = w.to_selected_rows().abs();
+                let dense = dense_first.then(|| table.to_dense());
+                // The first row of the table.
+                let ids = vars[0].slice(0..1).argmax();
+                let rows = match in_steps {
+                    false => looked_up(net, ids, table),
+                    true => net.recurrent(ids, |step, ids| looked_up(step, ids, table)),
+                };
+                vec![rows, dense.unwrap_or_else(|| table.to_dense())]
+            });
+        }
     }
 }
