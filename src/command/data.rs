@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::outcome::{Asked, Ended, Outcome};
 use super::{init, json, terminal};
 use serde_json::Value;
-use unpadded::recipes::{Config, Prepared, Task, prepare};
+use unpadded::recipes::{Config, Prepared, Preview, Task, prepare, preview};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -54,11 +54,15 @@ struct Texts {
 }
 
 impl Texts {
-    fn read(&self) -> Outcome<Prepared> {
+    fn config(&self) -> Outcome<Config> {
         let mut config = Config::new(self.task);
         config.data.train = Some(self.path.clone());
         self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
-        prepare(&config).asked()
+        Ok(config)
+    }
+
+    fn read(&self) -> Outcome<Prepared> {
+        prepare(&self.config()?).asked()
     }
 }
 
@@ -74,7 +78,18 @@ impl Data {
 }
 
 fn check(texts: &Texts) -> Outcome<()> {
-    let prepared = texts.read()?;
+    let config = texts.config()?;
+    let mut shown = None;
+    if !texts.json {
+        // What is understood is shown even if there is too little to train on.
+        let Preview { said, records } = preview(&config).asked()?;
+        said.iter().try_for_each(terminal::print)?;
+        shown = said;
+        for (number, record) in (1..).zip(records) {
+            terminal::print(format!("record {number}: {}", terminal::shown(&record)))?;
+        }
+    }
+    let prepared = prepare(&config).asked()?;
     if texts.json {
         let line = json::object([
             ("dataset", prepared.name.as_str().into()),
@@ -82,7 +97,7 @@ fn check(texts: &Texts) -> Outcome<()> {
         ]);
         return terminal::print(line);
     }
-    prepared.said.iter().try_for_each(terminal::print)?;
+    prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).try_for_each(terminal::print)?;
     terminal::print("nothing is wrong with it")
 }
 

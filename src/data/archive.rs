@@ -105,11 +105,13 @@ impl Origin {
     }
 
     /// The bytes, out of gzip; of a zip as they are.
-    pub(super) fn bytes(&self) -> Result<Bytes> {
-        Ok(match self.unwrap()? {
-            (Wrapping::Gzip, bytes) => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
-            (_, bytes) => Box::new(bytes),
-        })
+    pub(super) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
+        let (wrapping, bytes) = self.unwrap()?;
+        let bytes: Bytes = match wrapping {
+            Wrapping::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
+            Wrapping::Plain | Wrapping::Zip => Box::new(bytes),
+        };
+        Ok((wrapping, bytes))
     }
 
     /// The file itself, if there is one and nothing is around it.

@@ -124,19 +124,18 @@ impl Folder {
     /// If a file is in no folder of its own class, or if there is one label alone.
     #[track_caller]
     pub fn folder_per_class(&self) -> Result<Vec<(String, TextFile)>> {
-        let label = |(below, file): &(String, TextFile)| match parts(below).0.rsplit('/').next() {
-            Some(folder) if !folder.is_empty() => Ok((folder.to_owned(), file.clone())),
-            _ => {
-                let what = format!("file `{}`", file.name());
-                Err(Error::of(
-                    ErrorKind::Format,
-                    what,
-                    "to be in a folder that is its label",
-                    "no such folder",
-                ))
-            }
-        };
-        self.several(self.files.iter().map(label).collect::<Result<_>>().at_caller()?)
+        let folder = |below: &str| parts(below).0.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned);
+        let stray: Vec<String> =
+            self.files.iter().filter(|(below, _)| folder(below).is_none()).map(|(below, _)| format!("`{below}`")).collect();
+        if !stray.is_empty() {
+            const SHOWN: usize = 10;
+            let more = if stray.len() > SHOWN { ", …" } else { "" };
+            let got = format!("{}{more} in none", stray[..stray.len().min(SHOWN)].join(", "));
+            let what = format!("files of `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "each in a folder that is its label", got));
+        }
+        let label = |(below, file): &(String, TextFile)| Some((folder(below)?, file.clone()));
+        self.several(self.files.iter().filter_map(label).collect())
     }
 
     #[track_caller]

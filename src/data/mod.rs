@@ -59,6 +59,7 @@ mod batch;
 mod continuous;
 mod fingerprint;
 mod folder;
+mod head;
 mod hold_out;
 #[cfg(feature = "tokenizers")]
 mod hugging_face;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Fingerprint;
 use super::archive::{Bytes, Member, Origin, Wrapping};
+use super::head::Head;
 use super::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 use super::lines::{Encoding, Lines};
 use super::records::{
@@ -34,6 +35,7 @@ pub struct TextFile {
     malformed: Malformed,
     max_line: usize,
     max_text: usize,
+    head: Head,
 }
 
 impl TextFile {
@@ -64,6 +66,7 @@ impl TextFile {
             malformed: Malformed::default(),
             max_line: Self::MAX_LINE,
             max_text: Self::MAX_TEXT,
+            head: Head::default(),
         }
     }
 
@@ -79,7 +82,7 @@ impl TextFile {
         }
         let members = self.origin.members().at_caller()?;
         match members.iter().find(|member| &*member.name == name) {
-            Some(member) => self.member = Some(member.clone()),
+            Some(member) => (self.member, self.head) = (Some(member.clone()), Head::default()),
             None => return Err(self.which(&members, &format!("`{name}`"))),
         }
         Ok(self)
@@ -98,24 +101,32 @@ impl TextFile {
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
     }
 
-    /// Of a zip with several files the only one that is no note about the others, which has a name that begins with `_`.
-    pub(super) fn without_notes(mut self) -> Result<Self> {
-        if self.member.is_none() && self.origin.wrapping()? == Wrapping::Zip {
-            let mut members = self.origin.members()?;
-            members
-                .retain(|member| !member.name.rsplit('/').next().is_some_and(|name| name.starts_with('_')));
-            if members.len() == 1 {
-                self.member = members.pop();
+    /// Opens the file. Of a zip with several members, the only one that is no note is chosen: the name of a note begins with `_`.
+    /// Returns whether it is a zip with several members, none of them chosen.
+    pub(super) fn chosen(mut self) -> Result<(Self, bool)> {
+        if self.member.is_some() {
+            return Ok((self, false));
+        }
+        match self.origin.bytes()? {
+            (Wrapping::Zip, _) => {
+                let mut members = self.origin.members()?;
+                let several = members.len() > 1;
+                members
+                    .retain(|member| !member.name.rsplit('/').next().is_some_and(|name| name.starts_with('_')));
+                self.member = if members.len() == 1 { members.pop() } else { None };
+                let several = several && self.member.is_none();
+                Ok((self, several))
+            }
+            (_, bytes) => {
+                self.head = Head::new(self.name().into(), bytes);
+                Ok((self, false))
             }
         }
-        Ok(self)
     }
 
-    /// Whether it is a zip with several files, of which none is chosen.
-    pub(super) fn is_several(&self) -> Result<bool> {
-        Ok(self.member.is_none()
-            && self.origin.wrapping()? == Wrapping::Zip
-            && self.origin.members()?.len() > 1)
+    /// Closes the file that detection has opened.
+    pub(super) fn close(&mut self) {
+        self.head = Head::default();
     }
 
     /// How its bytes stand for characters.
@@ -165,10 +176,29 @@ impl TextFile {
         Ok(f.number(self.encoding as u64).number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
-    /// The bytes, out of what is around them, and what messages call them.
+    /// The bytes, out of what is around them, and what messages call them. What detection has opened is read on.
     pub(super) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
+        self.head.take().map_or_else(|| self.opened(), Ok)
+    }
+
+    /// The first bytes, to detect what the file is: [`Self::bytes`] gives them again.
+    pub(super) fn sample(&self) -> Result<(Arc<str>, Bytes)> {
+        self.head.sample(|| self.opened())
+    }
+
+    /// The first lines, to detect what they are.
+    pub(super) fn first_lines(&self) -> Result<Lines> {
+        let (name, bytes) = self.sample()?;
+        Ok(self.lines_in(name, bytes))
+    }
+
+    fn opened(&self) -> Result<(Arc<str>, Bytes)> {
         let mut file = self.clone();
-        if file.member.is_none() && file.origin.wrapping()? == Wrapping::Zip {
+        if file.member.is_none() {
+            let (wrapping, bytes) = file.origin.bytes()?;
+            if wrapping != Wrapping::Zip {
+                return Ok((file.name().into(), bytes));
+            }
             let members = file.origin.members()?;
             match &members[..] {
                 [only] => file.member = Some(only.clone()),
@@ -180,9 +210,9 @@ impl TextFile {
                 }
             }
         }
-        let bytes: Bytes = match &file.member {
+        let bytes = match &file.member {
             Some(member) => file.origin.member(member)?,
-            None => file.origin.bytes()?,
+            None => file.origin.bytes()?.1,
         };
         Ok((file.name().into(), bytes))
     }
@@ -225,6 +255,11 @@ impl TextFile {
     #[track_caller]
     pub(super) fn records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
         Ok(Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed))
+    }
+
+    /// The first records, to detect what they are: all of those within the bytes that are looked at.
+    pub(super) fn first_records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
+        Ok(Records::new(self.first_lines()?, Box::new(parser), self.malformed))
     }
 
     /// Lines of `text<TAB>label`; blank lines are passed over.

@@ -81,6 +81,12 @@ section! {
         text: Option<String> = None;
         /// The column or field of the label, of the tags, or of the translation.
         label: Option<String> = None;
+        /// Header: whether the first record of a table names its columns (default: detected, and said).
+        header: Option<bool> = None;
+        /// Separator of a table's columns: one character, or `tab` (default: the one of comma, semicolon, tab and bar that fits).
+        separator: Option<String> = None;
+        /// Encoding of the files: `utf-8`, `windows-1252` or `latin-1` (default: detected).
+        encoding: Option<String> = None;
         /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
         binary: bool = false;
         /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory. Of `classify` alone; without it, all texts are in memory.
@@ -229,6 +235,8 @@ impl Config {
                         | "text.target_tokens"
                         | "text.lowercase"
                         | "data.binary"
+                        | "data.header"
+                        | "data.separator"
                         | "model.pool"
                         | "model.bidirectional"
                 ),

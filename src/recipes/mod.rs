@@ -27,6 +27,7 @@ mod lm;
 mod model;
 mod net;
 mod prepared;
+mod preview;
 mod rows;
 mod settings;
 mod tag;
@@ -40,6 +41,7 @@ pub use config::{
 };
 pub use model::{Answer, Model};
 pub use prepared::{Case, HeldOut, Prepared, Truth};
+pub use preview::{Preview, preview};
 pub use settings::{Key, Setting, Value};
 pub use weigh::Weigher;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::config::{Config, Task, Tokens};
-use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, Tokenizer, Vocabulary};
+use crate::data::{Batching, Data, Encoding, Loader, Malformed, Parts, ReadOptions, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::train::Trainer;
 
@@ -117,6 +117,15 @@ pub(super) fn options(config: &Config) -> Result<ReadOptions> {
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
     }
+    if let Some(header) = data.header {
+        options = options.header(header);
+    }
+    if let Some(given) = &data.separator {
+        options = options.separator(separator(given)?);
+    }
+    if let Some(name) = &data.encoding {
+        options = options.encoding(encoding(name)?);
+    }
     let task = config.run.task;
     if let Some(text) = &data.text {
         options = match task {
@@ -134,6 +143,27 @@ pub(super) fn options(config: &Config) -> Result<ReadOptions> {
         };
     }
     Ok(if data.binary { options.binary() } else { options })
+}
+
+fn separator(given: &str) -> Result<char> {
+    let mut characters = given.chars();
+    match (characters.next(), characters.next()) {
+        _ if ["tab", "\\t"].contains(&given) => Ok('\t'),
+        (Some(one), None) if one != '"' && one != '\n' => Ok(one),
+        _ => Err(Error::new("data.separator", "one character, or `tab`", format!("{given:?}"))),
+    }
+}
+
+fn encoding(name: &str) -> Result<Encoding> {
+    match &*name.to_lowercase() {
+        "utf-8" | "utf8" => Ok(Encoding::Utf8),
+        "windows-1252" | "cp1252" => Ok(Encoding::Windows1252),
+        "latin-1" | "latin1" | "iso-8859-1" => Ok(Encoding::Latin1),
+        _ => {
+            let expected = "`utf-8`, `windows-1252` or `latin-1`";
+            Err(Error::new("data.encoding", expected, format!("`{name}`")))
+        }
+    }
 }
 
 /// How a file was read, for people: what was guessed may be wrong.

@@ -1,4 +1,4 @@
-//! Which columns of a table, or fields of JSON, are the ones that are wanted.
+//! Which columns of a table, or fields of JSON, are wanted; whether the first record of a table is a header.
 
 use std::collections::HashSet;
 
@@ -32,6 +32,14 @@ pub(super) const TEXT: &[&str] = &[
     "title",
     "phrase",
     "name",
+    "texts",
+    "sentences",
+    "reviews",
+    "headline",
+    "description",
+    "post",
+    "sms",
+    "input",
 ];
 pub(super) const LABEL: &[&str] = &[
     "label",
@@ -48,6 +56,13 @@ pub(super) const LABEL: &[&str] = &[
     "tag",
     "language",
     "score",
+    "classes",
+    "emotion",
+    "intents",
+    "lang",
+    "genre",
+    "type",
+    "gold",
 ];
 pub(super) const SOURCE: &[&str] =
     &["source", "src", "input", "question", "english", "en", "word", "from", "text"];
@@ -57,6 +72,21 @@ pub(super) const TOKENS: &[&str] = &["tokens", "words"];
 pub(super) const TAGS: &[&str] = &["tags", "ner_tags", "labels", "slots", "chunk_tags", "pos_tags", "ner"];
 pub(super) const INTENT: &[&str] = &["intent", "label", "class"];
 
+impl Wanted<'_> {
+    /// The setting that names it.
+    fn setting(&self) -> &'static str {
+        match self.what {
+            "label" | "target" | "tags" => "data.label",
+            _ => "data.text",
+        }
+    }
+
+    /// What to do to name it.
+    fn advice(&self) -> String {
+        format!("set `{}` (`{}` in a config) to its name, or to its number from 1 on", self.what, self.setting())
+    }
+}
+
 /// The columns that were found.
 #[derive(Debug, Clone)]
 pub(super) struct Picked {
@@ -64,17 +94,29 @@ pub(super) struct Picked {
     pub(super) columns: Vec<usize>,
     /// The name of each, or its number from 1.
     pub(super) names: Vec<String>,
-    /// How many columns there are.
+    /// How many columns most of the first records have.
     pub(super) width: usize,
-    /// Whether the first row is the names of the columns.
+    /// Whether the first record is the names of the columns.
     pub(super) header: bool,
+    /// Why it is one, or none, and what else was decided.
+    pub(super) notes: Vec<String>,
 }
 
-/// The first rows of a table.
+/// The first records of a table.
 pub(super) struct Columns<'a> {
     pub(super) name: &'a str,
     pub(super) rows: &'a [Vec<String>],
+    /// The line of the first record.
+    pub(super) line: u64,
     pub(super) header: Option<bool>,
+}
+
+/// How a wanted column was given.
+enum Given<'a> {
+    /// By its number, counted from 0.
+    Number(usize),
+    Name(&'a str),
+    Nothing,
 }
 
 fn plain(name: &str) -> String {
@@ -85,6 +127,25 @@ fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
+/// A cell for a message: not too long.
+fn cut(cell: &str) -> String {
+    const SHOWN: usize = 40;
+    match cell.trim().char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", cell.trim().get(..end).unwrap_or_default()),
+        None => cell.trim().to_owned(),
+    }
+}
+
+/// Whether a cell is a number as tables have it.
+fn number(cell: &str) -> bool {
+    cell.trim().parse::<f64>().is_ok_and(f64::is_finite)
+}
+
+/// Whether a cell says that there is no value.
+fn absent(cell: &str) -> bool {
+    ["", "na", "n/a", "nan", "null", "none", "nil", "-", "?"].contains(&&*plain(cell))
+}
+
 impl Columns<'_> {
     /// The columns that are wanted.
     pub(super) fn pick(&self, wanted: &[Wanted<'_>]) -> Result<Picked> {
@@ -92,30 +153,37 @@ impl Columns<'_> {
             let what = format!("records of file `{}`", self.name);
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
         };
-        let width = first.len();
-        let numbered = |given: &str| {
-            given.parse().ok().filter(|number| (1..=width).contains(number)).map(|number: usize| number - 1)
-        };
+        let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
-        let known = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
-        let named = |one: &Wanted<'_>| match one.given {
-            Some(given) => position(given).is_some() || numbered(given).is_none(),
-            None => one.known.iter().any(|name| known(name).is_some()),
-        };
-        let header = self.header.or(wanted.iter().any(named).then_some(true));
+        // A number is a position before it is a name.
+        let given: Vec<Given<'_>> = wanted
+            .iter()
+            .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
+                Some((_, Some(number))) if (1..=width).contains(&number) => Given::Number(number - 1),
+                Some((name, _)) => Given::Name(name),
+                None => Given::Nothing,
+            })
+            .collect();
+        let (header, why) = self.header(wanted, &given);
         let mut columns = vec![None; wanted.len()];
-        for (place, one) in wanted.iter().enumerate() {
-            let Some(given) = one.given else { continue };
-            let found = position(given).filter(|_| header == Some(true)).or_else(|| numbered(given));
-            columns[place] = Some(found.ok_or_else(|| self.missing(one.what, given, first, header))?);
+        for (place, (one, given)) in wanted.iter().zip(&given).enumerate() {
+            columns[place] = match given {
+                Given::Nothing => None,
+                Given::Number(column) => Some(*column),
+                Given::Name(name) => {
+                    let found = position(name).filter(|_| header);
+                    Some(found.ok_or_else(|| self.missing(one, name, first, header))?)
+                }
+            };
         }
-        if header == Some(true) {
-            for (place, one) in wanted.iter().enumerate().filter(|(_, one)| one.given.is_none()) {
-                let free = |column: &usize| !columns.contains(&Some(*column));
-                let found = one.known.iter().filter_map(known).find(free);
-                columns[place] = found;
+        if header {
+            for (place, one) in wanted.iter().enumerate() {
+                if columns[place].is_none() {
+                    columns[place] = self.known(one, &columns);
+                }
             }
         }
+        let mut notes = vec![why];
         let free: Vec<usize> = (0..width).filter(|column| !columns.contains(&Some(*column))).collect();
         let open: Vec<usize> = (0..wanted.len()).filter(|&place| columns[place].is_none()).collect();
         let labelled = wanted.iter().any(|one| one.what == "label");
@@ -123,9 +191,13 @@ impl Columns<'_> {
             ([], _) => {}
             (&[a], &[one]) => columns[a] = Some(one),
             (&[a, b], &[left, right]) => {
-                let swapped = labelled && self.labels_come_first(left, right);
+                let labels_first = labelled && self.labels_come_first(left, right, header);
+                if labels_first {
+                    let number = left + 1;
+                    notes.push(format!("column {number} is the label, since its values repeat and are shorter"));
+                }
                 (columns[a], columns[b]) =
-                    if swapped { (Some(right), Some(left)) } else { (Some(left), Some(right)) };
+                    if labels_first { (Some(right), Some(left)) } else { (Some(left), Some(right)) };
             }
             // Of pairs what stands behind them is notes.
             (&[a, b], &[left, right, ..]) if !labelled => {
@@ -139,70 +211,158 @@ impl Columns<'_> {
         }
         let columns: Vec<usize> = columns.into_iter().flatten().collect();
         let often = |column: usize| first.iter().filter(|cell| Some(*cell) == first.get(column)).count();
-        if header == Some(true) {
-            for (one, &column) in wanted.iter().zip(&columns) {
-                let by_number = one.given.is_some_and(|given| numbered(given).is_some());
-                if often(column) > 1 && !by_number {
+        if header {
+            for ((one, given), &column) in wanted.iter().zip(&given).zip(&columns) {
+                if often(column) > 1 && !matches!(given, Given::Number(_)) {
                     let name = first.get(column).map_or("", |name| name.trim());
                     let what = format!("column `{name}` of file `{}`, the {}", self.name, one.what);
-                    let advice = format!("`{}` may be the number of one, from 1 on", one.what);
                     let got = often(column).to_string();
-                    return Err(Error::of(ErrorKind::Format, what, "one of that name", got).noted(advice));
+                    let error = Error::of(ErrorKind::Format, what, "one of that name", got);
+                    return Err(error.noted(one.advice()));
                 }
             }
+        } else {
+            notes.extend(self.perhaps_a_header(wanted, &columns));
         }
-        let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
-        let header = header.unwrap_or_else(|| label.is_some_and(|&label| self.is_heading(label)));
         let name = |&column: &usize| match first.get(column) {
             Some(cell) if header && !cell.trim().is_empty() && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
         let names = columns.iter().map(name).collect();
-        Ok(Picked { columns, names, width, header })
+        Ok(Picked { columns, names, width, header, notes })
     }
 
-    /// What a column has in the rows behind the first.
-    fn column(&self, column: usize) -> impl Iterator<Item = &str> {
+    /// How many cells most of the records have; of equally many, as the first.
+    fn width(&self) -> usize {
+        let mut counts: Vec<(usize, usize)> = Vec::new();
+        for row in self.rows {
+            match counts.iter_mut().find(|(width, _)| *width == row.len()) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((row.len(), 1)),
+            }
+        }
+        let most = counts.iter().map(|(_, count)| *count).max();
+        counts.into_iter().find(|(_, count)| Some(*count) == most).map_or(0, |(width, _)| width)
+    }
+
+    /// Whether the first record is a header, and why.
+    fn header(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> (bool, String) {
+        let line = self.line;
+        match self.header {
+            Some(true) => return (true, format!("line {line} is a header, as set")),
+            Some(false) => return (false, "no header, as set".to_owned()),
+            None => {}
+        }
+        if let Some(name) = given.iter().find_map(|given| match given {
+            Given::Name(name) => Some(name),
+            _ => None,
+        }) {
+            return (true, format!("line {line} is a header, since `{name}` names a column"));
+        }
+        let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
+        for (place, (one, given)) in wanted.iter().zip(given).enumerate() {
+            columns[place] = match given {
+                Given::Number(column) => Some(*column).filter(|&column| {
+                    self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell)))
+                }),
+                _ => self.known(one, &columns),
+            };
+        }
+        if let Some(columns) = columns.into_iter().collect::<Option<Vec<usize>>>() {
+            let again = |column: &usize| self.first(*column).is_some_and(|first| self.below(*column).any(|cell| cell == first));
+            let label = wanted.iter().position(|one| one.what == "label").map(|place| columns[place]);
+            // A label that occurs again is a label, and so are texts that all do.
+            if label.map_or_else(|| columns.iter().all(again), |label| again(&label)) {
+                return (false, format!("no header: line {line} repeats below"));
+            }
+            return (true, format!("line {line} is a header, since it has known names"));
+        }
+        let width = self.rows.first().map_or(0, Vec::len);
+        match (0..width).find(|&column| self.is_above_numbers(column)) {
+            Some(column) => {
+                let name = cut(self.first(column).unwrap_or_default());
+                (true, format!("line {line} is a header, since all below `{name}` are numbers"))
+            }
+            None => (false, "no header".to_owned()),
+        }
+    }
+
+    /// The column of a known name in the first record that is not taken.
+    fn known(&self, one: &Wanted<'_>, taken: &[Option<usize>]) -> Option<usize> {
+        let first = self.rows.first()?;
+        let of = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
+        one.known.iter().filter_map(of).find(|&column| !taken.contains(&Some(column)))
+    }
+
+    fn first(&self, column: usize) -> Option<&str> {
+        self.rows.first().and_then(|row| row.get(column)).map(|cell| cell.trim())
+    }
+
+    /// The cells of a column below the first record.
+    fn below(&self, column: usize) -> impl Iterator<Item = &str> {
         self.rows.iter().skip(1).filter_map(move |row| row.get(column)).map(|cell| cell.trim())
     }
 
-    /// Whether the left one of two columns is the label: it has fewer different values, and no longer ones.
-    fn labels_come_first(&self, left: usize, right: usize) -> bool {
-        let cells =
-            |column: usize| self.rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
+    /// Whether a column has numbers below the first record, and none in it.
+    fn is_above_numbers(&self, column: usize) -> bool {
+        const FEW: usize = 2;
+        let first = self.first(column).is_some_and(|cell| !number(cell) && !absent(cell));
+        let numbers = self.below(column).filter(|cell| !absent(cell)).count();
+        first && numbers >= FEW && self.below(column).all(|cell| number(cell) || absent(cell))
+    }
+
+    /// A note if the first record, which is read as one, looks like the names of the columns: one of them is known, or its label is
+    /// none of the few below.
+    fn perhaps_a_header(&self, wanted: &[Wanted<'_>], columns: &[usize]) -> Option<String> {
+        const MANY: usize = 20;
+        let again = |column: usize| self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first));
+        let known = |(one, &column): (&Wanted<'_>, &usize)| {
+            self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell))) && !again(column)
+        };
+        let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
+        let alone = label.is_some_and(|&label| {
+            let different = self.below(label).collect::<HashSet<_>>().len();
+            self.rows.len() > MANY && different * 4 <= self.rows.len() && !again(label)
+        });
+        if self.header.is_some() || !(alone || wanted.iter().zip(columns).any(known)) {
+            return None;
+        }
+        let cells = columns.iter().filter_map(|&column| self.first(column)).map(cut);
+        let line = self.line;
+        Some(format!(
+            "line {line} ({}) is read as a record; if it is a header, set `header` (`data.header` in a config) to true",
+            quoted(cells)
+        ))
+    }
+
+    /// Whether the left one of two columns is the label: at most three quarters as many different values, and no longer ones.
+    fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
+        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
+        let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
         let different = |column| cells(column).collect::<HashSet<_>>().len();
         let long = |column| cells(column).map(str::len).sum::<usize>();
-        different(left) < different(right) && long(left) <= long(right)
+        different(left) * 4 <= different(right) * 3 && long(left) <= long(right)
     }
 
-    /// Whether what the first row has in the column of labels is no label: no other row has it, of many that have few.
-    fn is_heading(&self, label: usize) -> bool {
-        const MANY: usize = 20;
-        let others: HashSet<&str> = self.column(label).collect();
-        let first = self.rows.first().and_then(|row| row.get(label)).map(|cell| cell.trim());
-        self.rows.len() > MANY
-            && others.len() * 4 <= self.rows.len()
-            && first.is_some_and(|first| !others.contains(first))
-    }
-
-    fn missing(&self, what: &str, given: &str, first: &[String], header: Option<bool>) -> Error {
-        let what = format!("column `{given}` of file `{}`, the {what}", self.name);
-        if header != Some(true) {
-            let expected = format!("a number from 1 to {}, as the columns have no names", first.len());
+    fn missing(&self, one: &Wanted<'_>, given: &str, first: &[String], header: bool) -> Error {
+        let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
+        if !header {
+            let expected = format!("a number from 1 to {}, since no line is a header", first.len());
             return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
         }
-        missing(what, given, first)
+        let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
+        missing(what, given, &names)
     }
 
-    fn unclear(&self, one: &Wanted<'_>, first: &[String], header: Option<bool>) -> Error {
+    fn unclear(&self, one: &Wanted<'_>, first: &[String], header: bool) -> Error {
         let what = format!("column of the {} in file `{}`", one.what, self.name);
+        let cells = quoted(first.iter().map(|cell| cut(cell)));
         let got = match header {
-            Some(true) => format!("the columns {}", quoted(first.iter().map(|cell| cell.trim()))),
-            _ => format!("{} without a name that is known", counted(first.len())),
+            true => format!("the columns {cells}"),
+            false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
         };
         let expected = format!("one called {}", quoted(one.known.iter().take(4)));
-        let advice = format!("`{}` names it, or gives its number from 1 on", one.what);
-        Error::of(ErrorKind::Format, what, expected, got).noted(advice)
+        Error::of(ErrorKind::Format, what, expected, got).noted(one.advice())
     }
 }
 

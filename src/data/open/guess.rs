@@ -6,6 +6,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::paths::extension;
 use super::{rows, trees};
 use crate::data::TextFile;
+use crate::data::records::OneLine;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is to be read.
@@ -86,7 +87,7 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
             format!("`{format}`"),
         ));
     }
-    let (name, mut bytes) = file.bytes()?;
+    let (name, mut bytes) = file.sample()?;
     let (name, mut first) = (name.to_lowercase(), [0; PARQUET.len()]);
     if bytes.read_exact(&mut first).is_ok() && first == *PARQUET {
         let why = Some("its first bytes are `PAR1`".to_owned());
@@ -128,7 +129,8 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if task == Task::Plain {
         return Ok((FileFormat::Plain, "its name says nothing else"));
     }
-    let lines = file.lines()?.map_while(Result::ok).filter(|line| !line.trim().is_empty());
+    let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
+    let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let lines: Vec<String> = lines.take(LOOKED_AT).collect();
     let all = |is: &dyn Fn(&str) -> bool| !lines.is_empty() && lines.iter().all(|line| is(line));
     if all(&|line| line.trim_start().starts_with('{')) {
@@ -147,8 +149,8 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         _ if lines.iter().any(|line| line.contains('\t')) => {
             Ok((FileFormat::Tsv, "there are tabs in its first lines"))
         }
-        _ if all(&|line| line.contains(',')) => {
-            Ok((FileFormat::Csv, "there is no tab, but a comma in each of its first lines"))
+        _ if [',', ';', '|'].iter().any(|&separator| all(&|line| line.contains(separator))) => {
+            Ok((FileFormat::Csv, "there is no tab, but a comma, a semicolon or a bar in each of its first lines"))
         }
         _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
     }

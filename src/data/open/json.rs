@@ -28,7 +28,7 @@ fn object(line: &str) -> Result<Option<Object>, Reason> {
 
 /// The first object of the file, if it has one.
 pub(super) fn first(file: &TextFile) -> Result<Option<Object>> {
-    file.records(OneLine(object))?.next().transpose()
+    file.first_records(OneLine(object))?.next().transpose()
 }
 
 /// The records of the file.

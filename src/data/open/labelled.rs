@@ -1,5 +1,6 @@
 //! Labelled texts of a path.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared};
 use super::{fields, objects, parts, rows, table, trees};
+use crate::data::lines::Reason;
 use crate::data::records::{OneLine, Stream};
 use crate::data::{Folder, Labelled, LabelledTexts, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -15,22 +17,38 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// A file, and what its records are.
 #[derive(Debug)]
 enum Input {
-    /// Each record has its label; read as these options say.
-    Records(TextFile, Guess, ReadOptions),
+    /// Each record has its label. The form of the first file is known, that of the others is detected when they are read.
+    Records(TextFile, Option<Form>),
     /// Each line is a text of this label.
     Lines(TextFile, String),
     /// The whole is a text of this label.
     Whole(TextFile, String),
 }
 
+/// What was decided about a file of records.
+#[derive(Debug, Clone)]
+struct Form {
+    guess: Guess,
+    options: ReadOptions,
+    parts: Parts,
+}
+
+/// Where the text and the label of a record are.
+#[derive(Debug, Clone)]
+enum Parts {
+    Tree,
+    Fields([String; 2]),
+    Cells(table::Table),
+}
+
 impl Input {
-    fn open(&self) -> Result<Stream<Labelled>> {
+    /// The records; what is not known of the file is as in `options`.
+    fn open(&self, options: &ReadOptions) -> Result<Stream<Labelled>> {
         match self {
-            Self::Records(file, guess, options) => {
-                records(file, guess.format, options).map_err(|e| guess.explain(e)).map(|found| {
-                    let guess = guess.clone();
-                    Box::new(found.map(move |one| one.map_err(|e| guess.explain(e)))) as Stream<Labelled>
-                })
+            Self::Records(file, Some(form)) => form.records(file),
+            Self::Records(file, None) => {
+                let file = prepared(file.clone(), options)?;
+                Form::of(&file, &alike(options, &file, Task::Labelled))?.records(&file)
             }
             Self::Lines(file, label) => {
                 let label = label.clone();
@@ -38,11 +56,11 @@ impl Input {
                     let text = line.trim();
                     Ok((!text.is_empty()).then(|| Labelled { text: text.to_owned(), label: label.clone() }))
                 };
-                Ok(Box::new(file.records(OneLine(text))?))
+                Ok(Box::new(prepared(file.clone(), options)?.records(OneLine(text))?))
             }
             Self::Whole(file, label) => {
-                let (file, label) = (file.clone(), label.clone());
-                Ok(Box::new(std::iter::once_with(move || Ok(Labelled { text: file.text()?, label }))))
+                let text = prepared(file.clone(), options)?.text()?;
+                Ok(Box::new(std::iter::once(Ok(Labelled { text, label: label.clone() }))))
             }
         }
     }
@@ -55,52 +73,59 @@ fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
     ]
 }
 
-fn records(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Stream<Labelled>> {
-    match format {
-        FileFormat::Trees => {
-            let binary = options.binary;
-            Ok(Box::new(file.records(OneLine(move |line: &str| trees::tree(line, binary)))?))
-        }
-        FileFormat::JsonLines | FileFormat::Parquet => {
-            let names = objects::two(objects::picked(file, format, &wanted(options))?)?;
-            let [text, label] = names.clone();
-            objects::records(file, format, &names, move |object| {
-                Ok(Labelled {
-                    text: fields::text(object, &text)?,
-                    label: fields::text(object, &label)?.trim().to_owned(),
-                })
-            })
-        }
-        _ => {
-            let picked = table::picked(file, format, options, &wanted(options))?;
-            Ok(Box::new(table::records(file, format, options, &picked, |cell| {
-                Ok(Labelled { text: cell(0)?, label: cell(1)?.trim().to_owned() })
-            })?))
-        }
+impl Form {
+    /// Detects the format and the columns of a file, as far as the options do not set them.
+    fn of(file: &TextFile, options: &ReadOptions) -> Result<Self> {
+        let guess = guess(file, options, Task::Labelled)?;
+        let mut options = ReadOptions { format: Some(guess.format), notes: Vec::new(), ..options.clone() };
+        let parts = Self::parts(file, guess.format, &mut options).map_err(|e| guess.explain(e))?;
+        Ok(Self { guess, options, parts })
     }
-}
 
-/// The options with the format and the columns that were found in a file.
-fn settled(file: &TextFile, guess: &Guess, options: &ReadOptions) -> Result<ReadOptions> {
-    let mut options = ReadOptions { format: Some(guess.format), ..options.clone() };
-    match guess.format {
-        FileFormat::Tsv | FileFormat::Csv => {
-            let picked = table::picked(file, guess.format, &options, &wanted(&options))
-                .map_err(|e| guess.explain(e))?;
-            options.header = Some(picked.header);
-            if let [text, label] = &picked.names[..] {
-                (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
+    fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Parts> {
+        let (names, parts) = match format {
+            FileFormat::Trees => return Ok(Parts::Tree),
+            FileFormat::JsonLines | FileFormat::Parquet => {
+                let names = objects::two(objects::picked(file, format, &wanted(options))?)?;
+                (names.to_vec(), Parts::Fields(names))
             }
-        }
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let names = objects::picked(file, format, &wanted(&options)).map_err(|e| guess.explain(e))?;
-            if let [text, label] = &names[..] {
-                (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
+            _ => {
+                let table = table::Table::of(file, format, options, &wanted(options))?;
+                options.notes = table.notes().to_vec();
+                (table.names().to_vec(), Parts::Cells(table))
             }
+        };
+        if let [text, label] = &names[..] {
+            (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
         }
-        _ => {}
+        Ok(parts)
     }
-    Ok(options)
+
+    fn records(&self, file: &TextFile) -> Result<Stream<Labelled>> {
+        let found: Result<Stream<Labelled>> = match &self.parts {
+            Parts::Tree => {
+                let binary = self.options.binary;
+                file.records(OneLine(move |line: &str| trees::tree(line, binary))).map(|found| Box::new(found) as _)
+            }
+            Parts::Fields(names) => {
+                let [text, label] = names.clone();
+                objects::records(file, self.guess.format, names, move |object| {
+                    Ok(Labelled {
+                        text: fields::text(object, &text)?,
+                        label: fields::text(object, &label)?.trim().to_owned(),
+                    })
+                })
+            }
+            Parts::Cells(table) => {
+                let of = |cell: &mut dyn FnMut(usize) -> Result<String, Reason>| {
+                    Ok(Labelled { text: cell(0)?, label: cell(1)?.trim().to_owned() })
+                };
+                table.records(file, of).map(|found| Box::new(found) as _)
+            }
+        };
+        let (found, guess) = (found.map_err(|e| self.guess.explain(e))?, self.guess.clone());
+        Ok(Box::new(found.map(move |one| one.map_err(|e| guess.explain(e)))))
+    }
 }
 
 /// The files of a data set, and how they are read.
@@ -111,19 +136,70 @@ pub(in crate::data) struct Plan {
     pub(in crate::data) options: ReadOptions,
 }
 
-/// What is in a folder: files of records, or files and folders of a class each.
+/// Endings of tables and other files of records.
+const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
+/// Folders beside those of the classes that hold texts without a label.
+const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
+
+/// The names in quotation marks, the first ones of many.
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 10;
+    let all: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    match all.get(SHOWN..) {
+        Some(more) if !more.is_empty() => format!("{} and {} more", all[..SHOWN].join(", "), more.len()),
+        _ => all.join(", "),
+    }
+}
+
+/// The folder a file is in, by its path below another folder.
+fn parent(below: &str) -> &str {
+    below.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// A folder of class folders, without what is beside these and the texts that have no label; and a note of what is left out.
+fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
+    let files = || folder.files().iter().map(|(below, _)| below.as_str());
+    let top = |below: &&str| parent(below).is_empty();
+    let unlabelled = |below: &str| parent(below).rsplit('/').next().is_some_and(|name| UNLABELLED.contains(&name));
+    let of_classes = files().filter(|below| !top(below) && !unlabelled(below)).map(parent).collect::<BTreeSet<_>>();
+    if of_classes.len() < 2 {
+        return Ok((folder, Vec::new()));
+    }
+    let records: Vec<&str> =
+        files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();
+    if !records.is_empty() {
+        let what = format!("folder `{}`", path.display());
+        let got = format!("{} beside the folders {}", listed(records), listed(of_classes));
+        return Err(Error::of(ErrorKind::Format, what, "files of records, or a folder for each class", got));
+    }
+    let mut notes = Vec::new();
+    let beside: Vec<&str> = files().filter(top).collect();
+    if !beside.is_empty() {
+        notes.push(format!("left out, since they are beside the class folders: {}", listed(beside)));
+    }
+    let without: BTreeSet<&str> = files().filter(|below| unlabelled(below)).map(parent).collect();
+    if !without.is_empty() {
+        notes.push(format!("left out, since texts in it have no label: {}", listed(without)));
+    }
+    let folder = folder.clone().retain(|below| !parent(below).is_empty() && !unlabelled(below))?;
+    Ok((folder, notes))
+}
+
+/// What is in a folder: files of records, or files and folders of a class each. Returns what was decided.
 fn folder(
     path: &Path,
     options: &ReadOptions,
     inputs: &mut Vec<Input>,
     records: &mut Vec<(String, TextFile)>,
-) -> Result<()> {
-    let folder = Folder::open(path)?.retain(|below| !is_note(below))?;
+) -> Result<Vec<String>> {
+    let mut folder = Folder::open(path)?.retain(|below| !is_note(below))?;
+    let mut notes = Vec::new();
+    if options.format.is_none_or(|format| format == FileFormat::FolderPerClass) {
+        (folder, notes) = classes(folder, path)?;
+    }
     let files = folder.files();
-    let parent = |below: &str| below.rsplit_once('/').map_or(String::new(), |(parent, _)| parent.to_owned());
-    let parents: std::collections::BTreeSet<String> = files.iter().map(|(below, _)| parent(below)).collect();
-    let tables = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
-    let of_records = files.iter().all(|(below, _)| extension(below).is_some_and(|e| tables.contains(&e)));
+    let parents: BTreeSet<&str> = files.iter().map(|(below, _)| parent(below)).collect();
+    let of_records = files.iter().all(|(below, _)| extension(below).is_some_and(|e| RECORDS.contains(&e)));
     let format = match options.format {
         Some(format) => format,
         None => {
@@ -133,9 +209,6 @@ fn folder(
                 let expected = "the files of one part: give that path, or `Parts::find` finds them";
                 return Err(Error::of(ErrorKind::Format, what, expected, format!("`{part}` beside others")));
             }
-            for (_, file) in files {
-                rows::texts(file, "labelled texts")?;
-            }
             match () {
                 () if of_records => FileFormat::Tsv,
                 () if parents.len() > 1 => FileFormat::FolderPerClass,
@@ -143,24 +216,31 @@ fn folder(
             }
         }
     };
+    if options.format.is_none() && format != FileFormat::FolderPerClass {
+        // Each is open until it is read.
+        const LOOKED_AT: usize = 100;
+        for (_, file) in files.iter().take(LOOKED_AT) {
+            rows::texts(file, "labelled texts")?;
+        }
+    }
     match format {
         FileFormat::FolderPerClass => {
             for (label, file) in folder.folder_per_class()? {
-                inputs.push(Input::Whole(prepared(file, options)?, label));
+                inputs.push(Input::Whole(file, label));
             }
         }
         FileFormat::FilePerClass => {
             for (label, file) in folder.file_per_class()? {
-                inputs.push(Input::Lines(prepared(file, options)?, label));
+                inputs.push(Input::Lines(file, label));
             }
         }
         _ => {
             for (below, file) in files {
-                records.push((below.clone(), prepared(file.clone(), options)?));
+                records.push((below.clone(), file.clone()));
             }
         }
     }
-    Ok(())
+    Ok(notes)
 }
 
 impl Plan {
@@ -169,13 +249,13 @@ impl Plan {
         paths: impl IntoIterator<Item = P>,
         options: &ReadOptions,
     ) -> Result<Self> {
-        let (name, found) = find(paths, options)?;
+        let (name, found) = find(paths)?;
         let (mut inputs, mut options) = (Vec::new(), options.told());
-        let mut classes = Vec::new();
+        let (mut classes, mut notes) = (Vec::new(), Vec::new());
         for one in found {
             match one {
                 Found::File(file) => classes.push((file.name(), file)),
-                Found::Folder(path) => folder(&path, &options, &mut inputs, &mut classes)?,
+                Found::Folder(path) => notes.extend(folder(&path, &options, &mut inputs, &mut classes)?),
             }
         }
         // Several files of a text a line, as `rt-polarity.*`, are a file a class.
@@ -187,22 +267,23 @@ impl Plan {
             inputs.extend(classes.drain(..).map(|(name, file)| Input::Lines(file, label(&name))));
         }
         for (_, file) in classes {
-            let of_file = alike(&options, &file, Task::Labelled);
-            let guess = guess(&file, &of_file, Task::Labelled)?;
-            // All are read as the first, as far as it says it.
-            let alone = inputs.is_empty() || of_file.format.is_none();
-            let read = if alone { settled(&file, &guess, &of_file)? } else { of_file };
-            if inputs.is_empty() {
-                options = read.clone();
+            // All are read as the first, as far as their names say no other format.
+            if !inputs.is_empty() {
+                inputs.push(Input::Records(file, None));
+                continue;
             }
-            inputs.push(Input::Records(file, guess, read));
+            let file = prepared(file, &options)?;
+            let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
+            options = form.options.clone();
+            inputs.push(Input::Records(file, Some(form)));
         }
+        options.notes.extend(notes);
         Ok(Self { name, inputs, options })
     }
 
     /// All that is in them, one after another; what is wrong in a file comes as an item.
     pub(in crate::data) fn records(self: Arc<Self>) -> Stream<Labelled> {
-        let open = move |number: usize| self.inputs.get(number).map(Input::open);
+        let open = move |number: usize| self.inputs.get(number).map(|input| input.open(&self.options));
         Box::new((0..).map_while(open).flat_map(|records| -> Stream<Labelled> {
             records.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
         }))

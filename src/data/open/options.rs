@@ -115,8 +115,10 @@ pub struct ReadOptions {
     pub(super) tags: Option<String>,
     pub(super) binary: bool,
     pub(super) stress: bool,
-    /// What was said before anything was found out of a file.
+    /// What was set, without what was detected in a file.
     pub(super) told: Option<Box<ReadOptions>>,
+    /// What was decided about a file, and why, for people.
+    pub(super) notes: Vec<String>,
 }
 
 impl ReadOptions {
@@ -125,7 +127,12 @@ impl ReadOptions {
         Self::default()
     }
 
-    /// What was said, to which is added what is found out.
+    /// Whether columns have numbers.
+    fn by_numbers(&self) -> bool {
+        matches!(self.format, Some(FileFormat::Tsv | FileFormat::Csv | FileFormat::Columns))
+    }
+
+    /// What was set, to which what is detected is added.
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
         Self { told: Some(told), ..self.clone() }
@@ -150,13 +157,15 @@ impl ReadOptions {
         Self { malformed: policy, ..self }
     }
 
-    /// Whether the first record of a table has the names of its columns.
+    /// Whether the first record of a table is a header. Without it, it is one if all wanted columns have known names there, or if it has
+    /// a text where all later records have numbers.
     #[must_use]
     pub fn header(self, header: bool) -> Self {
         Self { header: Some(header), ..self }
     }
 
-    /// What stands between the columns of a table instead of a comma or a tab, such as `;`.
+    /// The separator of a table's columns, such as `;`. Without it, the one of comma, semicolon, tab and bar that gives equally many
+    /// columns in the first records.
     #[must_use]
     pub fn separator(self, separator: char) -> Self {
         Self { separator: Some(separator), ..self }
@@ -224,8 +233,13 @@ impl fmt::Display for ReadOptions {
             ("words", &self.tokens),
             ("tags", &self.tags),
         ];
-        let column = |(what, name): (&str, &Option<String>)| Some(format!("{what} in `{}`", name.as_ref()?));
+        let column = |(what, name): (&str, &Option<String>)| {
+            let name = name.as_ref()?;
+            let by_number = self.by_numbers() && name.parse::<usize>().is_ok();
+            Some(if by_number { format!("{what} in column {name}") } else { format!("{what} in `{name}`") })
+        };
         let all: Vec<String> = format.into_iter().chain(columns.into_iter().filter_map(column)).collect();
-        f.write_str(&all.join(", "))
+        let all = Some(all.join(", ")).filter(|all| !all.is_empty());
+        f.write_str(&all.into_iter().chain(self.notes.iter().cloned()).collect::<Vec<_>>().join("; "))
     }
 }

@@ -38,18 +38,20 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
         }
         format => {
             let given = options.source.is_some() || options.target.is_some() || options.separator.is_some();
-            let picked = table::picked(file, format, options, &wanted(options));
+            let table = table::Table::of(file, format, options, &wanted(options));
             // Without a header a third column may be in some lines and not in others.
-            if format == FileFormat::Tsv && !given && !picked.as_ref().is_ok_and(|picked| picked.header) {
-                options.header = Some(false);
+            let plain = !given && table.as_ref().map_or(format == FileFormat::Tsv, |table| {
+                table.has_tabs() && !table.has_header()
+            });
+            if plain && format == FileFormat::Tsv {
+                options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
+                options.notes.push("source in column 1, target in column 2".to_owned());
                 return Ok(Box::new(file.translations()?));
             }
-            let picked = picked?;
-            options.header = Some(picked.header);
-            names(options, &picked.names);
-            Ok(Box::new(table::records(file, format, options, &picked, |cell| {
-                Ok(Pair { source: cell(0)?, target: cell(1)? })
-            })?))
+            let table = table?;
+            options.notes = table.notes().to_vec();
+            names(options, table.names());
+            Ok(Box::new(table.records(file, |cell| Ok(Pair { source: cell(0)?, target: cell(1)? }))?))
         }
     }
 }
@@ -78,7 +80,7 @@ impl Pairs {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
-            let (name, found) = find(paths, options)?;
+            let (name, found) = find(paths)?;
             let (mut pairs, mut options) = (Vec::new(), options.told());
             for one in found {
                 let file = match one {

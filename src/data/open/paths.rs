@@ -17,17 +17,24 @@ pub(super) enum Found {
 /// What all these paths and patterns lead to, and what messages call it.
 pub(super) fn find<P: AsRef<Path>>(
     paths: impl IntoIterator<Item = P>,
-    options: &ReadOptions,
 ) -> Result<(String, Vec<Found>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
         names.push(path.as_ref().display().to_string());
         for path in matching(path.as_ref())? {
-            found.push(of(&path, options)?);
+            found.push(of(&path)?);
         }
     }
     if found.is_empty() {
         return Err(Error::of(ErrorKind::Io, "files of a data set", "at least one path", "none"));
+    }
+    if found.len() > 1 {
+        // Many files are not all held open until they are read.
+        found.iter_mut().for_each(|one| {
+            if let Found::File(file) = one {
+                file.close();
+            }
+        });
     }
     Ok((names.join(", "), found))
 }
@@ -49,7 +56,7 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn of(path: &Path, options: &ReadOptions) -> Result<Found> {
+fn of(path: &Path) -> Result<Found> {
     if path.is_dir() {
         return Ok(Found::Folder(path.to_owned()));
     }
@@ -57,13 +64,12 @@ fn of(path: &Path, options: &ReadOptions) -> Result<Found> {
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| path.split_once('!'))
     {
-        return Ok(Found::File(prepared(TextFile::open(zip)?.member(member)?, options)?));
+        return Ok(Found::File(TextFile::open(zip)?.member(member)?));
     }
-    let file = TextFile::open(path)?.without_notes()?;
-    if file.is_several()? {
-        return Ok(Found::Folder(path.to_owned()));
+    match TextFile::open(path)?.chosen()? {
+        (_, true) => Ok(Found::Folder(path.to_owned())),
+        (file, false) => Ok(Found::File(file)),
     }
-    Ok(Found::File(prepared(file, options)?))
 }
 
 /// A file that is read as the options say, and in the encoding that it has.
@@ -77,10 +83,8 @@ pub(super) fn prepared(file: TextFile, options: &ReadOptions) -> Result<TextFile
 
 /// UTF-8, unless most of what is not ASCII is no UTF-8: then each such byte is a character. Of a large file the first bytes say it.
 fn encoding(file: &TextFile) -> Result<Encoding> {
-    const LOOKED_AT: u64 = 1 << 26;
     const PIECE: u64 = 1 << 16;
-    let (name, bytes) = file.bytes()?;
-    let mut bytes = bytes.take(LOOKED_AT);
+    let (name, mut bytes) = file.sample()?;
     let (mut good, mut bad, mut piece) = (0, 0, Vec::new());
     loop {
         piece.clear();
@@ -91,6 +95,9 @@ fn encoding(file: &TextFile) -> Result<Encoding> {
         }
         if piece.contains(&0) {
             return Ok(Encoding::Utf8);
+        }
+        if piece.is_ascii() {
+            continue;
         }
         for chunk in piece.utf8_chunks() {
             good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();

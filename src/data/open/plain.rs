@@ -35,8 +35,8 @@ fn of_file(file: &TextFile, options: &ReadOptions) -> Result<String> {
             objects::records(file, format, &picked, line)?.collect()
         }
         format => {
-            let picked = table::picked(file, format, options, &wanted)?;
-            table::records(file, format, options, &picked, |cell| Ok(cell(0)? + "\n"))?.collect()
+            let table = table::Table::of(file, format, options, &wanted)?;
+            table.records(file, |cell| Ok(cell(0)? + "\n"))?.collect()
         }
     };
     read().map_err(|e| guess.explain(e))
@@ -68,7 +68,7 @@ impl PlainText {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
-            let (name, found) = find(paths, options)?;
+            let (name, found) = find(paths)?;
             let mut files = Vec::new();
             for one in found {
                 match one {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::options::ReadOptions;
 use super::paths::{Found, find};
+use crate::data::records::OneLine;
 use crate::data::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -26,7 +26,7 @@ impl LabelledRows {
 }
 
 fn files(path: &Path) -> Result<Vec<TextFile>> {
-    let (name, found) = find([path], &ReadOptions::new())?;
+    let (name, found) = find([path])?;
     let file = |found| match found {
         Found::File(file) => Ok(file),
         Found::Folder(_) => {
@@ -58,7 +58,8 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
 /// Whether the first lines of a file are rows of numbered features.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
-    let lines = file.lines()?.map_while(Result::ok).filter(|line| !line.trim().is_empty());
+    let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
+    let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
     let entries = |row: &LabelledRow| !row.indices.is_empty();
     // A row may have no entry, but a file of labels alone is none of rows.

@@ -1,11 +1,13 @@
-//! Tables: cells between tabs, or between commas as in RFC 4180, read line by line, so that a line end in a cell in quotation marks
-//! costs no more than the cell.
+//! Tables: cells between tabs, or between commas, semicolons or bars as in RFC 4180, parsed line by line, so that a line end in a
+//! cell in quotation marks costs no more than the cell.
+
+use std::collections::HashMap;
 
 use super::columns::{Columns, Picked, Wanted};
 use super::options::{FileFormat, ReadOptions};
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, shown, unbroken};
-use crate::data::{Records, TextFile};
+use crate::data::{Malformed, Records, TextFile};
 use crate::error::Result;
 
 /// How many records are looked at to tell columns apart.
@@ -52,7 +54,7 @@ impl Cells {
         self.line += 1;
         let within = matches!(self.state, State::Quoted);
         if !within {
-            if line.trim().is_empty() {
+            if line.trim().is_empty() || (self.line == 1 && declared(line).is_some()) {
                 return Ok(None);
             }
             unbroken(line)?;
@@ -127,7 +129,7 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
         }
         match self.width {
             Some(width) if width != row.len() => {
-                let expected = format!("{width} columns, as in the first line");
+                let expected = format!("{width} columns, as in most of the first records");
                 Err(Reason { expected, got: format!("{} in {}", row.len(), shown(line)) })
             }
             _ => (self.make)(row).map(Some),
@@ -149,61 +151,188 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
     }
 }
 
-/// What stands between cells.
-fn separator(format: FileFormat, options: &ReadOptions) -> char {
-    options.separator.unwrap_or(if format == FileFormat::Tsv { '\t' } else { ',' })
+/// How the cells of a table are separated.
+#[derive(Debug, Clone)]
+pub(super) struct Dialect {
+    separator: char,
+    /// Whether cells may be in quotation marks.
+    quotes: bool,
+    /// What was decided, if it was not the usual.
+    note: Option<String>,
 }
 
-/// The columns of a table that are wanted.
-pub(super) fn picked(
-    file: &TextFile,
-    format: FileFormat,
-    options: &ReadOptions,
-    wanted: &[Wanted<'_>],
-) -> Result<Picked> {
-    let cells = Cells::new(separator(format, options), format == FileFormat::Csv);
-    let records = file.records(Rows { cells, width: None, header: false, make: Ok })?;
-    let (mut rows, mut wrong) = (Vec::<Vec<String>>::new(), None);
-    for row in records.take(LOOKED_AT) {
-        match row {
-            Ok(row) => rows.push(row),
-            Err(e) => {
-                wrong.get_or_insert(e);
-            }
+/// What a separator is called in messages.
+fn named(separator: char) -> String {
+    if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
+}
+
+/// The separator that a line such as `sep=;` declares, as Excel writes it above a table.
+fn declared(line: &str) -> Option<char> {
+    let mut rest = line.trim_end().strip_prefix("sep=")?.chars();
+    rest.next().filter(|_| rest.next().is_none())
+}
+
+/// How well a separator fits the first records.
+struct Fit {
+    separator: char,
+    /// How many of the records have as many columns as most, of at least two.
+    fits: usize,
+    /// Whether a space is behind each separator, as in prose.
+    loose: bool,
+}
+
+impl Fit {
+    fn of(file: &TextFile, separator: char) -> Result<Self> {
+        let (mut counts, mut loose) = (HashMap::<usize, usize>::new(), true);
+        for row in rows(file, separator, true)?.take(LOOKED_AT).flatten() {
+            loose &= row.iter().skip(1).all(|cell| cell.starts_with(' '));
+            *counts.entry(row.len()).or_default() += 1;
         }
+        let fits = counts.iter().filter(|(width, _)| **width > 1).map(|(_, count)| *count).max();
+        Ok(Self { separator, fits: fits.unwrap_or(0), loose })
     }
-    // What is malformed is said by whoever reads all of it, where there is anything else.
-    if let (true, Some(wrong)) = (rows.is_empty(), wrong) {
-        return Err(wrong);
-    }
-    Columns { name: &file.name(), rows: &rows, header: options.header }.pick(wanted)
 }
 
-/// The records of a table, each of the cells that were picked.
-pub(super) fn records<R: 'static>(
-    file: &TextFile,
-    format: FileFormat,
-    options: &ReadOptions,
-    picked: &Picked,
-    mut make: impl FnMut(&mut dyn FnMut(usize) -> Result<String, Reason>) -> Result<R, Reason> + Send + 'static,
-) -> Result<Records<R>> {
-    let Picked { columns, names, width, header } = picked.clone();
-    let cells = Cells::new(separator(format, options), format == FileFormat::Csv);
-    let make = move |mut row: Vec<String>| {
-        let mut cell = |place: usize| {
-            let column = columns.get(place).copied().unwrap_or_default();
-            match row.get_mut(column).map(std::mem::take) {
-                Some(cell) if !cell.trim().is_empty() => Ok(cell),
-                _ => {
-                    let name = names.get(place).map_or("", String::as_str);
-                    let expected = format!("something in column {name}");
-                    Err(Reason { expected, got: format!("nothing in {}", shown(&row.join(" | "))) })
+/// The first records, split at a separator. What is malformed ends them for a file that stops at errors.
+fn rows(file: &TextFile, separator: char, quotes: bool) -> Result<Records<Vec<String>>> {
+    let cells = Cells::new(separator, quotes);
+    file.clone().malformed(Malformed::Skip).first_records(Rows { cells, width: None, header: false, make: Ok })
+}
+
+impl Dialect {
+    /// The separator that is set, declared in the first line, or gives equally many columns in most of the first records.
+    pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
+        let tabs = format == FileFormat::Tsv;
+        if let Some(separator) = options.separator {
+            return Ok(Self { separator, quotes: !tabs, note: None });
+        }
+        let usual = if tabs { '\t' } else { ',' };
+        let mut lines = file.first_lines()?;
+        let first = lines.next()?.and_then(Result::ok);
+        if let Some(separator) = first.as_deref().and_then(declared) {
+            let note = Some(format!("separated by {}, as line 1 says", named(separator)));
+            return Ok(Self { separator, quotes: true, note });
+        }
+        if tabs && rows(file, usual, false)?.take(LOOKED_AT).flatten().any(|row| row.len() > 1) {
+            return Ok(Self { separator: usual, quotes: false, note: None });
+        }
+        let fits = [',', ';', '\t', '|'].map(|separator| Fit::of(file, separator));
+        let fits: Vec<Fit> = fits.into_iter().collect::<Result<_>>()?;
+        let best = fits.iter().max_by_key(|fit| (fit.fits, !fit.loose, fit.separator == usual));
+        let Some(best) = best.filter(|best| best.fits > 0) else {
+            return Ok(Self { separator: usual, quotes: !tabs, note: None });
+        };
+        let other = fits.iter().find(|fit| fit.separator != best.separator && fit.fits == best.fits && !fit.loose);
+        let note = match other {
+            Some(other) => Some(format!(
+                "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets it",
+                named(best.separator),
+                named(other.separator)
+            )),
+            None => (best.separator != usual).then(|| format!("separated by {}", named(best.separator))),
+        };
+        Ok(Self { separator: best.separator, quotes: true, note })
+    }
+
+    fn cells(&self) -> Cells {
+        Cells::new(self.separator, self.quotes)
+    }
+}
+
+/// The line of the first record.
+fn first_line(file: &TextFile) -> Result<u64> {
+    let mut lines = file.first_lines()?;
+    let mut number = 1;
+    while let Some(line) = lines.next()? {
+        let skipped = line.is_ok_and(|line| line.trim().is_empty() || (number == 1 && declared(&line).is_some()));
+        if !skipped {
+            break;
+        }
+        number += 1;
+    }
+    Ok(number)
+}
+
+/// What was decided about a table: the separator, the header, and the columns that are wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    dialect: Dialect,
+    picked: Picked,
+}
+
+impl Table {
+    /// Detects what the options do not set from the first records of a file.
+    pub(super) fn of(
+        file: &TextFile,
+        format: FileFormat,
+        options: &ReadOptions,
+        wanted: &[Wanted<'_>],
+    ) -> Result<Self> {
+        let dialect = Dialect::of(file, format, options)?;
+        let records =
+            file.first_records(Rows { cells: dialect.cells(), width: None, header: false, make: Ok })?;
+        let (mut rows, mut wrong) = (Vec::<Vec<String>>::new(), None);
+        for row in records.take(LOOKED_AT) {
+            match row {
+                Ok(row) => rows.push(row),
+                Err(e) => {
+                    wrong.get_or_insert(e);
                 }
             }
+        }
+        // What is malformed is said by whoever reads all of it, where there is anything else.
+        if let (true, Some(wrong)) = (rows.is_empty(), wrong) {
+            return Err(wrong);
+        }
+        let (name, line) = (file.name(), first_line(file)?);
+        let mut picked = Columns { name: &name, rows: &rows, line, header: options.header }.pick(wanted)?;
+        picked.notes.splice(0..0, dialect.note.clone());
+        Ok(Self { dialect, picked })
+    }
+
+    /// The name of each wanted column, or its number.
+    pub(super) fn names(&self) -> &[String] {
+        &self.picked.names
+    }
+
+    /// What was decided, and why.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.picked.notes
+    }
+
+    pub(super) fn has_header(&self) -> bool {
+        self.picked.header
+    }
+
+    /// Whether cells are separated by tabs.
+    pub(super) fn has_tabs(&self) -> bool {
+        self.dialect.separator == '\t'
+    }
+
+    /// The records, each made of the cells of the wanted columns.
+    pub(super) fn records<R: 'static>(
+        &self,
+        file: &TextFile,
+        mut make: impl FnMut(&mut dyn FnMut(usize) -> Result<String, Reason>) -> Result<R, Reason> + Send + 'static,
+    ) -> Result<Records<R>> {
+        let Picked { columns, names, width, header, .. } = self.picked.clone();
+        let cells = self.dialect.cells();
+        let make = move |mut row: Vec<String>| {
+            let mut cell = |place: usize| {
+                let column = columns.get(place).copied().unwrap_or_default();
+                match row.get_mut(column).map(std::mem::take) {
+                    Some(cell) if !cell.trim().is_empty() => Ok(cell),
+                    _ => {
+                        let name = names.get(place).map_or("", String::as_str);
+                        let expected = format!("something in column {name}");
+                        Err(Reason { expected, got: format!("nothing in {}", shown(&row.join(" | "))) })
+                    }
+                }
+            };
+            make(&mut cell)
         };
-        make(&mut cell)
-    };
-    file.records(Rows { cells, width: Some(width), header, make })
+        file.records(Rows { cells, width: Some(width), header, make })
+    }
 }
 
 #[cfg(test)]

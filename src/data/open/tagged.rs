@@ -116,7 +116,7 @@ impl TaggedTexts {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
-            let (name, found) = find(paths, options)?;
+            let (name, found) = find(paths)?;
             let (mut texts, mut options) = (Vec::new(), options.told());
             for one in found {
                 match one {

@@ -1,0 +1,151 @@
+//! The first bytes of a file: read once to detect what the file is, then handed to the first reader of its records.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::archive::Bytes;
+use crate::error::{Error, Result};
+
+/// How many bytes detection reads at most.
+const MOST: usize = 1 << 26;
+/// How many bytes are read at a time.
+const PIECE: u64 = 1 << 18;
+
+/// The head of a file that is shared by whoever detects something of the file; empty once a reader of records has taken it.
+#[derive(Clone, Default)]
+pub(super) struct Head(Arc<Mutex<Option<Opened>>>);
+
+/// An opened file: its first bytes, in pieces, and the rest.
+struct Opened {
+    name: Arc<str>,
+    pieces: VecDeque<Arc<[u8]>>,
+    size: usize,
+    rest: Option<Bytes>,
+}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Head")
+    }
+}
+
+impl Head {
+    /// Of a file that was opened.
+    pub(super) fn new(name: Arc<str>, rest: Bytes) -> Self {
+        Self(Arc::new(Mutex::new(Some(Opened::new(name, rest)))))
+    }
+
+    fn with<T>(&self, of: impl FnOnce(&mut Option<Opened>) -> T) -> T {
+        of(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The bytes from the first one on, to look at: at most [`MOST`]. `open` opens the file if that has not happened yet.
+    pub(super) fn sample(&self, open: impl FnOnce() -> Result<(Arc<str>, Bytes)>) -> Result<(Arc<str>, Bytes)> {
+        let name = self.with(|opened| match opened {
+            Some(opened) => Ok::<_, Error>(Arc::clone(&opened.name)),
+            None => {
+                let (name, rest) = open()?;
+                *opened = Some(Opened::new(Arc::clone(&name), rest));
+                Ok(name)
+            }
+        })?;
+        Ok((name, Box::new(Sample { head: self.clone(), piece: 0, at: 0 })))
+    }
+
+    /// All bytes, those that were looked at first, if there are such.
+    pub(super) fn take(&self) -> Option<(Arc<str>, Bytes)> {
+        let Opened { name, pieces, rest, .. } = self.with(Option::take)?;
+        Some((name, Box::new(Taken { pieces, at: 0, rest })))
+    }
+}
+
+impl Opened {
+    fn new(name: Arc<str>, rest: Bytes) -> Self {
+        Self { name, pieces: VecDeque::new(), size: 0, rest: Some(rest) }
+    }
+
+    /// Piece `number`, which is read if the file has one.
+    fn piece(&mut self, number: usize) -> io::Result<Option<Arc<[u8]>>> {
+        while self.pieces.len() <= number && self.size < MOST {
+            let Some(rest) = &mut self.rest else { break };
+            let mut piece = Vec::new();
+            let read = rest.take(PIECE).read_to_end(&mut piece);
+            self.size += piece.len();
+            match read {
+                Ok(0) => self.rest = None,
+                // The reader of the records meets the error where it is.
+                Err(e) => {
+                    self.rest = Some(Box::new(Failed(Some(io::Error::new(e.kind(), e.to_string())))));
+                    if piece.is_empty() {
+                        return Err(e);
+                    }
+                }
+                Ok(_) => {}
+            }
+            if !piece.is_empty() {
+                self.pieces.push_back(piece.into());
+            }
+        }
+        Ok(self.pieces.get(number).cloned())
+    }
+}
+
+/// Reads what was looked at, and looks at more.
+struct Sample {
+    head: Head,
+    piece: usize,
+    at: usize,
+}
+
+impl Read for Sample {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let piece = self.head.with(|opened| opened.as_mut().map_or(Ok(None), |opened| opened.piece(self.piece)))?;
+        let Some(piece) = piece else { return Ok(0) };
+        let read = copy(&piece, &mut self.at, into);
+        if self.at == piece.len() {
+            (self.piece, self.at) = (self.piece + 1, 0);
+        }
+        Ok(read)
+    }
+}
+
+/// Reads what was looked at and the rest; a piece is dropped once it is read.
+struct Taken {
+    pieces: VecDeque<Arc<[u8]>>,
+    at: usize,
+    rest: Option<Bytes>,
+}
+
+impl Read for Taken {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(piece) = self.pieces.front() else {
+            return self.rest.as_mut().map_or(Ok(0), |rest| rest.read(into));
+        };
+        let read = copy(piece, &mut self.at, into);
+        if self.at == piece.len() {
+            self.at = 0;
+            self.pieces.pop_front();
+        }
+        Ok(read)
+    }
+}
+
+/// Copies from place `at` of a piece on.
+fn copy(piece: &[u8], at: &mut usize, into: &mut [u8]) -> usize {
+    let from = piece.get(*at..).unwrap_or_default();
+    let read = from.len().min(into.len());
+    into[..read].copy_from_slice(&from[..read]);
+    *at += read;
+    read
+}
+
+/// An error of a file that detection has met.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
