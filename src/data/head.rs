@@ -149,3 +149,50 @@ impl Read for Failed {
         self.0.take().map_or(Ok(0), Err)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that end in an error.
+    struct Broken(io::Cursor<Vec<u8>>);
+
+    impl Read for Broken {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(into)? {
+                0 => Err(io::ErrorKind::InvalidData.into()),
+                read => Ok(read),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_looked_at_is_read_again_once() {
+        let bytes: Vec<u8> = (0..PIECE as usize * 3 + 7).map(|i| (i % 251) as u8).collect();
+        let open = || -> Result<(Arc<str>, Bytes)> { Ok(("a".into(), Box::new(io::Cursor::new(bytes.clone())))) };
+        let head = Head::default();
+        assert!(head.take().is_none());
+        for size in [4, PIECE as usize + 1, bytes.len() + 1] {
+            let mut found = Vec::new();
+            let unopened = || -> Result<(Arc<str>, Bytes)> { Err(Error::new("file", "one open", "two")) };
+            let (_, sample) = if size == 4 { head.sample(open) } else { head.sample(unopened) }.unwrap();
+            sample.take(size as u64).read_to_end(&mut found).unwrap();
+            assert_eq!(found, bytes[..size.min(bytes.len())]);
+        }
+        let (mut all, (name, mut taken)) = (Vec::new(), head.take().unwrap());
+        taken.read_to_end(&mut all).unwrap();
+        assert_eq!((&*name, all == bytes, head.take().is_none()), ("a", true, true));
+    }
+
+    #[test]
+    fn an_error_is_met_where_it_is() {
+        let head = Head::new("a".into(), Box::new(Broken(io::Cursor::new(vec![7; 10]))));
+        let mut found = Vec::new();
+        let unopened = || Err(Error::new("file", "one open", "two"));
+        assert!(head.sample(unopened).unwrap().1.read_to_end(&mut found).is_err());
+        for reader in [head.sample(unopened).unwrap().1, head.take().unwrap().1] {
+            let (mut reader, mut found) = (reader, Vec::new());
+            assert!(reader.read_to_end(&mut found).is_err() && found == [7; 10]);
+        }
+    }
+}

@@ -59,7 +59,7 @@ impl Cells {
             }
             unbroken(line)?;
         }
-        if !self.quotes {
+        if !self.quotes || !(within || line.contains('"')) {
             return Ok(Some(line.split(self.separator).map(str::to_owned).collect()));
         }
         self.size += line.len();

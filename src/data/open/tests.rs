@@ -60,9 +60,10 @@ fn columns_are_found_by_name_number_and_content() {
     let open = |name: &str| LabelledTexts::open(files.at(name)).unwrap();
     let found = open("a.csv");
     assert_eq!(texts(&found), [("Fine, but dull", "no"), ("Two\nlines", "yes")]);
-    let expected = ReadOptions::new().format(FileFormat::Csv).header(true).text("Review").label("Label");
-    assert_eq!(ReadOptions { told: None, ..found.read_as().clone() }, expected);
-    assert_eq!(found.read_as().to_string(), "`csv`, text in `Review`, label in `Label`");
+    let expected = ReadOptions::new().format(FileFormat::Csv).text("Review").label("Label");
+    assert_eq!(ReadOptions { told: None, notes: Vec::new(), ..found.read_as().clone() }, expected);
+    let said = "`csv`, text in `Review`, label in `Label`; line 1 is a header, since all below `id` are numbers";
+    assert_eq!(found.read_as().to_string(), said);
     assert_eq!(texts(&open("first.tsv"))[0], ("good film", "pos"));
     assert_eq!(open("first.tsv").read_as().text.as_deref(), Some("2"));
     assert_eq!(texts(&open("second.txt"))[1], ("dull film", "neg"));
@@ -85,7 +86,8 @@ fn columns_are_found_by_name_number_and_content() {
         said.starts_with("column of the text in file `none.csv`: expected one called `text`, `sentence`"),
         "{said}"
     );
-    assert!(said.contains("got 3 columns without a name that is known"), "{said}");
+    assert!(said.contains("got 3 columns without known names; line 1 is `3`, `good`, `me`"), "{said}");
+    assert!(said.contains("set `text` (`data.text` in a config) to its name"), "{said}");
     let said = files.said(with("none.csv", &ReadOptions::new().format(FileFormat::Columns)));
     assert!(
         said.contains("expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, got `columns`"),
@@ -105,7 +107,7 @@ fn malformed_records_have_their_line_and_the_guess() {
         ],
     );
     let said = |name: &str| files.said(LabelledTexts::open(files.at(name)));
-    let expected = "a.tsv:2: expected 2 columns, as in the first line, got 1 in \"dull film neg\"; \
+    let expected = "a.tsv:2: expected 2 columns, as in most of the first records, got 1 in \"dull film neg\"; \
                     read as `tsv`, since its name ends with `.tsv`; `format` says otherwise";
     assert_eq!(said("a.tsv"), expected);
     assert!(
@@ -330,4 +332,103 @@ fn rows_of_numbers_are_no_texts() {
     let files = Files::new("rows", &[("a9a", b"-1 3:1 11:1 \n+1 5:0.5 7:1\n")]);
     let said = files.said(LabelledTexts::open(files.at("a9a")));
     assert!(said.contains("file `a9a`: expected labelled texts") && said.contains("LIBSVM"), "{said}");
+}
+
+/// A first record is a header only if all wanted columns have known names in it, or if it has a text above numbers alone.
+#[test]
+fn headers_are_told_from_records() {
+    let known = "line 1 is a header, since it has known names";
+    for (name, text, records, first, note) in [
+        ("a.csv", "text,label\nfine,good\ndull,bad\n", 2, ("fine", "good"), known),
+        ("b.tsv", "id\tTitle\tTopic\nx\tA day\tsun\ny\tA night\tmoon\n", 2, ("A day", "sun"), known),
+        ("c.tsv", "Who is it?\tquestion\nIt is me.\treply\nWhere is it?\tquestion\n", 3, ("Who is it?", "question"), "no header"),
+        ("d.tsv", "name\tlanguage\nword\tlanguage\nstone\tthing\n", 3, ("name", "language"), "no header: line 1 repeats below"),
+        ("e.csv", "opinion,points\nfine,3\ndull,1\n", 2, ("fine", "3"), "line 1 is a header, since all below `points` are numbers"),
+        ("f.csv", "opinion,points\nfine,3\ndull,few\n", 3, ("opinion", "points"), "no header"),
+        ("g.csv", "fine,N/A\nso so,3\ndull,1\n", 3, ("fine", "N/A"), "no header"),
+        ("h.csv", "opinion,label\nfine,good\ndull,bad\n", 3, ("opinion", "label"), "line 1 (`opinion`, `label`) is read as a record; if it is a header"),
+    ] {
+        let files = Files::new(&format!("header-{name}"), &[(name, text.as_bytes())]);
+        let found = LabelledTexts::open(files.at(name)).unwrap();
+        assert_eq!((found.texts().len(), texts(&found)[0]), (records, first), "{name}");
+        let said = found.read_as().to_string();
+        assert!(said.contains(note), "{name}: {said}");
+    }
+    let files = Files::new(
+        "header-set",
+        &[
+            ("a.csv", b"text,label\nfine,good\ndull,bad\n" as &[u8]),
+            ("quoted.csv", b"\"3\",\"A day\",\"It was fine.\"\n\"1\",\"A night\",\"It was dull.\"\n"),
+            ("to.tsv", "to\tà\nword\tmot\nstone\tpierre\n".as_bytes()),
+            ("en.tsv", b"en\tfr\nword\tmot\nstone\tpierre\n"),
+            ("dev.csv", b"3,so so\n1,dull\n"),
+            ("train.csv", b"stars,opinion\n3,fine\n1,bad\n1,worse\n"),
+        ],
+    );
+    let with = |name: &str, options: ReadOptions| LabelledTexts::open_with([files.at(name)], &options);
+    assert_eq!(with("a.csv", ReadOptions::new().header(false)).unwrap().texts().len(), 3);
+    // A number is a position before it is a name, and says nothing of a header.
+    let numbered = with("quoted.csv", ReadOptions::new().text("3").label("1")).unwrap();
+    assert_eq!(texts(&numbered), [("It was fine.", "3"), ("It was dull.", "1")]);
+    let named = with("quoted.csv", ReadOptions::new().text("opinion").label("1"));
+    assert!(files.said(named).contains("column `opinion` of file `quoted.csv`"));
+    assert_eq!(Pairs::open(files.at("to.tsv")).unwrap().pairs().len(), 3);
+    assert_eq!(Pairs::open(files.at("en.tsv")).unwrap().pairs().len(), 2);
+    // Another part has a header only if it looks so itself.
+    let train = with("train.csv", ReadOptions::new().text("2").label("1")).unwrap();
+    assert_eq!(train.texts().len(), 3);
+    let dev = LabelledTexts::open_with([files.at("dev.csv")], train.read_as());
+    assert!(files.said(dev).contains("column `opinion` of file `dev.csv`"));
+}
+
+#[test]
+fn separators_are_those_that_give_equal_columns() {
+    for (name, text, first, note) in [
+        ("a.csv", "text;label\nfine, really;good\ndull;bad\n", ("fine, really", "good"), "separated by `;`"),
+        ("b.csv", "nice, film;good\nbad, film;bad\nfine, book;good\n", ("nice, film", "good"), "separated by `;`"),
+        ("c.csv", "text\tlabel\nfine, I say\tgood\n\"a\ttab\"\tbad\n", ("fine, I say", "good"), "separated by tabs"),
+        ("d.csv", "text|label\nfine|good\ndull|bad\n", ("fine", "good"), "separated by `|`"),
+        ("e.csv", "sep=;\ntext;label\n1,5;good\n2,5;bad\n", ("1,5", "good"), "separated by `;`, as line 1 says; line 2 is a header"),
+        ("f.csv", "text,label\n\"fine; so; so\",good\n\"dull; very\",bad\n", ("fine; so; so", "good"), "line 1 is a header"),
+        ("g.txt", "fine; really;good\ndull; dark;bad\nso; so;bad\n", ("", ""), "text"),
+        ("h.csv", "fine,a;b\ndull,c;d\nso so,a;c\n", ("fine", "a;b"), "separated by `,`; `;` would give equal columns, too"),
+    ] {
+        let files = Files::new(&format!("separator-{name}"), &[(name, text.as_bytes())]);
+        let found = LabelledTexts::open(files.at(name));
+        if first.0.is_empty() {
+            let said = files.said(found);
+            assert!(said.contains(note), "{name}: {said}");
+            continue;
+        }
+        let found = found.unwrap();
+        assert_eq!(texts(&found)[0], first, "{name}");
+        let said = found.read_as().to_string();
+        assert!(said.contains(note), "{name}: {said}");
+    }
+}
+
+#[test]
+fn class_folders_are_read_beside_other_files() {
+    let files = Files::new(
+        "classes",
+        &[
+            ("films/pos/1.txt", b"fine" as &[u8]),
+            ("films/neg/1.txt", b"dull"),
+            ("films/unsup/1.txt", b"who knows"),
+            ("films/bags.feat", b"1 3:1 4:2\n"),
+            ("films/urls.txt", b"http://example.org\n"),
+            ("mixed/a/1.txt", b"x"),
+            ("mixed/b/1.txt", b"y"),
+            ("mixed/one.csv", b"text,label\n"),
+            ("mixed/two.tsv", b"text\tlabel\n"),
+        ],
+    );
+    let found = LabelledTexts::open(files.at("films")).unwrap();
+    assert_eq!(texts(&found), [("dull", "neg"), ("fine", "pos")]);
+    let said = found.read_as().to_string();
+    let expected = "left out, since they are beside the class folders: `bags.feat`, `urls.txt`; \
+                    left out, since texts in it have no label: `unsup`";
+    assert_eq!(said, expected);
+    let said = files.said(LabelledTexts::open(files.at("mixed")));
+    assert!(said.contains("`one.csv`, `two.tsv` beside the folders `a`, `b`"), "{said}");
 }

@@ -220,13 +220,13 @@ fn zips_are_read_member_by_member() {
 #[test]
 fn notes_in_a_zip_are_passed_over_where_one_other_file_is_left() {
     let text =
-        |members: &[(&str, &[u8])]| file(&zipped(members)).without_notes().and_then(|file| file.text());
+        |members: &[(&str, &[u8])]| file(&zipped(members)).chosen().and_then(|(file, _)| file.text());
     assert_eq!(text(&[("d/_about.txt", b"about"), ("d/fra.txt", b"fra")]).unwrap(), "fra");
     assert_eq!(text(&[("_about.txt", b"about")]).unwrap(), "about");
     assert!(
         message(text(&[("_a", b"a"), ("b", b"b"), ("c", b"c")])).contains("one of `_a`, `b`, `c`, got 3")
     );
-    assert_eq!(file(b"plain").without_notes().unwrap().text().unwrap(), "plain");
+    assert_eq!(file(b"plain").chosen().unwrap().0.text().unwrap(), "plain");
 }
 
 #[test]
