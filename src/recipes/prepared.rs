@@ -97,6 +97,16 @@ pub(super) struct Paths {
     pub(super) test: Option<PathBuf>,
 }
 
+/// What is beside the parts of the data and none of them, for people.
+pub(super) fn left_out(config: &Config) -> Result<Option<String>> {
+    let Some(train) = &config.data.train else { return Ok(None) };
+    let left_out = Parts::find(train)?.left_out;
+    let names: Vec<String> = left_out.iter().map(|path| format!("`{}`", path.display())).collect();
+    Ok((!names.is_empty()).then(|| {
+        format!("left out: {}; `data.train`, `data.dev` and `data.test` name other parts", names.join(", "))
+    }))
+}
+
 impl Paths {
     /// As the config says; a folder that has the parts in it is cut into them.
     pub(super) fn of(config: &Config) -> Result<Self> {

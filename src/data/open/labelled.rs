@@ -7,7 +7,7 @@ use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared};
-use super::{fields, objects, parts, rows, table, trees};
+use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::records::{OneLine, Stream};
 use crate::data::{Folder, Labelled, LabelledTexts, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -61,6 +61,7 @@ fn records(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result
             let binary = options.binary;
             Ok(Box::new(file.records(OneLine(move |line: &str| trees::tree(line, binary)))?))
         }
+        FileFormat::FastText => Ok(Box::new(file.records(OneLine(fasttext::record))?)),
         FileFormat::JsonLines | FileFormat::Parquet => {
             let names = objects::two(objects::picked(file, format, &wanted(options))?)?;
             let [text, label] = names.clone();

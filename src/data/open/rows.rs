@@ -9,14 +9,23 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl LabelledRows {
     /// The rows of LIBSVM files by their path, of several by a pattern as `data/*.svm`, of one in a zip by `data.zip!train.svm`; gzip and
-    /// zip are opened.
+    /// zip are opened. Their indices count from 0 if any of them is 0, and else from 1, as scikit-learn reads them.
     ///
     /// # Errors
     /// As [`Self::of_files`]; if the path leads to no file.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::detect(&files(path.as_ref()).at_caller()?).at_caller()
+    }
+
+    /// As [`Self::open`], of files whose indices count from `first`: a file to test on may have no index 0.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; an index below `first`.
+    #[track_caller]
+    pub fn open_from(path: impl AsRef<Path>, first: FirstIndex) -> Result<Self> {
         let files = files(path.as_ref()).at_caller()?;
-        Self::of_files(&files, FirstIndex::One).at_caller()
+        Self::of_files(&files, first).at_caller()
     }
 
     /// Whether the first lines of what the path leads to are a label and numbered features each. Of what cannot be read they are not.
@@ -45,8 +54,8 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     if !numbered(file).unwrap_or(false) {
         return Ok(());
     }
-    let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` and the command read them by the \
-               file's path, of one in a zip as `data.zip!train.svm`";
+    let got = "rows of numbered features, as in LIBSVM files, which the task `classify` alone reads: from the path of a \
+               file, or of one in a zip as `data.zip!train.svm`";
     Err(Error::of(
         ErrorKind::Format,
         format!("file `{}`", file.name()),
