@@ -169,7 +169,10 @@ impl LabelledRows {
         };
         let (rest, held) = hold_out(self.rows, one_in, seed, key);
         let name = held_name(&self.name);
-        (Self { name: self.name, rows: rest, first: self.first }, Self { name, rows: held, first: self.first })
+        (
+            Self { name: self.name, rows: rest, first: self.first },
+            Self { name, rows: held, first: self.first },
+        )
     }
 
     /// Batches of the rows as csr of shape `[rows, columns]`, and of their labels, for the feeds of these names.

@@ -276,7 +276,10 @@ mod tests {
             load(&other, &to),
             "token: expected one of `a`, `b`, got `z`; a token of \"a z\" in `some.tsv`",
         );
-        refused(load(&some, &own(&["c", "("])), "special token of a vocabulary: expected one that it has, got `)`");
+        refused(
+            load(&some, &own(&["c", "("])),
+            "special token of a vocabulary: expected one that it has, got `)`",
+        );
         refused(
             load(&some.clone().hold_out_pairs(0, 1).1, &to),
             "pairs of `some.tsv, held out`: expected at least one, got none",

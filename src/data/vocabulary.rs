@@ -183,11 +183,12 @@ impl Vocabulary {
     /// If there is neither; the message lists the special tokens that there are.
     #[track_caller]
     pub fn special(&self, name: &str) -> Result<i64> {
-        self.find_special(name).ok_or_else(|| {
-            let known: Vec<String> = self.special_tokens().map(|own| format!("`{own}`")).collect();
-            let expected = if known.is_empty() { "one that it has".to_owned() } else { known.join(", ") };
-            Error::new("special token of a vocabulary", expected, format!("`{name}`"))
-        })
+        if let Some(id) = self.find_special(name) {
+            return Ok(id);
+        }
+        let known: Vec<String> = self.special_tokens().map(|own| format!("`{own}`")).collect();
+        let expected = if known.is_empty() { "one that it has".to_owned() } else { known.join(", ") };
+        Err(Error::new("special token of a vocabulary", expected, format!("`{name}`")))
     }
 
     pub(super) fn find_special(&self, name: &str) -> Option<i64> {

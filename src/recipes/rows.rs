@@ -38,8 +38,10 @@ fn fitting(path: &Path, columns: usize, first: FirstIndex) -> Result<(LabelledRo
     let mut rows = LabelledRows::open_from(path, first)?;
     let dropped = rows.drop_beyond(columns);
     let last = columns as i64 - 1 + first.number();
-    let said =
-        format!("{}: {dropped} entries beyond feature {last}, the last in training, are left out", rows.name());
+    let said = format!(
+        "{}: {dropped} entries beyond feature {last}, the last in training, are left out",
+        rows.name()
+    );
     Ok((rows, (dropped > 0).then_some(said)))
 }
 

@@ -434,3 +434,26 @@ fn all_of_a_sparse_field_is_in_the_fingerprint() {
         assert!(!prints[..i].contains(print), "{i}");
     }
 }
+
+#[test]
+fn indices_count_from_0_where_a_file_has_one() -> Result<()> {
+    let path = |name: &str, text: &str| {
+        let path = std::env::temp_dir().join(format!("unpadded-{name}-{}.svm", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (zero, one) = (path("zero", "1 3:1\n-1 0:2 1:1\n"), path("one", "1 3:1\n-1 1:2\n"));
+    let (from_zero, from_one) = (LabelledRows::open(&zero)?, LabelledRows::open(&one)?);
+    assert_eq!((from_zero.first_index(), from_zero.columns()), (FirstIndex::Zero, 4));
+    assert_eq!((from_one.first_index(), from_one.columns()), (FirstIndex::One, 3));
+    assert_eq!((&from_zero.rows()[1].indices[..], &from_one.rows()[1].indices[..]), (&[0, 1][..], &[0][..]));
+    let told = LabelledRows::open_from(&one, FirstIndex::Zero)?;
+    assert_eq!((told.rows()[0].indices[0], told.first_index()), (3, FirstIndex::Zero));
+    let (rest, held) = told.hold_out(2, 1);
+    assert_eq!((rest.first_index(), held.first_index()), (FirstIndex::Zero, FirstIndex::Zero));
+    let said = message(LabelledRows::open_from(&zero, FirstIndex::One));
+    let expected = "the setting `first_index` 0 reads a file that counts from 0";
+    assert!(said.contains(":2: expected an index from 1") && said.ends_with(expected), "{said}");
+    [zero, one].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    Ok(())
+}

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::data::lines::Reason;
@@ -236,10 +236,9 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
         }),
         Value::Text(text) | Value::Number(text) => Ok(text.to_string()),
         Value::Truth(truth) => Ok(truth.to_string()),
-        other => Err(Reason {
-            expected: format!("a string in the field `{name}`"),
-            got: other.kind().to_owned(),
-        }),
+        other => {
+            Err(Reason { expected: format!("a string in the field `{name}`"), got: other.kind().to_owned() })
+        }
     }
 }
 

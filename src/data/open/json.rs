@@ -34,16 +34,14 @@ fn layout(file: &TextFile) -> Result<Layout> {
         _ => return Ok(Layout::Lines),
     }
     let first = walk.line;
-    let alone = match walk.value_to(0, None, first) {
-        Ok(true) => walk.peek()?.is_none() && !of_lines(file),
-        // Behind a line that is cut short another record begins.
-        Ok(false) => walk.peek()? != Some(b'{'),
-        Err(_) => false,
+    let several = match walk.value_to(0, None, first) {
+        Ok(true) if of_lines(file) || walk.peek()?.is_some() => return Ok(Layout::Lines),
+        Ok(true) => false,
+        // Behind a line that is cut short another record begins, or none.
+        Ok(false) if matches!(walk.peek()?, None | Some(b'{')) => return Ok(Layout::Lines),
+        Ok(false) => true,
+        Err(_) => return Ok(Layout::Lines),
     };
-    if !alone {
-        return Ok(Layout::Lines);
-    }
-    let several = walk.line > first;
     let (lists, others) = lists(file)?;
     Ok(match (lists.is_empty(), several) {
         (false, _) => Layout::Lists(lists),
@@ -67,7 +65,7 @@ fn lists(file: &TextFile) -> Result<(Vec<String>, Vec<String>)> {
     }
     match walk.peek()? {
         None => Ok((found, others)),
-        other => Err(walk.unlike("the end of the file behind the object, as one object a line has none", other)),
+        other => Err(walk.unlike("the end of the file behind the object; of several, one a line", other)),
     }
 }
 
@@ -154,7 +152,7 @@ impl List {
     /// The name of the list: as it is said, or that of the only one.
     fn named<'a>(file: &'a TextFile, layout: &'a Layout) -> Result<&'a str> {
         let what = format!("file `{}`", file.name());
-        let wrong = |expected: String, got: String| Err(Error::of(ErrorKind::Format, what.clone(), expected, got));
+        let wrong = |expected, got| Err(Error::of(ErrorKind::Format, &*what, expected, got));
         match (layout, file.list()) {
             (Layout::Lists(lists), Some(name)) if lists.iter().any(|own| own == name) => Ok(name),
             (Layout::Lists(lists), Some(name)) => match lists.is_empty() {
@@ -163,15 +161,17 @@ impl List {
             },
             (Layout::Lists(lists), None) => match &lists[..] {
                 [one] => Ok(one),
-                _ => wrong(
-                    format!("one list of records: `!` behind the path names one, as `{}!{}`", file.name(), lists[0]),
-                    format!("{}: {}", lists.len(), quoted(lists)),
-                ),
+                lists => {
+                    let example = format!("{}!{}", file.name(), lists.first().map_or("", String::as_str));
+                    let expected = format!("one of its lists of records, as `{example}`");
+                    wrong(expected, format!("{}: {}", lists.len(), quoted(lists)))
+                }
             },
             (Layout::Object(names), _) => {
                 let expected = "one object a line, a list of objects, or an object with such a list in it";
                 let got = format!("one object over several lines, with {}", quoted(names));
-                wrong(expected.to_owned(), got)
+                let error = Error::of(ErrorKind::Format, what, expected, got);
+                Err(error.noted("`jq -c .` writes an object in one line"))
             }
             _ => wrong("a list of records".to_owned(), "none".to_owned()),
         }
@@ -200,7 +200,8 @@ fn element<'a>(json: &'a str, wanted: Option<&[String]>) -> Result<Object<'a>, (
     match record(json, wanted) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(Value::List(list)) => {
-            let fields = (1..).zip(list).map(|(number, value): (usize, _)| (number.to_string().into(), value));
+            let fields =
+                (1..).zip(list).map(|(number, value): (usize, _)| (number.to_string().into(), value));
             Ok(Object { fields: fields.collect(), is_list: true })
         }
         Ok(other) => Err((0, Reason { expected, got: format!("{} in {}", other.kind(), shown(json)) })),
@@ -271,4 +272,3 @@ fn even(object: &Object<'_>, width: &mut Option<usize>) -> Result<(), Reason> {
         _ => Ok(()),
     }
 }
-

@@ -34,9 +34,8 @@ pub(super) fn picked(file: &TextFile, format: FileFormat, wanted: &[Wanted<'_>])
         let fits = |value: &Value<'_>| {
             matches!(value, Value::List(_)) == listed && !matches!(value, Value::Object(_))
         };
-        let free = |name: &&&str| {
-            example.get(name).is_some_and(fits) && !found.iter().any(|other| other == **name)
-        };
+        let free =
+            |name: &&&str| example.get(name).is_some_and(fits) && !found.iter().any(|other| other == **name);
         let name = match one.given {
             Some(given) if at(&example, given).is_some() => given.to_owned(),
             Some(given) => {
@@ -47,7 +46,9 @@ pub(super) fn picked(file: &TextFile, format: FileFormat, wanted: &[Wanted<'_>])
             None if example.is_list => {
                 let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(value)).collect();
                 match fitting.get(place) {
-                    Some((name, _)) if fitting.len() == 2 || wanted.len() == fitting.len() => name.to_string(),
+                    Some((name, _)) if fitting.len() == 2 || wanted.len() == fitting.len() => {
+                        name.to_string()
+                    }
                     _ => {
                         let what = format!("element of the {} in file `{}`", one.what, file.name());
                         let (expected, got) = ("a list of two", format!("one of {}", example.fields.len()));

@@ -184,7 +184,8 @@ impl Walk {
         }
         let mut name = Vec::new();
         self.value(0, Some(&mut name))?;
-        let name = serde_json::from_slice(&name).unwrap_or_else(|_| String::from_utf8_lossy(&name).into_owned());
+        let name =
+            serde_json::from_slice(&name).unwrap_or_else(|_| String::from_utf8_lossy(&name).into_owned());
         self.take(b':', "`:` behind a name")?;
         Ok(Some(name))
     }
