@@ -208,7 +208,7 @@ fn element<'a>(json: &'a str, wanted: Option<&[String]>) -> Result<Object<'a>, (
         Err(e) => {
             let said = e.to_string();
             let said = said.split(" at line ").next().unwrap_or_default();
-            let got = format!("{said} at column {} in {}", e.column(), shown(json));
+            let got = format!("no JSON ({said} at column {}) in {}", e.column(), shown(json));
             Err(((e.line() as u64).saturating_sub(1), Reason { expected, got }))
         }
     }

@@ -163,7 +163,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         ),
         (
             "deep.json",
-            "deep.json:1: expected an object, or a list of its fields, got more than 64 values in each other",
+            "deep.json:1: expected an object, or a list of its fields, got no JSON (more than 64 values in each other",
         ),
         ("line.jsonl", "line.jsonl:1: expected a JSON object in one line, got EOF"),
         ("lines.jsonl", "lines.jsonl:1: expected a JSON object in one line, got EOF"),
@@ -175,7 +175,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     // Of records that end all are read, and each has its line.
     let found = said("bad.json");
     for expected in [
-        "bad.json:4: expected an object, or a list of its fields, got expected ident at column 11",
+        "bad.json:4: expected an object, or a list of its fields, got no JSON (expected ident at column 11) in",
         "bad.json:5: expected a field `label`, got an object with text",
         "bad.json:6: expected an object, or a list of its fields, got a number in \"7\"",
     ] {
