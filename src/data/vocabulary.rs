@@ -163,6 +163,8 @@ impl Vocabulary {
                 return Err(Arc::clone(token));
             }
         }
+        // Equal ones are equal wherever none of their tokens is special.
+        let specials = if specials.is_empty() { 0..0 } else { specials };
         Ok(Self { tokens, counts, unknown, specials, index })
     }
 
