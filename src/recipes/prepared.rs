@@ -101,7 +101,8 @@ pub(super) struct Paths {
 pub(super) fn left_out(config: &Config) -> Result<Option<String>> {
     let Some(train) = &config.data.train else { return Ok(None) };
     let left_out = Parts::find(train)?.left_out;
-    let names: Vec<String> = left_out.iter().map(|path| format!("`{}`", path.display())).collect();
+    let names = left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     Ok((!names.is_empty()).then(|| {
         format!("left out: {}; `data.train`, `data.dev` and `data.test` name other parts", names.join(", "))
     }))

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::json;
-use super::paths::{extension, is_note};
+use super::paths::is_note;
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -111,11 +111,11 @@ impl Parts {
         let whole = Self { train: path.to_owned(), dev: None, test: None, left_out: Vec::new() };
         let mut finding = Finding::default();
         if !path.is_dir() {
-            let name = path.to_string_lossy();
-            if path.is_file() && extension(&name.to_lowercase()) == Some("json") {
-                for list in json::lists_in(&TextFile::open(path)?)? {
-                    finding.add(path, &list, PathBuf::from(format!("{name}!{list}")))?;
-                }
+            // Whatever else it is, whoever reads it says what is wrong with it.
+            let lists = || json::lists_in(&TextFile::open(path)?);
+            let lists = if path.is_file() { lists().unwrap_or_default() } else { Vec::new() };
+            for list in lists {
+                finding.add(path, &list, PathBuf::from(format!("{}!{list}", path.display())))?;
             }
             return Ok(finding.parts().unwrap_or(whole));
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::options::ReadOptions;
-use super::paths::{Found, find};
+use super::paths::{Found, extension, find};
 use crate::data::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -28,7 +28,8 @@ impl LabelledRows {
         Self::of_files(&files, first).at_caller()
     }
 
-    /// Whether the first lines of what the path leads to are a label and numbered features each. Of what cannot be read they are not.
+    /// Whether the names of what the path leads to end as `.svm`, `.libsvm` or `.svmlight`, or the first lines are a label and numbered
+    /// features each. Of what cannot be read they are not.
     pub fn are_in(path: impl AsRef<Path>) -> bool {
         files(path.as_ref()).is_ok_and(|files| files.iter().all(|file| numbered(file).unwrap_or(false)))
     }
@@ -64,9 +65,12 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     ))
 }
 
-/// Whether the first lines of a file are rows of numbered features.
+/// Whether the name of a file, or its first lines, say that it has rows of numbered features.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
+    if extension(&file.name().to_lowercase()).is_some_and(|of| ["svm", "libsvm", "svmlight"].contains(&of)) {
+        return Ok(true);
+    }
     let lines = file.lines()?.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();
     let entries = |row: &LabelledRow| !row.indices.is_empty();

@@ -107,6 +107,7 @@ fn lists_in_an_object_are_like_files_in_a_zip() {
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(texts(&LabelledTexts::open(files.at("one.json")).unwrap()), [("good", "y")]);
     assert_eq!(Parts::find(files.at("one.json")).unwrap().train, files.at("one.json"));
+    assert_eq!(Parts::find(files.at("lines.json")).unwrap().train, files.at("lines.json"));
     assert!(files.said(Parts::find(files.at("twice.json"))).contains("expected one to train on, got"));
     assert_eq!(texts(&LabelledTexts::open(files.at("lines.json")).unwrap()), [("a", "y"), ("b", "n")]);
     assert_eq!(texts(&LabelledTexts::open(files.at("line.jsonl")).unwrap()), [("a", "y")]);
