@@ -137,7 +137,9 @@ impl HuggingFace {
             .iter()
             .filter(|special| *special != Vocabulary::UNKNOWN && self.cutter.token_to_id(special).is_none());
         let own = self.tokens.iter().cloned().zip(counts);
-        Vocabulary::new(own.chain(more.map(|special| (special.clone(), 0))), self.unknown)
+        let more: Vec<(String, u64)> = more.map(|special| (special.clone(), 0)).collect();
+        let specials = self.tokens.len()..self.tokens.len() + more.len();
+        Vocabulary::new(own.chain(more), specials, self.unknown)
             .map_err(|token| Error::new("tokens of a vocabulary", "each once", format!("`{token}` twice")))
     }
 }

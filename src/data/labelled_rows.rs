@@ -34,6 +34,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct LabelledRows {
     name: String,
     rows: Vec<LabelledRow>,
+    first: FirstIndex,
 }
 
 /// What a feed is given of the labels of rows.
@@ -48,7 +49,7 @@ pub enum Target<'a> {
 impl LabelledRows {
     /// Rows from anywhere; `name` is what messages call them. They are looked at when a loader is made.
     pub fn new(name: &str, rows: Vec<LabelledRow>) -> Self {
-        Self { name: name.to_owned(), rows }
+        Self { name: name.to_owned(), rows, first: FirstIndex::default() }
     }
 
     /// The rows of LIBSVM files, one after another, as [`TextFile::libsvm`] reads them. Where malformed lines are skipped and
@@ -66,12 +67,27 @@ impl LabelledRows {
         if names.is_empty() {
             return Err(Error::new("files of rows", "at least one", "none"));
         }
-        Ok(Self { name: names.join(", "), rows })
+        Ok(Self { name: names.join(", "), rows, first })
+    }
+
+    /// The rows of LIBSVM files, whose indices count from 0 if any index of them is 0, and else from 1.
+    pub(super) fn detect<'a>(files: impl IntoIterator<Item = &'a TextFile>) -> Result<Self> {
+        let mut read = Self::of_files(files, FirstIndex::Zero)?;
+        if read.rows.iter().flat_map(|row| &row.indices).all(|&index| index > 0) {
+            read.first = FirstIndex::One;
+            read.rows.iter_mut().flat_map(|row| &mut row.indices).for_each(|index| *index -= 1);
+        }
+        Ok(read)
     }
 
     /// What messages call them.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The number of the first column in the files that they are from: other files of the data set are read with it.
+    pub fn first_index(&self) -> FirstIndex {
+        self.first
     }
 
     /// Each of them.
@@ -104,7 +120,7 @@ impl LabelledRows {
     /// The labels as classes, by their numbers: 0 and 1, -1 and 1, or 1 to 20, say, are 0, 1 and so on in this order.
     ///
     /// # Errors
-    /// A label that is no whole number; if there are not two classes: nothing could be learned.
+    /// A label that is no whole number ([`Target::Number`] takes these); if there are not two classes: nothing could be learned.
     #[track_caller]
     pub fn classes(&self) -> Result<Vocabulary> {
         let what = || format!("labels in `{}`", self.name);
@@ -113,7 +129,7 @@ impl LabelledRows {
             // Up to here a whole number of `f64` is that one and no other.
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
-                let expected = "whole numbers, as classes have (`Target::Number` takes labels as they are)";
+                let expected = "whole numbers, as classes have";
                 let got = format!("{} of row {number}", row.label);
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
@@ -124,7 +140,7 @@ impl LabelledRows {
             return Err(Error::of(ErrorKind::Format, what(), "at least two", got));
         }
         let entries = counts.into_iter().map(|(class, count)| (class.to_string(), count));
-        Vocabulary::new(entries, None)
+        Vocabulary::new(entries, 0..0, None)
             .map_err(|label| Error::new(what(), "each once", format!("`{label}` twice")))
             .at_caller()
     }
@@ -153,7 +169,10 @@ impl LabelledRows {
         };
         let (rest, held) = hold_out(self.rows, one_in, seed, key);
         let name = held_name(&self.name);
-        (Self { name: self.name, rows: rest }, Self { name, rows: held })
+        (
+            Self { name: self.name, rows: rest, first: self.first },
+            Self { name, rows: held, first: self.first },
+        )
     }
 
     /// Batches of the rows as csr of shape `[rows, columns]`, and of their labels, for the feeds of these names.

@@ -49,6 +49,21 @@ pub enum FirstIndex {
     One,
 }
 
+impl FirstIndex {
+    /// The number itself.
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Zero => 0,
+            Self::One => 1,
+        }
+    }
+
+    /// The one of this number, if it is 0 or 1.
+    pub(crate) fn of_number(number: i64) -> Option<Self> {
+        [Self::Zero, Self::One].into_iter().find(|first| first.number() == number)
+    }
+}
+
 /// Reads line by line.
 pub(super) struct LibsvmLine {
     first: FirstIndex,
@@ -86,14 +101,11 @@ impl LibsvmLine {
         let Some((index, value)) = cell.split_once(':') else {
             return Err(wrong(format!("index:value in pair {number}"), ""));
         };
-        let first = match self.first {
-            FirstIndex::Zero => 0,
-            FirstIndex::One => 1,
-        };
+        let first = self.first.number();
         let parsed = index.parse::<i64>().ok();
         let Some(index) = parsed.map(|index| index.saturating_sub(first)).filter(|&index| index >= 0) else {
             let hint = match parsed {
-                Some(0) => ": a file that counts from 0 is read with `FirstIndex::Zero`",
+                Some(0) => ": the setting `first_index` 0 reads a file that counts from 0",
                 _ => "",
             };
             return Err(wrong(format!("an index from {first} to {} in pair {number}", i64::MAX), hint));

@@ -21,7 +21,7 @@ pub enum Encoding {
 
 impl Encoding {
     /// The text of some bytes; else what was expected and found. Only at the `start` of a file can there be a mark.
-    fn decode(self, bytes: &[u8], start: bool) -> Result<Cow<'_, str>, Reason> {
+    pub(super) fn decode(self, bytes: &[u8], start: bool) -> Result<Cow<'_, str>, Reason> {
         let text = match self {
             Self::Utf8 => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
                 let place = e.valid_up_to();
@@ -81,7 +81,8 @@ pub(super) struct Lines {
     bytes: Vec<u8>,
 }
 
-const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+/// The byte order mark of UTF-8.
+pub(super) const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 impl Lines {
     pub(super) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {

@@ -198,7 +198,7 @@ impl Pairs {
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
         }
         let [start, stop] = ends;
-        let (start, stop) = (to.lookup(start)?, to.lookup(stop)?);
+        let (start, stop) = (to.special(start)?, to.special(stop)?);
         let sample = |Pair { source, target }: &Pair| {
             let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{}`", shown(text), self.name));
             let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
@@ -276,7 +276,10 @@ mod tests {
             load(&other, &to),
             "token: expected one of `a`, `b`, got `z`; a token of \"a z\" in `some.tsv`",
         );
-        refused(load(&some, &own(&["c", "("])), "token: expected one of `(`, `c`, got `)`");
+        refused(
+            load(&some, &own(&["c", "("])),
+            "special token of a vocabulary: expected one that it has, got `)`",
+        );
         refused(
             load(&some.clone().hold_out_pairs(0, 1).1, &to),
             "pairs of `some.tsv, held out`: expected at least one, got none",

@@ -230,6 +230,14 @@ impl Skipped {
             self.first.push(reason());
         }
     }
+
+    /// All of them as one error, if there are any.
+    pub(super) fn all<R>(&self) -> Result<Option<R>> {
+        Error::several(&self.first).map_or(Ok(None), |all| {
+            let more = self.count > self.first.len() as u64;
+            Err(if more { all.noted(format!("{} in all", self.count)) } else { all })
+        })
+    }
 }
 
 impl fmt::Display for Skipped {
@@ -304,11 +312,7 @@ impl<R> Records<R> {
             let reason = match outcome {
                 Ok(None) if !ended => continue,
                 Ok(None) if self.policy == Malformed::Collect => {
-                    return Error::several(&self.skipped.first).map_or(Ok(None), |all| {
-                        let count = self.skipped.count;
-                        let more = count > self.skipped.first.len() as u64;
-                        Err(if more { all.noted(format!("{count} in all")) } else { all })
-                    });
+                    return self.skipped.all();
                 }
                 Ok(record) => return Ok(record),
                 Err(reason) => reason,

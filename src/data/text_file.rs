@@ -1,5 +1,6 @@
 //! Files of text and what they are read as.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct TextFile {
     origin: Origin,
     member: Option<Member>,
+    /// Of a JSON file that is one object, the name of the list that is meant.
+    list: Option<Arc<str>>,
     encoding: Encoding,
     malformed: Malformed,
     max_line: usize,
@@ -62,6 +65,7 @@ impl TextFile {
         Self {
             origin,
             member,
+            list: None,
             encoding: Encoding::default(),
             malformed: Malformed::default(),
             max_line: Self::MAX_LINE,
@@ -70,22 +74,48 @@ impl TextFile {
         }
     }
 
-    /// Which file of a zip that has several.
+    /// Which file of a zip that has several; or which list of a JSON file that is one object, behind a `!` also of one in a zip.
     ///
     /// # Errors
-    /// If it is no zip, is damaged, or has no such file; the message lists some that it has.
+    /// If it is neither, is damaged, or a zip without such a file; the message lists some that it has. Whoever reads the list says if
+    /// there is none.
     #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
-        if self.origin.wrapping().at_caller()? != Wrapping::Zip {
-            let what = format!("member `{name}` of file `{}`", self.origin.name());
-            return Err(Error::of(ErrorKind::Format, what, "a zip", "a file of another kind"));
+        if self.member.is_some() || self.origin.wrapping().at_caller()? != Wrapping::Zip {
+            if !self.is_object().at_caller()? {
+                let what = format!("member `{name}` of file `{}`", self.name());
+                let expected = "a zip, or a JSON file that is one object";
+                return Err(Error::of(ErrorKind::Format, what, expected, "a file of another kind"));
+            }
+            self.list = Some(name.into());
+            return Ok(self);
         }
         let members = self.origin.members().at_caller()?;
-        match members.iter().find(|member| &*member.name == name) {
-            Some(member) => (self.member, self.head) = (Some(member.clone()), Head::default()),
-            None => return Err(self.which(&members, &format!("`{name}`"))),
+        let find = |name: &str| members.iter().find(|member| &*member.name == name).cloned();
+        match (find(name), name.rsplit_once('!').and_then(|(file, list)| Some((find(file)?, list)))) {
+            (Some(member), _) => (self.member, self.head) = (Some(member), Head::default()),
+            (None, Some((member, list))) => {
+                (self.member, self.head) = (Some(member), Head::default());
+                return self.member(list);
+            }
+            _ => return Err(self.which(&members, &format!("`{name}`"))),
         }
         Ok(self)
+    }
+
+    /// Whether it begins as an object of JSON does.
+    fn is_object(&self) -> Result<bool> {
+        const LOOKED_AT: u64 = 1 << 10;
+        let ((name, bytes), mut first) = (self.sample()?, Vec::new());
+        let read = bytes.take(LOOKED_AT).read_to_end(&mut first);
+        read.map_err(|e| super::lines::broken(format!("file `{name}`"), &e))?;
+        let first = first.strip_prefix(super::lines::MARK).unwrap_or(&first);
+        Ok(first.trim_ascii_start().starts_with(b"{"))
+    }
+
+    /// The list that is meant of a JSON file that is one object.
+    pub(super) fn list(&self) -> Option<&str> {
+        self.list.as_deref()
     }
 
     #[track_caller]
@@ -124,6 +154,11 @@ impl TextFile {
         }
     }
 
+    /// The same file, opened anew when it is read.
+    pub(super) fn reopened(&self) -> Self {
+        Self { head: Head::default(), ..self.clone() }
+    }
+
     /// Closes the file that detection has opened.
     pub(super) fn close(&mut self) {
         self.head = Head::default();
@@ -157,11 +192,15 @@ impl TextFile {
         self
     }
 
-    /// What messages call it: its path, and behind a `!` its name in a zip.
+    /// What messages call it: its path, and behind a `!` its name in a zip, or that of a list in JSON.
     pub fn name(&self) -> String {
-        match &self.member {
+        let name = match &self.member {
             Some(member) => format!("{}!{}", self.origin.name(), member.name),
             None => self.origin.name(),
+        };
+        match &self.list {
+            Some(list) => format!("{name}!{list}"),
+            None => name,
         }
     }
 
@@ -173,6 +212,7 @@ impl TextFile {
     pub fn fingerprint(&self) -> Result<u64> {
         let f = Fingerprint::default().number(self.origin.fingerprint().at_caller()?);
         let f = self.member.as_ref().map_or(f, |member| f.text(&member.name));
+        let f = self.list.as_ref().map_or(f, |list| f.text(list));
         Ok(f.number(self.encoding as u64).number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
@@ -226,7 +266,6 @@ impl TextFile {
     /// All its bytes, out of what is around them, of at most [`Self::max_text`].
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
-        use std::io::Read;
         let ((name, bytes), mut contents) = (self.bytes()?, Vec::new());
         let read = bytes.take((self.max_text as u64).saturating_add(1)).read_to_end(&mut contents);
         read.map_err(|e| super::lines::broken(format!("file `{name}`"), &e))?;
@@ -242,6 +281,11 @@ impl TextFile {
         Lines::new(name, bytes, self.encoding, self.max_line)
     }
 
+    /// The longest record that is no line, and how its bytes stand for characters.
+    pub(super) fn records_of(&self) -> (usize, Encoding) {
+        (self.max_line, self.encoding)
+    }
+
     /// What is done about malformed lines.
     pub(super) fn policy(&self) -> Malformed {
         self.malformed
@@ -249,6 +293,10 @@ impl TextFile {
 
     fn lines_of(&self) -> Result<Lines> {
         let (name, bytes) = self.bytes()?;
+        if self.list.is_some() {
+            let expected = "a file of lines, or the format `jsonl`";
+            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "a list in JSON"));
+        }
         Ok(self.lines_in(name, bytes))
     }
 

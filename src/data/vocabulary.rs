@@ -3,6 +3,7 @@
 pub(crate) mod stored;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Fingerprint;
@@ -16,8 +17,8 @@ pub struct Limits {
     pub min_count: u64,
     /// At most so many entries, the specials among them.
     pub max_size: usize,
-    /// Entries that come first, whether they occur or not. [`Vocabulary::UNKNOWN`] among them stands for every token
-    /// that has no number of its own.
+    /// Entries that come first, whether they occur or not, and stand for no text: a token of a text that is spelt like one is
+    /// another entry. [`Vocabulary::UNKNOWN`] among them stands for every token that has no number of its own.
     pub specials: Vec<String>,
 }
 
@@ -28,7 +29,9 @@ impl Default for Limits {
     }
 }
 
-/// A list of distinct tokens; a token's id is its place.
+/// A list of tokens, the special ones apart from those of texts; a token's id is its place.
+///
+/// Special tokens are found by [`Self::special`], tokens of texts by [`Self::id`]: a text that holds `</s>` neither ends nor is lost.
 ///
 /// ```
 /// use unpadded::data::{Limits, Vocabulary};
@@ -36,6 +39,10 @@ impl Default for Limits {
 /// assert_eq!((words.len(), words.token(0), words.token(1)), (3, Some("<unk>"), Some("be")));
 /// assert_eq!(words.ids(["to", "see"])?, [2, 0]);
 /// assert_eq!(words.count(0), 2); // "or" and "not"
+///
+/// let limits = Limits { specials: vec!["</s>".into()], ..Limits::default() };
+/// let tags = Vocabulary::of("<s> crossed out </s>".split(' '), &limits)?;
+/// assert_eq!((tags.special("</s>")?, tags.token(0), tags.id("</s>")), (0, Some("</s>"), Some(1)));
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -43,12 +50,16 @@ pub struct Vocabulary {
     tokens: Vec<Arc<str>>,
     counts: Vec<u64>,
     unknown: Option<i64>,
+    /// The ids of the special tokens, which are not in the index.
+    specials: Range<usize>,
+    /// The ids of the tokens of texts.
     index: HashMap<Arc<str>, i64>,
 }
 
 impl PartialEq for Vocabulary {
     fn eq(&self, other: &Self) -> bool {
-        (&self.tokens, &self.counts, self.unknown) == (&other.tokens, &other.counts, other.unknown)
+        let of = |v: &Self| (v.unknown, v.specials.clone());
+        (&self.tokens, &self.counts, of(self)) == (&other.tokens, &other.counts, of(other))
     }
 }
 
@@ -67,16 +78,13 @@ impl Counted {
 
     /// Those that [`Limits`] let in.
     pub(super) fn within(self, limits: &Limits) -> Result<Vocabulary> {
-        let Self(mut counts) = self;
+        let Self(counts) = self;
         let Some(room) = limits.max_size.checked_sub(limits.specials.len()) else {
             let expected = format!("at least {}, the number of specials", limits.specials.len());
             return Err(Error::new("size of a vocabulary", expected, limits.max_size.to_string()));
         };
-        let mut entries: Vec<(String, u64)> = limits
-            .specials
-            .iter()
-            .map(|special| (special.clone(), counts.remove(special).unwrap_or(0)))
-            .collect();
+        let mut entries: Vec<(String, u64)> =
+            limits.specials.iter().map(|special| (special.clone(), 0)).collect();
         let distinct = counts.len();
         let mut kept: Vec<(String, u64)> = counts.into_iter().collect();
         kept.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -91,10 +99,11 @@ impl Counted {
         if let Some((_, count)) = unknown.and_then(|id| entries.get_mut(id)) {
             *count += left_out;
         }
+        let specials = 0..entries.len();
         entries.extend(kept);
         let twice =
             |special| Error::new("specials of a vocabulary", "each once", format!("`{special}` twice"));
-        Vocabulary::new(entries, unknown.map(|id| id as i64)).map_err(twice)
+        Vocabulary::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice)
     }
 }
 
@@ -103,7 +112,7 @@ impl Vocabulary {
     pub const UNKNOWN: &'static str = "<unk>";
 
     /// Counts tokens and numbers them: the specials first, then the more frequent ones, equally frequent ones in the
-    /// order of their text. A special that occurs among the tokens is the special.
+    /// order of their text. A token of a text that is spelt like a special is one of its own.
     ///
     /// # Errors
     /// If a special is named twice, if they are more than `max_size`, or if no token is left.
@@ -133,25 +142,30 @@ impl Vocabulary {
         let counted = Self::of(labels, &limits)?;
         let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
         entries.sort();
-        Self::new(entries, None)
+        Self::new(entries, 0..0, None)
             .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
             .at_caller()
     }
 
-    /// From distinct tokens and their counts; a token that comes twice is the error.
+    /// From tokens and their counts, with the ids of the special ones. A token that comes twice among these or among the others is the
+    /// error.
     pub(super) fn new<T: Into<Arc<str>>>(
         entries: impl IntoIterator<Item = (T, u64)>,
+        specials: Range<usize>,
         unknown: Option<i64>,
     ) -> Result<Self, Arc<str>> {
         let (tokens, counts): (Vec<Arc<str>>, Vec<u64>) =
             entries.into_iter().map(|(token, count)| (token.into(), count)).unzip();
-        let mut index = HashMap::with_capacity(tokens.len());
-        for (id, token) in (0..).zip(&tokens) {
-            if index.insert(Arc::clone(token), id).is_some() {
+        let (mut index, mut apart) = (HashMap::with_capacity(tokens.len()), HashMap::new());
+        for (id, token) in tokens.iter().enumerate() {
+            let of = if specials.contains(&id) { &mut apart } else { &mut index };
+            if of.insert(Arc::clone(token), id as i64).is_some() {
                 return Err(Arc::clone(token));
             }
         }
-        Ok(Self { tokens, counts, unknown, index })
+        // Equal ones are equal wherever none of their tokens is special.
+        let specials = if specials.is_empty() { 0..0 } else { specials };
+        Ok(Self { tokens, counts, unknown, specials, index })
     }
 
     /// How many entries it has, at least one.
@@ -160,9 +174,32 @@ impl Vocabulary {
         self.tokens.len()
     }
 
-    /// The number of a token that has one of its own.
+    /// The number of a text's token that has one of its own; not of a special token, which [`Self::special`] finds.
     pub fn id(&self, token: &str) -> Option<i64> {
         self.index.get(token).copied()
+    }
+
+    /// The number of a special token; of one that the limits did not name, that of the token, as a `tokenizer.json` may have it.
+    ///
+    /// # Errors
+    /// If there is neither; the message lists the special tokens that there are.
+    #[track_caller]
+    pub fn special(&self, name: &str) -> Result<i64> {
+        if let Some(id) = self.find_special(name) {
+            return Ok(id);
+        }
+        let known: Vec<String> = self.special_tokens().map(|own| format!("`{own}`")).collect();
+        let expected = if known.is_empty() { "one that it has".to_owned() } else { known.join(", ") };
+        Err(Error::new("special token of a vocabulary", expected, format!("`{name}`")))
+    }
+
+    pub(super) fn find_special(&self, name: &str) -> Option<i64> {
+        let place = self.special_tokens().position(|own| own == name);
+        place.map(|place| (self.specials.start + place) as i64).or_else(|| self.id(name))
+    }
+
+    fn special_tokens(&self) -> impl Iterator<Item = &str> {
+        self.tokens.get(self.specials.clone()).unwrap_or_default().iter().map(|token| &**token)
     }
 
     /// The number of a token, or of the unknown special.
@@ -241,7 +278,9 @@ impl Vocabulary {
     /// A number by which vocabularies that number tokens differently are told apart.
     pub fn fingerprint(&self) -> u64 {
         let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
-        self.tokens().fold(Fingerprint::default().number(unknown), Fingerprint::text).finish()
+        let f = Fingerprint::default().number(unknown);
+        let f = f.number(self.specials.start as u64).number(self.specials.end as u64);
+        self.tokens().fold(f, Fingerprint::text).finish()
     }
 }
 
@@ -282,6 +321,30 @@ mod tests {
             let read: stored::StoredVocabulary = record::from_bytes(&stored).unwrap();
             prop_assert_eq!(Vocabulary::try_from(read).unwrap(), v);
         }
+    }
+
+    #[test]
+    fn a_text_that_spells_a_special_token_is_text() {
+        let specials = ["<s>", "</s>", "<unk>"];
+        let tokens = "write </s> or <unk> or </s> at the end </s> <unk>";
+        let v = Vocabulary::of(tokens.split(' '), &limits(2, 9, &specials)).unwrap();
+        assert_eq!(v.tokens().collect::<Vec<_>>(), ["<s>", "</s>", "<unk>", "</s>", "<unk>", "or"]);
+        assert_eq!(specials.map(|name| v.special(name).unwrap()), [0, 1, 2]);
+        assert_eq!(v.ids(["</s>", "<unk>", "<s>", "at"]).unwrap(), [3, 4, 2, 2]);
+        assert_eq!((v.unknown(), v.count(1), v.count(2), v.count(3), v.count(4)), (Some(2), 0, 4, 3, 2));
+        let plain = Vocabulary::labels(["<s>", "</s>", "or"]).unwrap();
+        assert_eq!(plain.special("</s>").unwrap(), 0);
+        let message = v.special("<pad>").unwrap_err().to_string();
+        let expected = "special token of a vocabulary: expected `<s>`, `</s>`, `<unk>`, got `<pad>`";
+        assert_eq!(message, expected);
+        let stored = record::to_bytes(&stored::StoredVocabulary::from(&v));
+        let read: stored::StoredVocabulary = record::from_bytes(&stored).unwrap();
+        let read = Vocabulary::try_from(read).unwrap();
+        assert_eq!((read.special("</s>").unwrap(), read.id("</s>")), (1, Some(3)));
+        assert_eq!((&read, read.fingerprint()), (&v, v.fingerprint()));
+        let other = Vocabulary::of(["<s>"], &limits(1, 9, &[])).unwrap();
+        let apart = Vocabulary::new([("<s>", 1)], 0..1, None).unwrap();
+        assert!(other != apart && other.fingerprint() != apart.fingerprint());
     }
 
     #[test]

@@ -224,9 +224,10 @@ impl<'v> Wanted<'v> {
         Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: Skipped::default() }
     }
 
-    /// The token that a word is.
+    /// The token that a word is; files have vectors of special tokens, too.
     fn token(&self, word: &str) -> Option<usize> {
-        usize::try_from(self.vocabulary.id(word)?).ok()
+        let id = self.vocabulary.id(word).or_else(|| self.vocabulary.find_special(word));
+        usize::try_from(id?).ok()
     }
 
     /// The tokens that are without a vector so far and may have that of a word as their lower-case form.

@@ -75,7 +75,7 @@ section! {
         test: Option<String> = None;
         /// Which share of the training texts is held out where there is no `dev`, at most 0.5: one text in so many, so about a half, a third, a quarter and so on.
         hold_out: f64 = 0.1;
-        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `dictionary`, `libsvm` or `plain`.
+        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain`.
         format: Option<String> = None;
         /// The column of the text, by name or number, or its field in JSON Lines or Parquet; of tagged texts that of the words, of pairs that of the source.
         text: Option<String> = None;
@@ -89,6 +89,8 @@ section! {
         encoding: Option<String> = None;
         /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
         binary: bool = false;
+        /// The number of the first feature in LIBSVM files: 0, as scikit-learn writes them, or 1; without it, 0 if any index is 0, and else 1. Of `classify` alone.
+        first_index: Option<usize> = None;
         /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory. Of `classify` alone; without it, all texts are in memory.
         window: Option<usize> = None;
     }
@@ -237,6 +239,7 @@ impl Config {
                         | "data.binary"
                         | "data.header"
                         | "data.separator"
+                        | "data.first_index"
                         | "model.pool"
                         | "model.bidirectional"
                 ),
@@ -245,13 +248,19 @@ impl Config {
                     "text.target_tokens"
                         | "text.vectors"
                         | "data.binary"
+                        | "data.first_index"
                         | "model.pool"
                         | "model.bidirectional"
                         | "data.label"
                 ),
                 Task::Translate => !matches!(
                     &*name,
-                    "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell" | "data.binary"
+                    "model.pool"
+                        | "model.bidirectional"
+                        | "text.vectors"
+                        | "model.cell"
+                        | "data.binary"
+                        | "data.first_index"
                 ),
             }
         })
@@ -323,6 +332,9 @@ impl Config {
         };
         if let (Task::Tag, Some(path)) = (run.task, &text.tokenizer) {
             need(false, "text.tokenizer", "none for `tag`, whose words are given", format!("`{path}`"));
+        }
+        if let Some(first) = data.first_index.filter(|&first| first > 1) {
+            need(false, "data.first_index", "0 or 1", first.to_string());
         }
         if data.window.is_some() && (run.task != Task::Classify || data.train.is_none()) {
             let expected = "none but for `classify`, with `data.train`";

@@ -65,6 +65,7 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
         Task::Translate => translate::prepare(config),
     };
     let mut prepared = prepared.at_caller()?;
+    prepared.said.extend(prepared::left_out(config).at_caller()?);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_string());
     prepared.trainer = match config.training.patience {

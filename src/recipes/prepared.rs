@@ -97,6 +97,17 @@ pub(super) struct Paths {
     pub(super) test: Option<PathBuf>,
 }
 
+/// What is beside the parts of the data and none of them, for people.
+pub(super) fn left_out(config: &Config) -> Result<Option<String>> {
+    let Some(train) = &config.data.train else { return Ok(None) };
+    let left_out = Parts::find(train)?.left_out;
+    let names = left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    Ok((!names.is_empty()).then(|| {
+        format!("left out: {}; `data.train`, `data.dev` and `data.test` name other parts", names.join(", "))
+    }))
+}
+
 impl Paths {
     /// As the config says; a folder that has the parts in it is cut into them.
     pub(super) fn of(config: &Config) -> Result<Self> {

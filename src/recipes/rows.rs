@@ -18,6 +18,8 @@ use crate::train::Trainer;
 const FEEDS: [&str; 2] = ["features", "label"];
 /// The note with how many features a model knows; that it is there says that its texts are rows.
 pub(super) const COLUMNS: &str = "columns";
+/// The note with the number of the first feature, by which all that a model reads is numbered.
+const FIRST: &str = "first index";
 /// Each feature has a vector in memory, so a number beyond this is a mistake or wants numbering anew.
 const MOST: usize = 1 << 21;
 
@@ -32,11 +34,12 @@ pub(super) fn are_meant(config: &Config) -> Result<bool> {
 }
 
 /// Rows of so many columns: others were not learnt of.
-fn fitting(path: &Path, columns: usize) -> Result<(LabelledRows, Option<String>)> {
-    let mut rows = LabelledRows::open(path)?;
+fn fitting(path: &Path, columns: usize, first: FirstIndex) -> Result<(LabelledRows, Option<String>)> {
+    let mut rows = LabelledRows::open_from(path, first)?;
     let dropped = rows.drop_beyond(columns);
+    let last = columns as i64 - 1 + first.number();
     let said = format!(
-        "{}: {dropped} entries beyond feature {columns}, the last in training, are left out",
+        "{}: {dropped} entries beyond feature {last}, the last in training, are left out",
         rows.name()
     );
     Ok((rows, (dropped > 0).then_some(said)))
@@ -51,9 +54,18 @@ fn columns(predictor: &Predictor) -> Result<usize> {
     found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
 }
 
+/// From which number on the features of a model count.
+fn first(predictor: &Predictor) -> Result<FirstIndex> {
+    let Some(note) = predictor.note(FIRST) else { return Ok(FirstIndex::One) };
+    note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
+        let what = format!("note `{FIRST}` of the checkpoint");
+        Error::of(ErrorKind::Format, what, "0 or 1", format!("`{note}`"))
+    })
+}
+
 pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<Box<dyn Data>> {
     let columns = columns(predictor)?;
-    let (rows, _) = fitting(Path::new(path), columns)?;
+    let (rows, _) = fitting(Path::new(path), columns, first(predictor)?)?;
     Ok(Box::new(loader(config, &rows, columns, predictor.vocabulary("labels")?)?))
 }
 
@@ -69,14 +81,19 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
             window.to_string(),
         ));
     }
-    let all = LabelledRows::open(path)?;
+    let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
+    let all = match set {
+        Some(first) => LabelledRows::open_from(path, first)?,
+        None => LabelledRows::open(path)?,
+    };
+    let first = all.first_index();
     let (columns, labels, count) = (all.columns(), all.classes()?, all.rows().len());
     if !(1..=MOST).contains(&columns) {
         let what = format!("features in `{}`", all.name());
         let expected = format!("some, numbered up to {MOST}");
         return Err(Error::of(ErrorKind::Format, what, expected, format!("{columns} as the largest number")));
     }
-    let read = |path: &PathBuf| fitting(path, columns);
+    let read = |path: &PathBuf| fitting(path, columns, first);
     let mut said = Vec::new();
     let (train, dev) = match &dev {
         Some(dev) => {
@@ -101,7 +118,9 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     };
     let of_train = loader(config, &train, columns, &labels)?.shuffle(config.run.seed).prefetch(4);
     let of_dev = loader(config, &dev, columns, &labels)?;
-    let trainer = network(config, columns, &labels, train.rows().len())?.note(COLUMNS, columns.to_string());
+    let trainer = network(config, columns, &labels, train.rows().len())?
+        .note(COLUMNS, columns.to_string())
+        .note(FIRST, first.number().to_string());
     said.insert(
         0,
         format!(
@@ -112,6 +131,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
             dev.rows().len()
         ),
     );
+    said.insert(1, counted(first, set.is_some()));
     Ok(Prepared {
         trainer,
         train: Box::new(of_train),
@@ -121,14 +141,26 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         metric: "accuracy",
         coverage: None,
         lengths: train.rows().iter().map(|row| row.indices.len()).collect(),
-        held_out: dev.rows().iter().map(case).collect(),
+        held_out: dev.rows().iter().map(|row| case(row, first)).collect(),
         said,
     })
 }
 
+/// From which number on features count, and how that is known, for people.
+fn counted(first: FirstIndex, set: bool) -> String {
+    let number = first.number();
+    let why = match (set, first) {
+        (true, _) => "as `data.first_index` says",
+        (false, FirstIndex::Zero) => "since there is an index 0; `data.first_index` says otherwise",
+        (false, FirstIndex::One) => "since there is no index 0; `data.first_index` says otherwise",
+    };
+    format!("indices count from {number}, {why}")
+}
+
 /// A row as a line of a file without its label.
-fn case(row: &LabelledRow) -> Case {
-    let entries = row.indices.iter().zip(&row.values).map(|(index, value)| format!("{}:{value}", index + 1));
+fn case(row: &LabelledRow, first: FirstIndex) -> Case {
+    let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));
+    let entries = row.indices.iter().zip(&row.values).map(entry);
     Case { text: entries.collect::<Vec<_>>().join(" "), truth: Truth::Label(row.label.to_string()) }
 }
 
@@ -152,11 +184,11 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
 
 /// The rows that lines say, with a label or without; entries of features that were not learnt of are left out.
 pub(super) fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
-    let columns = columns(predictor)?;
+    let (columns, first) = (columns(predictor)?, first(predictor)?);
     let row = |line: &&str| {
         let unlabelled = line.split_ascii_whitespace().next().is_none_or(|cell| cell.contains(':'));
         let line = if unlabelled { format!("0 {line}") } else { (*line).to_owned() };
-        Ok(LabelledRow::of_line(&line, FirstIndex::One)?.unwrap_or_default())
+        Ok(LabelledRow::of_line(&line, first)?.unwrap_or_default())
     };
     let mut rows = LabelledRows::new("lines", lines.iter().map(row).collect::<Result<_>>()?);
     rows.drop_beyond(columns);

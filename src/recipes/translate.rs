@@ -172,7 +172,7 @@ impl Translator {
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());
-        let [start, stop] = [targets.lookup(ENDS[0])?, targets.lookup(ENDS[1])?];
+        let [start, stop] = [targets.special(ENDS[0])?, targets.special(ENDS[1])?];
         let banned: Vec<i64> = [start].into_iter().chain(targets.unknown()).collect();
         let mut found = vec![String::new(); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {

@@ -152,6 +152,10 @@ fn what_makes_no_sense_is_refused() {
     assert!(said(&|config| config.data.train = Some("no.tsv".into())).contains("`no.tsv`"));
     assert!(said(&|config| config.run.task = Task::Translate).contains("data.train: expected a file"));
     assert!(said(&|config| config.training.rate = -1.0).contains("training.rate: expected a number above 0"));
+    assert!(
+        said(&|config| config.data.first_index = Some(2))
+            .contains("data.first_index: expected 0 or 1, got 2")
+    );
     let other = Checkpoint::default();
     let error = Model::new(other).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(error.contains("expected one that a recipe has saved"), "{error}");
@@ -178,5 +182,118 @@ fn rows_of_features_have_classes() -> Result<()> {
     let scores = model.predictor().evaluate(&*test_data(&test, &model)?)?;
     assert!(scores.get("accuracy").is_some_and(|accuracy| accuracy > 0.7), "{scores:?}");
     std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn features_that_count_from_0_do_so_in_every_file() -> Result<()> {
+    let lines = |from: usize| -> String {
+        (0..80).map(|i| format!("{} {}:1 {}:0.5\n", i % 2, from + i % 2, from + 2 + i % 3)).collect()
+    };
+    let (zero, one) = (written("zero.svm", &lines(0))?, written("one.svm", &lines(1))?);
+    // No row to test on has the first feature, nor a word about from where they count.
+    let test = written("test.svm", "1 1:1 2:0.5\n1 1:1 3:0.5\n")?;
+    let config = |train: &str| {
+        let mut config = Config::new(Task::Classify);
+        (config.data.train, config.data.test) = (Some(train.to_owned()), Some(test.clone()));
+        config.data.dev = Some(train.to_owned()); // equal rows would be held out together
+        (config.model.embedding, config.model.hidden, config.training.epochs) = (4, 4, 30);
+        config.training.rate = 0.02;
+        config
+    };
+    let prepared = prepare(&config(&zero))?;
+    assert_eq!(
+        prepared.said[1],
+        "indices count from 0, since there is an index 0; `data.first_index` says otherwise"
+    );
+    assert!(prepared.said[0].contains("80 rows of 5 features"), "{:?}", prepared.said);
+    assert!(prepared.held_out.cases.iter().any(|case| case.text.starts_with("0:1 ")));
+    let one = prepare(&config(&one))?;
+    assert!(
+        one.said[0].contains("80 rows of 5 features")
+            && one.said[1].starts_with("indices count from 1, since")
+    );
+    let mut set = config(&test);
+    set.data.first_index = Some(0);
+    set.data.dev = Some(zero.clone());
+    set.data.train = Some(written("late.svm", "1 1:1 2:0.5\n0 2:1 3:0.5\n")?);
+    let said = prepare(&set)?.said;
+    assert!(
+        said[0].contains("2 rows of 4 features")
+            && said.contains(&"indices count from 0, as `data.first_index` says".to_owned()),
+        "{said:?}"
+    );
+    set.data.first_index = Some(1);
+    let said = prepare(&set).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(
+        said.contains("zero.svm")
+            && said.contains(":1: expected an index from 1")
+            && said.contains("the setting `first_index` 0"),
+        "{said}"
+    );
+
+    let (path, _) = trained("from-zero", &config(&zero))?;
+    let model = Model::load(&path)?;
+    let answers = model.predict(&["0:1 2:0.5", "1:1 2:0.5"])?;
+    let label = |answer: &Answer| match answer {
+        Answer::Label { label, .. } => label.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((label(&answers[0]), label(&answers[1])), ("0".to_owned(), "1".to_owned()));
+    let scores = model.predictor().evaluate(&*test_data(&config(&zero), &model)?)?;
+    assert_eq!(scores.get("accuracy"), Some(1.0));
+    std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn a_text_that_spells_a_special_token_is_translated_as_text() -> Result<()> {
+    let tags = [["open", "<s>"], ["close", "</s>"], ["blank", "<pad>"], ["none", "<unk>"]];
+    let line = |i: usize| {
+        let [a, b] = [tags[i % 4], tags[i / 4 % 4]];
+        format!("{} {} end\t{} {} fin\n", a[0], b[0], a[1], b[1])
+    };
+    let lines: String = (0..400).map(line).collect();
+    let mut config = Config::new(Task::Translate);
+    let dev = written("specials-dev.tsv", &(0..48).map(line).collect::<String>())?;
+    (config.data.train, config.data.dev) = (Some(written("specials.tsv", &lines)?), Some(dev));
+    (config.model.embedding, config.model.hidden, config.model.dropout) = (24, 24, 0.0);
+    (config.training.epochs, config.training.batch, config.training.rate) = (12, 16, 0.01);
+    config.text.tokens = Tokens::Whitespace;
+    let (path, _) = trained("specials", &config)?;
+    let model = Model::load(&path)?;
+    let targets = model.predictor().vocabulary("targets")?;
+    for special in ["<s>", "</s>", "<unk>"] {
+        assert_ne!(Some(targets.special(special)?), targets.id(special));
+    }
+    let answers = model.predict(&["close open end", "none blank end", "close close end"])?;
+    let said: Vec<String> = answers.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["</s> <s> fin", "<unk> <pad> fin", "</s> </s> fin"]);
+    std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn the_lists_of_a_json_file_are_its_parts() -> Result<()> {
+    let row = |i: usize| format!("[\"{} number {i}\", \"{}\"]", ["good", "bad"][i % 2], ["y", "n"][i % 2]);
+    let list = |from: usize, to: usize| format!("[{}]", (from..to).map(row).collect::<Vec<_>>().join(",\n "));
+    let text = format!(
+        "{{\"other_train\": {}, \"train\": {}, \"val\": {}, \"test\": {}}}",
+        list(0, 3),
+        list(0, 40),
+        list(40, 50),
+        list(50, 56)
+    );
+    let mut config = Config::new(Task::Classify);
+    let path = written("parts.json", &text)?;
+    config.data.train = Some(path.clone());
+    (config.model.embedding, config.model.hidden) = (4, 4);
+    let prepared = prepare(&config)?;
+    assert_eq!((prepared.lengths.len(), prepared.held_out.count), (40, 10));
+    assert!(prepared.test.is_some_and(|test| test.batch_count() == Some(1)));
+    let name = path.rsplit(std::path::MAIN_SEPARATOR).next().unwrap_or_default();
+    let left_out =
+        format!("left out: `{name}!other_train`; `data.train`, `data.dev` and `data.test` name other parts");
+    assert!(prepared.said.contains(&left_out), "{:?}", prepared.said);
     Ok(())
 }

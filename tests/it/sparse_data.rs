@@ -94,7 +94,7 @@ fn a_malformed_line_says_file_line_pair_and_reason() {
         ("1 1:1 qid:3", format!("{index} 2, got \"qid:3\"")),
         (
             "1 3:1 0:1",
-            format!("{index} 2, got \"0:1\": a file that counts from 0 is read with `FirstIndex::Zero`"),
+            format!("{index} 2, got \"0:1\": the setting `first_index` 0 reads a file that counts from 0"),
         ),
         ("1 1:1 2:nan", format!("{value} 2, got \"2:nan\"")),
         ("1 1:-inf", format!("{value} 1, got \"1:-inf\"")),
@@ -186,7 +186,7 @@ fn labels_are_classes_in_the_order_of_their_numbers_or_as_they_are() -> Result<(
     assert_eq!(classes("10 1:1\n2 1:1\n-3")?, ["-3", "2", "10"]);
     assert_eq!((of("5\n7\n5\n").classes()?.count(0), of("5\n7\n5\n").classes()?.count(1)), (2, 1));
     assert_eq!(message(classes("1\n1\n")), "labels in `f`: expected at least two, got `1` alone");
-    let whole = "labels in `f`: expected whole numbers, as classes have (`Target::Number` takes labels as they are), got";
+    let whole = "labels in `f`: expected whole numbers, as classes have, got";
     assert_eq!(message(classes("1\n0.5\n")), format!("{whole} 0.5 of row 1"));
     assert_eq!(message(classes("1e300\n1\n")), format!("{whole} 1{} of row 0", "0".repeat(300)));
 
@@ -433,4 +433,27 @@ fn all_of_a_sparse_field_is_in_the_fingerprint() {
     for (i, print) in prints.iter().enumerate() {
         assert!(!prints[..i].contains(print), "{i}");
     }
+}
+
+#[test]
+fn indices_count_from_0_where_a_file_has_one() -> Result<()> {
+    let path = |name: &str, text: &str| {
+        let path = std::env::temp_dir().join(format!("unpadded-{name}-{}.svm", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (zero, one) = (path("zero", "1 3:1\n-1 0:2 1:1\n"), path("one", "1 3:1\n-1 1:2\n"));
+    let (from_zero, from_one) = (LabelledRows::open(&zero)?, LabelledRows::open(&one)?);
+    assert_eq!((from_zero.first_index(), from_zero.columns()), (FirstIndex::Zero, 4));
+    assert_eq!((from_one.first_index(), from_one.columns()), (FirstIndex::One, 3));
+    assert_eq!((&from_zero.rows()[1].indices[..], &from_one.rows()[1].indices[..]), (&[0, 1][..], &[0][..]));
+    let told = LabelledRows::open_from(&one, FirstIndex::Zero)?;
+    assert_eq!((told.rows()[0].indices[0], told.first_index()), (3, FirstIndex::Zero));
+    let (rest, held) = told.hold_out(2, 1);
+    assert_eq!((rest.first_index(), held.first_index()), (FirstIndex::Zero, FirstIndex::Zero));
+    let said = message(LabelledRows::open_from(&zero, FirstIndex::One));
+    let expected = "the setting `first_index` 0 reads a file that counts from 0";
+    assert!(said.contains(":2: expected an index from 1") && said.ends_with(expected), "{said}");
+    [zero, one].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    Ok(())
 }

@@ -1,25 +1,199 @@
 //! What stands in a record whose fields have names.
 
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::data::lines::Reason;
 
-/// A record whose fields have names.
-pub(super) type Object = Map<String, Value>;
+/// A value in a record.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    Null,
+    Truth(bool),
+    /// A number as it is written.
+    Number(Cow<'a, str>),
+    Text(Cow<'a, str>),
+    List(Vec<Value<'a>>),
+    Object(Object<'a>),
+}
 
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a truth value",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+/// A record whose fields have names; those of a list are its numbers from 1 on.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Object<'a> {
+    pub(super) fields: Vec<(Cow<'a, str>, Value<'a>)>,
+    pub(super) is_list: bool,
+}
+
+impl Value<'_> {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Truth(_) => "a truth value",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a string",
+            Self::List(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    fn owned(&self) -> Value<'static> {
+        let own = |text: &Cow<'_, str>| Cow::Owned(text.to_string());
+        match self {
+            Self::Null => Value::Null,
+            Self::Truth(truth) => Value::Truth(*truth),
+            Self::Number(number) => Value::Number(own(number)),
+            Self::Text(text) => Value::Text(own(text)),
+            Self::List(list) => Value::List(list.iter().map(Value::owned).collect()),
+            Self::Object(object) => Value::Object(object.owned()),
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// What stands under a name; of equal names the last counts.
+    pub(super) fn get(&self, name: &str) -> Option<&Value<'a>> {
+        self.fields.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value)
+    }
+
+    /// It without the text that it was read from.
+    pub(super) fn owned(&self) -> Object<'static> {
+        let field = |(name, value): &(Cow<'_, str>, Value<'_>)| (Cow::Owned(name.to_string()), value.owned());
+        Object { fields: self.fields.iter().map(field).collect(), is_list: self.is_list }
+    }
+}
+
+/// How deep objects and lists may stand in each other.
+const DEEPEST: usize = 64;
+
+/// A string that is borrowed where it has no escapes.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Of;
+        impl<'de> Visitor<'de> for Of {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        from.deserialize_str(Of)
+    }
+}
+
+/// The fields of an object, of which only the values of the wanted ones are kept: all, if nothing is said.
+struct Fields<'w> {
+    wanted: Option<&'w [String]>,
+    depth: usize,
+}
+
+impl Fields<'_> {
+    fn wants(&self, name: &str) -> bool {
+        let leads = |path: &String| {
+            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.wanted.is_none_or(|wanted| wanted.iter().any(leads))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = Object<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Object<'de>, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(Text(name)) = map.next_key()? {
+            let value = match self.wants(&name) {
+                true => of_raw(map.next_value::<&RawValue>()?, self.depth).map_err(A::Error::custom)?,
+                false => map.next_value::<IgnoredAny>().map(|_| Value::Null)?,
+            };
+            fields.push((name, value));
+        }
+        Ok(Object { fields, is_list: false })
+    }
+}
+
+fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a>> {
+    let mut from = serde_json::Deserializer::from_str(json);
+    let object = fields.deserialize(&mut from)?;
+    from.end()?;
+    Ok(object)
+}
+
+/// A value of JSON. What a number is written as is kept, which no type of numbers does.
+fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
+    let json = raw.get();
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(serde_json::Error::custom(format!("more than {DEEPEST} values in each other")));
+    };
+    Ok(match json.as_bytes().first() {
+        Some(b'"') => Value::Text(serde_json::from_str::<Text<'_>>(json)?.0),
+        Some(b'{') => Value::Object(object(json, Fields { wanted: None, depth })?),
+        // Most lists are of strings alone, which need no second look.
+        Some(b'[') => Value::List(match serde_json::from_str::<Vec<Text<'_>>>(json) {
+            Ok(texts) => texts.into_iter().map(|Text(text)| Value::Text(text)).collect(),
+            Err(_) => {
+                let all = serde_json::from_str::<Vec<&RawValue>>(json)?;
+                all.into_iter().map(|one| of_raw(one, depth)).collect::<serde_json::Result<_>>()?
+            }
+        }),
+        Some(b't' | b'f') => Value::Truth(json == "true"),
+        Some(b'n') => Value::Null,
+        _ => Value::Number(Cow::Borrowed(json)),
+    })
+}
+
+/// The record that a text of JSON is, with the values of the wanted fields.
+pub(super) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
+    if json.trim_start().starts_with('{') {
+        return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
+    }
+    of_raw(serde_json::from_str(json)?, DEEPEST)
+}
+
+impl From<serde_json::Value> for Value<'static> {
+    fn from(value: serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        match value {
+            Json::Null => Self::Null,
+            Json::Bool(truth) => Self::Truth(truth),
+            Json::Number(number) => Self::Number(number.to_string().into()),
+            Json::String(text) => Self::Text(text.into()),
+            Json::Array(list) => Self::List(list.into_iter().map(Self::from).collect()),
+            Json::Object(object) => {
+                let fields = object.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+                Self::Object(Object { fields, is_list: false })
+            }
+        }
     }
 }
 
 /// What stands under a name, which may lead through objects by dots.
-pub(super) fn at<'a>(object: &'a Object, path: &str) -> Option<&'a Value> {
+pub(super) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value<'a>> {
     if let Some(value) = object.get(path) {
         return Some(value);
     }
@@ -30,61 +204,69 @@ pub(super) fn at<'a>(object: &'a Object, path: &str) -> Option<&'a Value> {
 }
 
 /// All names in an object, of objects in it with the dots.
-pub(super) fn names(object: &Object) -> Vec<String> {
-    let of = |(name, value): (&String, &Value)| match value {
-        Value::Object(inner) if !inner.is_empty() => {
+pub(super) fn names(object: &Object<'_>) -> Vec<String> {
+    let of = |(name, value): &(Cow<'_, str>, Value<'_>)| match value {
+        Value::Object(inner) if !inner.fields.is_empty() => {
             names(inner).into_iter().map(|below| format!("{name}.{below}")).collect()
         }
-        _ => vec![name.clone()],
+        _ => vec![name.to_string()],
     };
-    object.iter().flat_map(of).collect()
+    object.fields.iter().flat_map(of).collect()
 }
 
-fn found<'a>(object: &'a Object, name: &str) -> Result<&'a Value, Reason> {
-    at(object, name).ok_or_else(|| {
-        let got = format!("an object with {}", names(object).join(", "));
-        Reason { expected: format!("a field `{name}`"), got }
+fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Reason> {
+    at(object, name).ok_or_else(|| match object.is_list {
+        true => {
+            let got = format!("a list of {}", object.fields.len());
+            Reason { expected: format!("an element {name}"), got }
+        }
+        false => {
+            let got = format!("an object with {}", names(object).join(", "));
+            Reason { expected: format!("a field `{name}`"), got }
+        }
     })
 }
 
-/// A text that is not empty, or a number or a truth value written out.
-pub(super) fn text(object: &Object, name: &str) -> Result<String, Reason> {
+/// A text that is not empty, or a number as it is written, or a truth value.
+pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     match found(object, name)? {
-        Value::String(text) if text.trim().is_empty() => Err(Reason {
+        Value::Text(text) if text.trim().is_empty() => Err(Reason {
             expected: format!("something in the field `{name}`"),
             got: "an empty string".to_owned(),
         }),
-        Value::String(text) => Ok(text.clone()),
-        value @ (Value::Number(_) | Value::Bool(_)) => Ok(value.to_string()),
+        Value::Text(text) | Value::Number(text) => Ok(text.to_string()),
+        Value::Truth(truth) => Ok(truth.to_string()),
         other => {
-            Err(Reason { expected: format!("a string in the field `{name}`"), got: kind(other).to_owned() })
+            Err(Reason { expected: format!("a string in the field `{name}`"), got: other.kind().to_owned() })
         }
     }
 }
 
 /// A list of strings.
-pub(super) fn texts(object: &Object, name: &str) -> Result<Vec<String>, Reason> {
+pub(super) fn texts(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
     list(object, name, "strings", |_| false)
 }
 
 /// A list of strings or whole numbers, which are written out.
-pub(super) fn tags(object: &Object, name: &str) -> Result<Vec<String>, Reason> {
-    list(object, name, "strings or whole numbers", |value| value.is_i64() || value.is_u64())
+pub(super) fn tags(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
+    list(object, name, "strings or whole numbers", |number| {
+        number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())
+    })
 }
 
 fn list(
-    object: &Object,
+    object: &Object<'_>,
     name: &str,
     of: &str,
-    written: impl Fn(&Value) -> bool,
+    written: impl Fn(&str) -> bool,
 ) -> Result<Vec<String>, Reason> {
     let wrong = |got: String| Reason { expected: format!("a list of {of} in the field `{name}`"), got };
     let value = found(object, name)?;
-    let list = value.as_array().ok_or_else(|| wrong(kind(value).to_owned()))?;
-    let text = |one: &Value| match one {
-        Value::String(text) => Ok(text.clone()),
-        other if written(other) => Ok(other.to_string()),
-        other => Err(wrong(format!("{} in it", kind(other)))),
+    let Value::List(list) = value else { return Err(wrong(value.kind().to_owned())) };
+    let text = |one: &Value<'_>| match one {
+        Value::Text(text) => Ok(text.to_string()),
+        Value::Number(number) if written(number) => Ok(number.to_string()),
+        other => Err(wrong(format!("{} in it", other.kind()))),
     };
     list.iter().map(text).collect()
 }

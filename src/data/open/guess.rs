@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::options::{FileFormat, ReadOptions};
 use super::paths::extension;
-use super::{rows, trees};
+use super::{fasttext, json, rows, trees};
 use crate::data::TextFile;
 use crate::data::records::OneLine;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,9 +21,9 @@ pub(super) enum Task {
 impl Task {
     /// The formats that it can be read from, with what a line of each looks like.
     fn formats(self) -> &'static [FileFormat] {
-        use FileFormat::{Columns, Csv, Dictionary, JsonLines, Parquet, Plain, Trees, Tsv};
+        use FileFormat::{Columns, Csv, Dictionary, FastText, JsonLines, Parquet, Plain, Trees, Tsv};
         match self {
-            Self::Labelled => &[Tsv, Csv, JsonLines, Parquet, Trees],
+            Self::Labelled => &[Tsv, Csv, JsonLines, Parquet, Trees, FastText],
             Self::Pairs => &[Tsv, Csv, JsonLines, Parquet, Dictionary],
             Self::Tagged => &[Columns, JsonLines, Parquet],
             Self::Plain => &[Plain, Tsv, Csv, JsonLines, Parquet],
@@ -97,6 +97,9 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
         let why = Some(format!("its name ends with `.{}`", extension(&name).unwrap_or_default()));
         return Ok(Guess { format, why });
     }
+    if file.list().is_some() || (task != Task::Plain && json::is_whole(file)?) {
+        return Ok(Guess { format: FileFormat::JsonLines, why: Some("it is one value of JSON".to_owned()) });
+    }
     let (format, why) = by_lines(file, task)?;
     Ok(Guess { format, why: Some(why.to_owned()) })
 }
@@ -140,6 +143,9 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     // An empty file, and one in which nothing is found, is met by whoever reads it.
     match task {
         Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),
+        Task::Labelled if all(&fasttext::labelled) => {
+            Ok((FileFormat::FastText, "its lines begin with `__label__`"))
+        }
         Task::Labelled if all(&|line| trees::tree(line, false).is_ok()) => {
             Ok((FileFormat::Trees, "each line is in brackets"))
         }

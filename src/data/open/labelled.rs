@@ -8,7 +8,7 @@ use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared};
-use super::{fields, objects, parts, rows, table, trees};
+use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::lines::Reason;
 use crate::data::records::{OneLine, Stream};
 use crate::data::{Folder, Labelled, LabelledTexts, TextFile};
@@ -37,6 +37,7 @@ struct Form {
 #[derive(Debug, Clone)]
 enum Parts {
     Tree,
+    FastText,
     Fields([String; 2]),
     Cells(table::Table),
 }
@@ -85,6 +86,7 @@ impl Form {
     fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Parts> {
         let (names, parts) = match format {
             FileFormat::Trees => return Ok(Parts::Tree),
+            FileFormat::FastText => return Ok(Parts::FastText),
             FileFormat::JsonLines | FileFormat::Parquet => {
                 let names = objects::two(objects::picked(file, format, &wanted(options))?)?;
                 (names.to_vec(), Parts::Fields(names))
@@ -107,6 +109,7 @@ impl Form {
                 let binary = self.options.binary;
                 file.records(OneLine(move |line: &str| trees::tree(line, binary))).map(|found| Box::new(found) as _)
             }
+            Parts::FastText => file.records(OneLine(fasttext::record)).map(|found| Box::new(found) as _),
             Parts::Fields(names) => {
                 let [text, label] = names.clone();
                 objects::records(file, self.guess.format, names, move |object| {

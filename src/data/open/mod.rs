@@ -2,6 +2,7 @@
 
 mod columns;
 mod dictionary;
+mod fasttext;
 mod fields;
 mod guess;
 mod json;
@@ -18,6 +19,7 @@ mod rows;
 mod table;
 mod tagged;
 mod trees;
+mod walk;
 
 pub(super) use labelled::Plan;
 pub use options::{FileFormat, ReadOptions};

@@ -14,7 +14,8 @@ pub enum FileFormat {
     /// Columns between commas as in RFC 4180, with a header line or without: a cell in quotation marks may have commas and line
     /// ends in it.
     Csv,
-    /// A JSON object a line.
+    /// JSON: an object a line, a list of objects or of lists, or an object with such lists in it, one of which is named as
+    /// `file.json!train`. Also `json`.
     JsonLines,
     /// Parquet, row group by row group; the feature `parquet`.
     Parquet,
@@ -28,6 +29,8 @@ pub enum FileFormat {
     FolderPerClass,
     /// A tree in brackets a line, `(label left right)` or `(label word)`: the leaves are the text, the root has the label.
     Trees,
+    /// A line a text with its label before it, as fastText reads: `__label__good A fine film.`
+    FastText,
     /// A pronouncing dictionary as CMUdict: a word and its phonemes.
     Dictionary,
     /// A label and numbered features a line: no texts, but [`LabelledRows`](crate::data::LabelledRows).
@@ -38,7 +41,7 @@ pub enum FileFormat {
 
 impl FileFormat {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Tsv,
         Self::Csv,
         Self::JsonLines,
@@ -48,6 +51,7 @@ impl FileFormat {
         Self::FilePerClass,
         Self::FolderPerClass,
         Self::Trees,
+        Self::FastText,
         Self::Dictionary,
         Self::Libsvm,
         Self::Plain,
@@ -65,6 +69,7 @@ impl FileFormat {
             Self::FilePerClass => "file-per-class",
             Self::FolderPerClass => "folder-per-class",
             Self::Trees => "trees",
+            Self::FastText => "fasttext",
             Self::Dictionary => "dictionary",
             Self::Libsvm => "libsvm",
             Self::Plain => "plain",
@@ -82,6 +87,7 @@ impl FromStr for FileFormat {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
+        let name = if name == "json" { Self::JsonLines.name() } else { name };
         Self::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join("`, `");
             Error::new("format of a data set", format!("one of `{known}`"), format!("`{name}`"))

@@ -201,16 +201,18 @@ fn fields(file: &dyn FileReader) -> Vec<Field> {
 }
 
 /// An object with a value of the kind that each field has.
-pub(super) fn example(file: &TextFile) -> Result<Object> {
+pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     let value = |field: &Field| match (field.kind, field.element) {
-        (None, _) => Value::Object(Object::new()),
+        (None, _) => Value::Object(serde_json::Map::new()),
         (_, Some(_)) => Value::Array(Vec::new()),
         (Some(Kind::Text), _) => String::new().into(),
         (Some(Kind::Truth), _) => false.into(),
         (Some(Kind::Whole { .. } | Kind::Number), _) => 0.into(),
     };
     let file = open(file)?;
-    Ok(fields(&*file).iter().map(|field| (field.name.clone(), value(field))).collect())
+    let fields = fields(&*file);
+    let fields = fields.iter().map(|field| (field.name.clone().into(), value(field).into())).collect();
+    Ok(Object { fields, is_list: false })
 }
 
 /// The names of classes that the library `datasets` writes beside columns with their numbers.
@@ -447,7 +449,7 @@ impl Rows {
     }
 
     /// The next row, or why it is none; nothing behind the last.
-    fn next(&mut self) -> Result<Option<Result<Object, Reason>>> {
+    fn next(&mut self) -> Result<Option<Result<Object<'static>, Reason>>> {
         while self.ready == 0 {
             if self.left > 0 {
                 self.fill()?;
@@ -459,7 +461,9 @@ impl Rows {
         // Each column goes on by a row, also behind one that is malformed.
         let cells: Vec<Cell> = self.cells.iter_mut().filter_map(Iterator::next).collect();
         let names = self.fields.iter().map(|field| field.name.clone());
-        Ok(Some(names.zip(cells).map(|(name, cell)| Ok((name, cell?))).collect()))
+        let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?.into())));
+        let fields: Result<Vec<_>, Reason> = fields.collect();
+        Ok(Some(fields.map(|fields| Object { fields, is_list: false })))
     }
 }
 
@@ -467,7 +471,7 @@ impl Rows {
 pub(super) fn records<R: 'static>(
     file: &TextFile,
     names: &[String],
-    mut make: impl FnMut(&Object) -> Result<R, Reason> + Send + 'static,
+    mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
     let (policy, mut rows) = (file.policy(), Some(Rows::open(file, names)?));
     let mut read = move |rows: &mut Rows| -> Result<Option<R>> {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::json;
 use super::paths::is_note;
+use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// What the parts are called: one of the words of a name, between dots, hyphens and underscores.
@@ -26,6 +28,8 @@ pub struct Parts {
     pub dev: Option<PathBuf>,
     /// To test on, if there is one.
     pub test: Option<PathBuf>,
+    /// What is none of these, though its name has the word of one, or it is beside them in a JSON file.
+    pub left_out: Vec<PathBuf>,
 }
 
 /// Which part a file or folder of this name is.
@@ -33,6 +37,53 @@ fn part(name: &str) -> Option<usize> {
     let name = name.to_lowercase();
     let mut words = name.split(['.', '-', '_']);
     words.find_map(|word| NAMES.iter().position(|names| names.contains(&word)))
+}
+
+/// Whether a name, without its endings, is that of a part and nothing more.
+fn is_exact(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let stem = name.split('.').next().unwrap_or_default();
+    NAMES.iter().any(|names| names.contains(&stem))
+}
+
+/// The parts that are found, one after another.
+#[derive(Default)]
+struct Finding {
+    found: [Option<(PathBuf, bool)>; 3],
+    left_out: Vec<PathBuf>,
+}
+
+impl Finding {
+    /// Adds what has this name; one whose name is exact has the place of one whose name is not.
+    fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
+        let Some(place) = part(name) else {
+            self.left_out.push(path);
+            return Ok(());
+        };
+        let (slot, exact) = (&mut self.found[place], is_exact(name));
+        match slot {
+            Some((_, true)) if !exact => self.left_out.push(path),
+            Some((other, false)) if exact => {
+                self.left_out.push(std::mem::replace(other, path));
+                *slot = slot.take().map(|(path, _)| (path, true));
+            }
+            Some((other, _)) => {
+                let what = format!("parts of `{}`", of.display());
+                let expected = format!("one to {}", ["train on", "choose by", "test on"][place]);
+                let got = format!("`{}` and `{}`", other.display(), path.display());
+                return Err(Error::of(ErrorKind::Format, what, expected, got));
+            }
+            None => *slot = Some((path, exact)),
+        }
+        Ok(())
+    }
+
+    /// The parts, if one of them is to train on.
+    fn parts(self) -> Option<Parts> {
+        let Self { found: [train, dev, test], left_out } = self;
+        let path = |found: Option<(PathBuf, bool)>| found.map(|(path, _)| path);
+        Some(Parts { train: path(train)?, dev: path(dev), test: path(test), left_out })
+    }
 }
 
 /// The name of a part, if all that is in a folder is parts, by the paths below it.
@@ -46,7 +97,8 @@ pub(super) fn part_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<St
 
 impl Parts {
     /// The parts that a path has: of a folder, the files or folders in it whose names say so, as `train.tsv`, `dev.tsv` and
-    /// `test.tsv`, or `train/` and `valid/`. Of any other path it is all to train on.
+    /// `test.tsv`, or `train/` and `valid/`; of a JSON file, the lists in its object, as `data.json!train`. A name that is the word for a
+    /// part is preferred to one that has it among others. Of any other path it is all to train on.
     ///
     /// # Errors
     /// If it cannot be read, or has two files for a part.
@@ -56,12 +108,18 @@ impl Parts {
     }
 
     fn found(path: &Path) -> Result<Self> {
-        let whole = Self { train: path.to_owned(), dev: None, test: None };
+        let whole = Self { train: path.to_owned(), dev: None, test: None, left_out: Vec::new() };
+        let mut finding = Finding::default();
         if !path.is_dir() {
-            return Ok(whole);
+            // Whatever else it is, whoever reads it says what is wrong with it.
+            let lists = || json::lists_in(&TextFile::open(path)?);
+            let lists = if path.is_file() { lists().unwrap_or_default() } else { Vec::new() };
+            for list in lists {
+                finding.add(path, &list, PathBuf::from(format!("{}!{list}", path.display())))?;
+            }
+            return Ok(finding.parts().unwrap_or(whole));
         }
         let refused = |e: std::io::Error| Error::io(format!("folder `{}`", path.display()), "read", &e);
-        let mut found: [Option<PathBuf>; 3] = Default::default();
         let (mut entries, mut others) = (Vec::new(), false);
         for entry in fs::read_dir(path).map_err(refused)? {
             entries.push(entry.map_err(refused)?.path());
@@ -69,27 +127,16 @@ impl Parts {
         entries.sort();
         for entry in entries {
             let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let Some(place) = part(&name).filter(|_| !name.starts_with('.') && !is_note(&name)) else {
+            if part(&name).is_none() || name.starts_with('.') || is_note(&name) {
                 others |= entry.is_dir() && !name.starts_with('.');
                 continue;
-            };
-            if let Some(other) = &found[place] {
-                let what = format!("parts of `{}`", path.display());
-                let got = format!("`{}` and `{}`", other.display(), entry.display());
-                return Err(Error::of(
-                    ErrorKind::Format,
-                    what,
-                    format!("one to {}", ["train on", "choose by", "test on"][place]),
-                    got,
-                ));
             }
-            found[place] = Some(entry);
+            finding.add(path, &name, entry)?;
         }
         // Folders beside it that are no parts are classes, and one of them has the name of a part.
-        if found.iter().flatten().any(|part| part.is_dir()) && others {
+        if finding.found.iter().flatten().any(|(part, _)| part.is_dir()) && others {
             return Ok(whole);
         }
-        let [train, dev, test] = found;
-        Ok(train.map_or(whole, |train| Self { train, dev, test }))
+        Ok(finding.parts().unwrap_or(whole))
     }
 }

@@ -2,24 +2,35 @@
 
 use std::path::Path;
 
-use super::paths::{Found, find};
+use super::options::ReadOptions;
+use super::paths::{Found, extension, find};
 use crate::data::records::OneLine;
 use crate::data::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl LabelledRows {
     /// The rows of LIBSVM files by their path, of several by a pattern as `data/*.svm`, of one in a zip by `data.zip!train.svm`; gzip and
-    /// zip are opened.
+    /// zip are opened. Their indices count from 0 if any of them is 0, and else from 1, as scikit-learn reads them.
     ///
     /// # Errors
     /// As [`Self::of_files`]; if the path leads to no file.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let files = files(path.as_ref()).at_caller()?;
-        Self::of_files(&files, FirstIndex::One).at_caller()
+        Self::detect(&files(path.as_ref()).at_caller()?).at_caller()
     }
 
-    /// Whether the first lines of what the path leads to are a label and numbered features each. Of what cannot be read they are not.
+    /// As [`Self::open`], of files whose indices count from `first`: a file to test on may have no index 0.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; an index below `first`.
+    #[track_caller]
+    pub fn open_from(path: impl AsRef<Path>, first: FirstIndex) -> Result<Self> {
+        let files = files(path.as_ref()).at_caller()?;
+        Self::of_files(&files, first).at_caller()
+    }
+
+    /// Whether the names of what the path leads to end as `.svm`, `.libsvm` or `.svmlight`, or the first lines are a label and numbered
+    /// features each. Of what cannot be read they are not.
     pub fn are_in(path: impl AsRef<Path>) -> bool {
         files(path.as_ref()).is_ok_and(|files| files.iter().all(|file| numbered(file).unwrap_or(false)))
     }
@@ -45,8 +56,8 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     if !numbered(file).unwrap_or(false) {
         return Ok(());
     }
-    let got = "rows of numbered features, as in LIBSVM files; `LabelledRows` and the command read them by the \
-               file's path, of one in a zip as `data.zip!train.svm`";
+    let got = "rows of numbered features, as in LIBSVM files, which the task `classify` alone reads: from the path of a \
+               file, or of one in a zip as `data.zip!train.svm`";
     Err(Error::of(
         ErrorKind::Format,
         format!("file `{}`", file.name()),
@@ -55,9 +66,12 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
     ))
 }
 
-/// Whether the first lines of a file are rows of numbered features.
+/// Whether the name of a file, or its first lines, say that it has rows of numbered features.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
+    if extension(&file.name().to_lowercase()).is_some_and(|of| ["svm", "libsvm", "svmlight"].contains(&of)) {
+        return Ok(true);
+    }
     let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
     let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());
     let mut rows = lines.take(LOOKED_AT).map(|line| LabelledRow::of_line(&line, FirstIndex::Zero)).peekable();

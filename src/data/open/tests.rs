@@ -9,6 +9,8 @@ use crate::data::{
 };
 use crate::error::Result;
 
+mod json;
+
 /// Files in a folder that goes with it.
 struct Files(PathBuf);
 
@@ -90,7 +92,7 @@ fn columns_are_found_by_name_number_and_content() {
     assert!(said.contains("set `text` (`data.text` in a config) to its name"), "{said}");
     let said = files.said(with("none.csv", &ReadOptions::new().format(FileFormat::Columns)));
     assert!(
-        said.contains("expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, got `columns`"),
+        said.contains("expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, `fasttext`, got `columns`"),
         "{said}"
     );
 }
@@ -121,7 +123,7 @@ fn malformed_records_have_their_line_and_the_guess() {
         said("c.jsonl")
     );
     assert!(
-        said("d.jsonl").starts_with("d.jsonl:1: expected a JSON object in one line, got "),
+        said("d.jsonl").starts_with("d.jsonl:1: expected an object, or a list of its fields, got a number"),
         "{}",
         said("d.jsonl")
     );
@@ -431,4 +433,29 @@ fn class_folders_are_read_beside_other_files() {
     assert_eq!(said, expected);
     let said = files.said(LabelledTexts::open(files.at("mixed")));
     assert!(said.contains("`one.csv`, `two.tsv` beside the folders `a`, `b`"), "{said}");
+#[test]
+fn lines_of_fasttext_have_their_label_before_them() {
+    let files = Files::new(
+        "fasttext",
+        &[
+            ("a.txt", "__label__good A fine film.\n\n__label__bad\tDull, and  long\n".as_bytes()),
+            ("b", "__label__très-bon Bien !\n".as_bytes()),
+            ("several.ft", b"__label__good fine\n__label__bad __label__long dull\n"),
+            ("late.txt", b"__label__good fine\nso dull __label__bad\n"),
+            ("empty.txt", b"__label__good fine\n__label__bad  \n"),
+        ],
+    );
+    let found = LabelledTexts::open(files.at("a.txt")).unwrap();
+    assert_eq!(texts(&found), [("A fine film.", "good"), ("Dull, and  long", "bad")]);
+    assert_eq!(found.read_as().to_string(), "`fasttext`");
+    assert_eq!(texts(&LabelledTexts::open(files.at("b")).unwrap()), [("Bien !", "très-bon")]);
+    let said = |name: &str| {
+        let options = ReadOptions::new().format(FileFormat::FastText);
+        files.said(LabelledTexts::open_with([files.at(name)], &options))
+    };
+    let expected = "several.ft:2: expected one label a line: keep one of several, or write the line once with each, got 2 \
+                    labels in \"__label__bad __label__long dull\"";
+    assert_eq!(said("several.ft"), expected);
+    assert!(said("late.txt").starts_with("late.txt:2: expected a label at the start of the line"));
+    assert!(said("empty.txt").starts_with("empty.txt:2: expected a text behind the label, got none"));
 }

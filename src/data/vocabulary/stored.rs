@@ -12,11 +12,13 @@ record! {
         1 tokens: Tokens,
         2 counts: Vec<u64>,
         3 unknown: Option<i64>,
+        // The first id of the special tokens, and the one behind them.
+        4 specials: Option<Vec<u64>>,
     }
 }
 
-/// The tokens of a vocabulary. Two equal ones in a row are refused as they are read: a file that is a hole, all zeros, would else
-/// be as many empty tokens as have room in it.
+/// The tokens of a vocabulary. Two empty ones in a row are refused as they are read: a file that is a hole, all zeros, would else
+/// be as many of them as have room in it.
 pub(crate) struct Tokens(Vec<String>);
 
 impl Stored for Tokens {
@@ -27,8 +29,8 @@ impl Stored for Tokens {
     fn get(from: &mut Source<'_>) -> Result<Self> {
         let mut tokens: Vec<String> = Vec::new();
         while from.left() > 0 {
-            let token = from.item()?;
-            if tokens.last() == Some(&token) {
+            let token: String = from.item()?;
+            if token.is_empty() && tokens.last() == Some(&token) {
                 return Err(wrong("each token once", format!("`{token}` twice")));
             }
             tokens.push(token);
@@ -39,9 +41,10 @@ impl Stored for Tokens {
 
 impl From<&Vocabulary> for StoredVocabulary {
     fn from(vocabulary: &Vocabulary) -> Self {
-        let Vocabulary { tokens, counts, unknown, .. } = vocabulary;
+        let Vocabulary { tokens, counts, unknown, specials, .. } = vocabulary;
         let tokens = tokens.iter().map(|token| token.to_string()).collect();
-        Self { tokens: Tokens(tokens), counts: counts.clone(), unknown: *unknown }
+        let specials = (!specials.is_empty()).then(|| vec![specials.start as u64, specials.end as u64]);
+        Self { tokens: Tokens(tokens), counts: counts.clone(), unknown: *unknown, specials }
     }
 }
 
@@ -52,7 +55,7 @@ impl TryFrom<StoredVocabulary> for Vocabulary {
         let damaged = |what: &str, expected: String, got: String| {
             Err(Error::of(ErrorKind::Format, format!("vocabulary: {what}"), expected, got))
         };
-        let StoredVocabulary { tokens: Tokens(tokens), counts, unknown } = stored;
+        let StoredVocabulary { tokens: Tokens(tokens), counts, unknown, specials } = stored;
         if tokens.is_empty() {
             return damaged("tokens", "at least one".into(), "none".into());
         }
@@ -64,7 +67,15 @@ impl TryFrom<StoredVocabulary> for Vocabulary {
         {
             return damaged("id of the unknown", format!("below {}", tokens.len()), id.to_string());
         }
-        Self::new(tokens.into_iter().zip(counts), unknown)
+        let specials = match specials.as_deref() {
+            None => 0..0,
+            Some(&[start, end]) if start < end && end <= tokens.len() as u64 => start as usize..end as usize,
+            Some(other) => {
+                let expected = format!("the first and one up to {}", tokens.len());
+                return damaged("ids of the special tokens", expected, format!("{other:?}"));
+            }
+        };
+        Self::new(tokens.into_iter().zip(counts), specials, unknown)
             .or_else(|token| damaged("tokens", "each once".into(), format!("`{token}` twice")))
     }
 }
@@ -118,12 +129,18 @@ mod tests {
 
     #[test]
     fn what_a_file_says_is_checked() {
-        let decode = |tokens: &[&str], counts: Vec<u64>, unknown| {
+        let with = |tokens: &[&str], counts: Vec<u64>, unknown, specials: Option<Vec<u64>>| {
             let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
-            Vocabulary::try_from(StoredVocabulary { tokens: Tokens(tokens), counts, unknown })
+            Vocabulary::try_from(StoredVocabulary { tokens: Tokens(tokens), counts, unknown, specials })
                 .map_err(|e| e.to_string())
         };
+        let decode = |tokens: &[&str], counts, unknown| with(tokens, counts, unknown, None);
         assert!(decode(&["a", "b"], vec![1, 1], Some(1)).is_ok());
+        assert!(with(&["a", "a"], vec![1, 1], None, Some(vec![1, 2])).is_ok());
+        for specials in [vec![], vec![1], vec![1, 1], vec![1, 3], vec![0, u64::MAX], vec![0, 1, 2]] {
+            let message = with(&["a", "b"], vec![1, 1], None, Some(specials)).unwrap_err();
+            assert!(message.contains("ids of the special tokens: expected"), "{message}");
+        }
         for (tokens, counts, unknown, said) in [
             (&["a", "a"][..], vec![1, 1], None, "`a` twice"),
             (&["a"], vec![1, 1], None, "expected 1, got 2"),

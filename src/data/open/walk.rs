@@ -1,0 +1,216 @@
+//! A walk over a value of JSON as its file is read: it knows where values begin and end, and nothing else of them, so that a file may be
+//! larger than memory.
+
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+
+use crate::data::TextFile;
+use crate::data::archive::Bytes;
+use crate::data::lines::{MARK, Reason, broken};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A place in a file of JSON.
+pub(super) struct Walk {
+    pub(super) name: Arc<str>,
+    input: BufReader<Bytes>,
+    /// The line that it is in, from 1 on.
+    pub(super) line: u64,
+    /// The longest value that is kept.
+    most: usize,
+}
+
+impl Walk {
+    /// The start of a file.
+    pub(super) fn new(file: &TextFile) -> Result<Self> {
+        Self::over(file, file.bytes()?)
+    }
+
+    /// The start of a file, to detect what it is.
+    pub(super) fn ahead(file: &TextFile) -> Result<Self> {
+        Self::over(file, file.sample()?)
+    }
+
+    fn over(file: &TextFile, (name, bytes): (Arc<str>, Bytes)) -> Result<Self> {
+        let input = BufReader::with_capacity(1 << 16, bytes);
+        let mut walk = Self { name, input, line: 1, most: file.records_of().0 };
+        if walk.buffer()?.starts_with(MARK) {
+            walk.input.consume(MARK.len());
+        }
+        Ok(walk)
+    }
+
+    /// The bytes that come next; none at the end.
+    fn buffer(&mut self) -> Result<&[u8]> {
+        let Self { name, input, line, .. } = self;
+        input.fill_buf().map_err(|e| broken(format!("{name}:{line}"), &e))
+    }
+
+    /// `FILE:LINE: expected …, got …` of a line.
+    pub(super) fn malformed(&self, line: u64, reason: Reason) -> Error {
+        Error::of(ErrorKind::Format, format!("{}:{line}", self.name), reason.expected, reason.got)
+    }
+
+    /// The next byte that is no white space; it is not passed. None at the end.
+    pub(super) fn peek(&mut self) -> Result<Option<u8>> {
+        loop {
+            let buffer = self.buffer()?;
+            if buffer.is_empty() {
+                return Ok(None);
+            }
+            let space = buffer.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let lines = buffer.iter().take(space).filter(|&&byte| byte == b'\n').count();
+            let found = buffer.get(space).copied();
+            self.input.consume(space);
+            self.line += lines as u64;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Passes a byte that was seen.
+    pub(super) fn pass(&mut self) {
+        self.input.consume(1);
+    }
+
+    /// The error of another byte, or of the end, where `expected` should be.
+    pub(super) fn unlike(&self, expected: &str, found: Option<u8>) -> Error {
+        let got = match found {
+            None => "the end of the file".to_owned(),
+            Some(byte) if byte.is_ascii() => format!("`{}`", char::from(byte)),
+            Some(byte) => format!("byte 0x{byte:02x}"),
+        };
+        self.malformed(self.line, Reason { expected: expected.to_owned(), got })
+    }
+
+    /// Passes a byte that must come next.
+    pub(super) fn take(&mut self, byte: u8, expected: &str) -> Result<()> {
+        match self.peek()? {
+            Some(found) if found == byte => self.pass(),
+            found => return Err(self.unlike(expected, found)),
+        }
+        Ok(())
+    }
+
+    /// Passes the value that comes next, from `depth` brackets inside it on, and keeps its bytes if wanted.
+    pub(super) fn value(&mut self, depth: usize, keep: Option<&mut Vec<u8>>) -> Result<()> {
+        self.value_to(depth, keep, u64::MAX).map(drop)
+    }
+
+    /// As [`Self::value`], but no further than to the end of a line. Returns whether the value ends in it.
+    pub(super) fn value_to(
+        &mut self,
+        mut depth: usize,
+        mut keep: Option<&mut Vec<u8>>,
+        last: u64,
+    ) -> Result<bool> {
+        self.peek()?;
+        let (begun, mut string, mut escaped, mut any) = (self.line, false, false, depth > 0);
+        loop {
+            let (mut passed, mut ends) = (0, false);
+            let (mut line, most) = (self.line, self.most);
+            let buffer = self.buffer()?;
+            if buffer.is_empty() {
+                // A number ends with the file.
+                if depth == 0 && !string && any {
+                    return Ok(true);
+                }
+                let expected = format!("the end of the value of JSON that begins in line {begun}");
+                return Err(self.unlike(&expected, None));
+            }
+            for &byte in buffer {
+                let (mut takes, before) = (true, depth);
+                if string {
+                    match byte {
+                        _ if escaped => escaped = false,
+                        b'\\' => escaped = true,
+                        b'"' => (string, ends) = (false, depth == 0),
+                        _ => {}
+                    }
+                } else {
+                    match byte {
+                        b'"' => string = true,
+                        b'{' | b'[' => depth += 1,
+                        b'}' | b']' => {
+                            depth = depth.saturating_sub(1);
+                            (takes, ends) = (before > 0, depth == 0);
+                        }
+                        b',' if depth == 0 => (takes, ends) = (false, true),
+                        _ if depth == 0 && byte.is_ascii_whitespace() => (takes, ends) = (false, true),
+                        _ => {}
+                    }
+                }
+                passed += usize::from(takes);
+                any |= takes;
+                line += u64::from(takes && byte == b'\n');
+                if ends || line > last {
+                    break;
+                }
+            }
+            let too_long = match &mut keep {
+                Some(keep) if keep.len() + passed > most => true,
+                Some(keep) => {
+                    keep.extend_from_slice(buffer.get(..passed).unwrap_or_default());
+                    false
+                }
+                None => false,
+            };
+            if too_long {
+                let expected = format!("a record of at most {most} bytes");
+                let got = "a longer one; is a quotation mark or a bracket never closed?".to_owned();
+                return Err(self.malformed(begun, Reason { expected, got }));
+            }
+            self.input.consume(passed);
+            self.line = line;
+            if ends {
+                return match any {
+                    true => Ok(true),
+                    false => {
+                        let found = self.peek()?;
+                        Err(self.unlike("a value of JSON", found))
+                    }
+                };
+            }
+            if line > last {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Goes to the next value of a list, of which `first` says that none was passed; false at its end.
+    pub(super) fn element(&mut self, first: bool) -> Result<bool> {
+        self.next_in(b']', "`,` or `]` in the list", first)
+    }
+
+    /// Goes to the next name of an object and passes it; none at its end.
+    pub(super) fn name(&mut self, first: bool) -> Result<Option<String>> {
+        if !self.next_in(b'}', "`,` or `}` in the object", first)? {
+            return Ok(None);
+        }
+        let found = self.peek()?;
+        if found != Some(b'"') {
+            return Err(self.unlike("a name in quotation marks", found));
+        }
+        let mut name = Vec::new();
+        self.value(0, Some(&mut name))?;
+        let name =
+            serde_json::from_slice(&name).unwrap_or_else(|_| String::from_utf8_lossy(&name).into_owned());
+        self.take(b':', "`:` behind a name")?;
+        Ok(Some(name))
+    }
+
+    fn next_in(&mut self, end: u8, expected: &str, first: bool) -> Result<bool> {
+        match self.peek()? {
+            Some(found) if found == end => {
+                self.pass();
+                Ok(false)
+            }
+            Some(b',') if !first => {
+                self.pass();
+                Ok(true)
+            }
+            Some(_) if first => Ok(true),
+            found => Err(self.unlike(expected, found)),
+        }
+    }
+}
