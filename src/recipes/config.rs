@@ -8,7 +8,7 @@ use crate::executor::Executor;
 use crate::kernels::edit_distance;
 
 /// A program has operators for each layer; more of them than anybody has trained are a slip of the keyboard.
-const MOST_LAYERS: usize = 1000;
+const MOST_LAYERS: usize = 64;
 
 choice! {
     /// What is learnt.
