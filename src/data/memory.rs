@@ -83,11 +83,11 @@ pub(super) struct Room {
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Room {
-    /// Counts bytes that were read. Now and then it looks whether as much memory is left as the process has come to hold since it began
-    /// with this file: what is made of texts in memory takes about as much again.
+    /// Counts bytes that were read. Every 16 MiB it compares the memory that is left with what the process has come to hold since it
+    /// began with this file: numbers made of texts take about one and a half times the memory of the texts.
     ///
     /// # Errors
-    /// If not; `what` is what messages call the place.
+    /// If less is left; `what` is what messages call the place.
     pub(super) fn read(&mut self, bytes: usize, what: impl FnOnce() -> String) -> Result<()> {
         let bytes = bytes as u64;
         self.read += bytes;
@@ -101,7 +101,7 @@ impl Room {
     fn look(&mut self, what: impl FnOnce() -> String) -> Result<()> {
         let (Some(resident), Some(available)) = (resident(), available()) else { return Ok(()) };
         let held = resident.saturating_sub(*self.before.get_or_insert(resident));
-        if available >= held.max(FLOOR) { Ok(()) } else { Err(self.full(what(), available)) }
+        if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }
     }
 
     fn full(&self, what: String, available: u64) -> Error {
