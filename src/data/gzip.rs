@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(unpacked(&[&a[..], &b].concat()), Ok("ab".into()));
         assert_eq!(unpacked(&[&a[..], &[0; 20_000]].concat()), Ok("a".into()));
         assert_eq!(unpacked(&[&a[..], &[0; 512], &b].concat()), Ok("ab".into()));
-        for behind in [&b"more"[..], b"\x1f more", b"\0\0\x00x"] {
+        for behind in [&b"more"[..], b"\x1f and more than a header", b"\0\0\x00x"] {
             let at = a.len() + behind.iter().take_while(|&&byte| byte == 0).count();
             let said = unpacked(&[&a[..], behind].concat()).unwrap_err();
             assert!(said.starts_with(&format!("other bytes behind its end, from byte {at} on")), "{said}");

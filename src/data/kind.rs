@@ -109,7 +109,7 @@ impl Read for Failed {
 }
 
 fn refused(name: &str, kind: &str, advice: &str) -> Error {
-    let expected = "text, plain or in gzip or zip";
+    let expected = if kind.contains("order mark") { "UTF-8" } else { "text, plain or in gzip or zip" };
     Error::of(ErrorKind::Format, format!("file `{name}`"), expected, format!("{kind}: {advice}"))
 }
 
