@@ -2,7 +2,6 @@
 
 use std::io::{self, Cursor, Read};
 
-use super::archive::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many bytes are looked at: the first block of a tar archive.
@@ -85,7 +84,7 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
 ///
 /// # Errors
 /// What the file is, if it is known and no text, and what to do about it.
-pub(super) fn checked(name: &str, mut bytes: Bytes) -> Result<Bytes> {
+pub(super) fn checked(name: &str, mut bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     let mut first = Vec::with_capacity(LOOKED_AT);
     let read = bytes.by_ref().take(LOOKED_AT as u64).read_to_end(&mut first);
     if let Some((kind, advice)) = foreign(&first) {

@@ -7,7 +7,7 @@ use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
 
-/// A program has operators for each layer; more of them than anybody has trained are a slip of the keyboard.
+/// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
 const MOST_LAYERS: usize = 64;
 
 choice! {
@@ -83,7 +83,7 @@ section! {
         label: Option<String> = None;
         /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
         binary: bool = false;
-        /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory. Of `classify` alone; without it, all texts are in memory.
+        /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory; the files must not change meanwhile. Of `classify` alone; without it, all texts are in memory.
         window: Option<usize> = None;
     }
 }
@@ -117,7 +117,7 @@ section! {
         cell: Cell = Cell::Lstm;
         /// The width of a state.
         hidden: usize = 128;
-        /// How many recurrent layers there are, one over the other.
+        /// How many recurrent layers there are, one over the other: at most 64.
         layers: usize = 1;
         /// Whether each layer reads in both directions.
         bidirectional: bool = false;
