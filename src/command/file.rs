@@ -1,17 +1,35 @@
 //! Config files: TOML, held against the settings of their task, with the line of what does not fit.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use super::outcome::{Outcome, bad, plain};
 use toml::de::{DeInteger, DeTable, DeValue};
 use unpadded::recipes::{Config, Task, Value, nearest};
 
-/// Reads a config file.
+/// The longest config that is read, in bytes: one with every setting has a few thousand.
+const MOST: u64 = 1 << 20;
+
+/// Reads a config file of at most [`MOST`] bytes.
 pub(crate) fn read(path: &Path) -> Outcome<Config> {
     let name = path.display();
-    match std::fs::read_to_string(path) {
+    let mut bytes = Vec::new();
+    // A device may have no end.
+    let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes));
+    if let Err(e) = read {
+        return bad(format!("config `{name}`: expected a file that can be read, got: {e}"));
+    }
+    if bytes.len() as u64 > MOST {
+        let expected = format!("expected a config of at most {MOST} bytes, got more");
+        return bad(format!("config `{name}`: {expected}; `--train` is the flag for a file of texts"));
+    }
+    match String::from_utf8(bytes) {
         Ok(text) => parse(&name.to_string(), &text),
-        Err(e) => bad(format!("config `{name}`: expected a file that can be read, got: {e}")),
+        Err(e) => {
+            let at = e.utf8_error().valid_up_to();
+            bad(format!("config `{name}`: expected TOML in UTF-8, got other bytes from byte {at} on"))
+        }
     }
 }
 

@@ -83,8 +83,22 @@ enum Command {
     },
 }
 
+/// Makes a file beyond the limit of sizes (`ulimit -f`) an error of the write, as a full disk is, and not the end of the program.
+#[cfg(unix)]
+fn catch_file_limit() -> std::io::Result<()> {
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()).map(drop)
+}
+
+#[cfg(not(unix))]
+fn catch_file_limit() -> std::io::Result<()> {
+    Ok(())
+}
+
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(e) = catch_file_limit() {
+        say(format!("warning: the signal of the limit of file sizes is not caught: {e}"));
+    }
     let outcome = match cli.command {
         Command::Init(init) => init.run(),
         Command::Train(train) => train.run(),

@@ -1,7 +1,7 @@
 //! A run folder: the config as it was resolved, the metrics of each epoch, the checkpoints, what TensorBoard reads, and the report.
 
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -122,7 +122,11 @@ impl Folder {
     pub(crate) fn write(&self, name: &str, text: &str) -> Outcome<()> {
         let (path, new) = (self.path.join(name), self.path.join(format!(".{name}.new")));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
-        written.map_err(|e| format!("{}: {e}", path.display()).into())
+        written.map_err(|e| {
+            // Half of it is of no use, and may be what fills the disk.
+            fs::remove_file(&new).ok();
+            format!("{}: {e}", path.display()).into()
+        })
     }
 }
 
@@ -164,7 +168,12 @@ impl Log {
             ("dev", json::numbers(dev)),
             ("best", (*best).into()),
         ]);
-        writeln!(self.lines, "{line}")?;
+        let before = self.lines.stream_position()?;
+        if let Err(e) = self.lines.write_all(format!("{line}\n").as_bytes()) {
+            // Half a line is no JSON.
+            self.lines.set_len(before).ok();
+            return Err(e);
+        }
         for (part, scores) in [("train", train), ("dev", dev)] {
             for (name, value) in scores {
                 self.events.scalar(*step, &format!("{name}/{part}"), *value)?;

@@ -1,16 +1,20 @@
 //! Bytes of a file, or of text in the program itself, with gzip or zip around them or not. All is streamed: how much
 //! memory it takes does not depend on what a compressed file swells to.
 
-use std::fs::{self, File};
+#[cfg(feature = "parquet")]
+use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use flate2::read::{DeflateDecoder, MultiGzDecoder};
+use flate2::read::DeflateDecoder;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::Fingerprint;
+use super::gzip::Gzip;
+use super::kind;
+use super::watched::{Changed, Watched};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A stream of bytes.
@@ -19,7 +23,7 @@ pub(super) type Bytes = Box<dyn Read + Send>;
 /// Where bytes are.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
-    File(Arc<Path>),
+    File(Arc<Watched>),
     Embedded { name: Arc<str>, bytes: &'static [u8] },
 }
 
@@ -48,33 +52,22 @@ trait Seekable: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Seekable for T {}
 
 impl Origin {
-    /// A file that is there. A pipe is refused: what has been read of it once is gone, and its first bytes are looked at
-    /// before all are read.
+    /// A file that is there. From now on it has to stay as it is.
     pub(super) fn file(path: &Path) -> Result<Self> {
-        let origin = Self::File(path.into());
-        let about = fs::metadata(path).map_err(|e| origin.refused(&e))?;
-        let wrong = |expected: &str, got: &str| {
-            Err(Error::of(ErrorKind::Io, format!("file `{}`", path.display()), expected, got))
-        };
-        if about.is_dir() {
-            return wrong("a file", "a folder: `Folder::open` reads those");
-        }
-        if !about.is_file() {
-            return wrong("a file that can be read more than once", "a pipe or a device");
-        }
-        Ok(origin)
+        Watched::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
     /// What messages call it.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::File(path) => path.display().to_string(),
+            Self::File(file) => file.path.display().to_string(),
             Self::Embedded { name, .. } => name.to_string(),
         }
     }
 
     fn refused(&self, error: &io::Error) -> Error {
-        Error::io(format!("file `{}`", self.name()), "read", error)
+        let what = format!("file `{}`", self.name());
+        Changed::of(&what, error).unwrap_or_else(|| Error::io(what, "read", error))
     }
 
     fn damaged(&self, got: impl Into<String>) -> Error {
@@ -83,7 +76,7 @@ impl Origin {
 
     fn open(&self) -> Result<Box<dyn Seekable>> {
         Ok(match self {
-            Self::File(path) => Box::new(File::open(path).map_err(|e| self.refused(&e))?),
+            Self::File(file) => Box::new(file.open()?),
             Self::Embedded { bytes, .. } => Box::new(Cursor::new(*bytes)),
         })
     }
@@ -104,23 +97,22 @@ impl Origin {
         self.unwrap().map(|(wrapping, _)| wrapping)
     }
 
-    /// The bytes, out of gzip; of a zip as they are.
+    /// The bytes, out of gzip, if they may be text; of a zip as they are.
     pub(super) fn bytes(&self) -> Result<(Wrapping, Bytes)> {
         let (wrapping, bytes) = self.unwrap()?;
         let bytes: Bytes = match wrapping {
-            Wrapping::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
-            Wrapping::Plain | Wrapping::Zip => Box::new(bytes),
+            Wrapping::Gzip => Box::new(Gzip::new(bytes)),
+            Wrapping::Plain => Box::new(bytes),
+            Wrapping::Zip => return Ok((wrapping, Box::new(bytes))),
         };
-        Ok((wrapping, bytes))
+        Ok((wrapping, kind::checked(&self.name(), bytes)?))
     }
 
     /// The file itself, if there is one and nothing is around it.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<File>> {
         match self {
-            Self::File(path) if self.wrapping()? == Wrapping::Plain => {
-                File::open(path).map(Some).map_err(|e| self.refused(&e))
-            }
+            Self::File(file) if self.wrapping()? == Wrapping::Plain => file.file().map(Some),
             _ => Ok(None),
         }
     }
@@ -167,18 +159,20 @@ impl Origin {
             let (packed, size, sum) = (file.compressed_size(), file.size(), file.crc32());
             members.push(Member { name: (&*name).into(), start, packed, deflated, size, sum });
         }
+        kind::no_document(&self.name(), members.iter().map(|member| &*member.name))?;
         members.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(members)
     }
 
-    /// The bytes of a file in a zip.
+    /// The bytes of a file in a zip, if they may be text.
     pub(super) fn member(&self, member: &Member) -> Result<Bytes> {
         let mut file = self.open()?;
         file.seek(SeekFrom::Start(member.start)).map_err(|e| self.refused(&e))?;
         let packed = BufReader::new(file.take(member.packed));
         let bytes: Bytes =
             if member.deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
-        Ok(Box::new(Summed { bytes, left: member.size, sum: Hasher::new(), expected: member.sum }))
+        let summed = Summed { bytes, left: member.size, sum: Hasher::new(), expected: member.sum };
+        kind::checked(&format!("{}!{}", self.name(), member.name), Box::new(summed))
     }
 }
 

@@ -149,6 +149,10 @@ impl Data for Continuous {
         Some(self.caller)
     }
 
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     fn batch_count(&self) -> Option<u64> {
         Some(self.longest().div_ceil(self.steps) as u64)
     }

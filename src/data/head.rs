@@ -77,9 +77,10 @@ impl Opened {
                 Ok(0) => self.rest = None,
                 // The reader of the records meets the error where it is.
                 Err(e) => {
-                    self.rest = Some(Box::new(Failed(Some(io::Error::new(e.kind(), e.to_string())))));
+                    let copy = io::Error::new(e.kind(), e.to_string());
+                    self.rest = Some(Box::new(Failed(Some(e))));
                     if piece.is_empty() {
-                        return Err(e);
+                        return Err(copy);
                     }
                 }
                 Ok(_) => {}

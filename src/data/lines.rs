@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::archive::Bytes;
+use super::memory::Room;
+use super::watched::Changed;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How bytes stand for characters. UTF-8 is checked; in the other two every byte is a character.
@@ -20,18 +22,13 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The text of some bytes; else what was expected and found. Only at the `start` of a file can there be a mark.
-    pub(super) fn decode(self, bytes: &[u8], start: bool) -> Result<Cow<'_, str>, Reason> {
+    /// The text of some bytes; else what was expected and found.
+    pub(super) fn decode(self, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
         let text = match self {
             Self::Utf8 => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
                 let place = e.valid_up_to();
                 let byte = bytes.get(place).copied().unwrap_or_default();
-                let got = match bytes {
-                    [0xff, 0xfe, ..] | [0xfe, 0xff, ..] if start => {
-                        "the byte order mark of UTF-16: save the file as UTF-8".to_owned()
-                    }
-                    _ => format!("byte 0x{byte:02x} at place {place}: is it another `Encoding`?"),
-                };
+                let got = format!("byte 0x{byte:02x} at place {place}: is it another `Encoding`?");
                 Reason { expected: "UTF-8".into(), got }
             })?),
             Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),
@@ -57,6 +54,9 @@ pub(super) struct Reason {
 /// What a failed read of `what` means.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    if let Some(changed) = Changed::of(&what, error) {
+        return changed;
+    }
     // Only what unpacks looks at the bytes; and a plain file may end anywhere.
     match error.kind() {
         UnexpectedEof => {
@@ -79,6 +79,7 @@ pub(super) struct Lines {
     max: usize,
     number: u64,
     bytes: Vec<u8>,
+    room: Room,
 }
 
 /// The byte order mark of UTF-8.
@@ -87,7 +88,7 @@ pub(super) const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 impl Lines {
     pub(super) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
-        Self { name, input, encoding, max, number: 0, bytes: Vec::new() }
+        Self { name, input, encoding, max, number: 0, bytes: Vec::new(), room: Room::default() }
     }
 
     /// `FILE:LINE: expected …, got …` of the line that was read last.
@@ -112,6 +113,7 @@ impl Lines {
         if read == 0 {
             return Ok(None);
         }
+        self.room.read(read, || format!("{}:{}", self.name, self.number))?;
         if read as u64 == most && !self.bytes.ends_with(b"\n") {
             self.input.skip_until(b'\n').map_err(|e| self.broken(&e))?;
         }
@@ -124,15 +126,26 @@ impl Lines {
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
         let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
-        Ok(Some(self.encoding.decode(line, self.number == 1)))
+        Ok(Some(self.encoding.decode(line)))
     }
 
     /// All the text at once, of at most `max` bytes, with every line ended by `\n` alone.
     pub(super) fn text(mut self, max: usize) -> Result<String> {
+        const PIECE: u64 = 1 << 20;
         let mut bytes = Vec::new();
-        let read = self.input.by_ref().take((max as u64).saturating_add(1)).read_to_end(&mut bytes);
-        self.number = 1 + bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
-        read.map_err(|e| self.broken(&e))?;
+        let mut left = (max as u64).saturating_add(1);
+        loop {
+            let before = bytes.len();
+            let read = self.input.by_ref().take(left.min(PIECE)).read_to_end(&mut bytes);
+            let new = bytes.get(before..).unwrap_or_default();
+            self.number += new.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            let read = read.map_err(|e| broken(format!("{}:{}", self.name, self.number + 1), &e))?;
+            self.room.read(read, || format!("file `{}`", self.name))?;
+            left -= read as u64;
+            if read == 0 {
+                break;
+            }
+        }
         if bytes.len() > max {
             let what = format!("file `{}`", self.name);
             return Err(Error::of(
@@ -145,7 +158,7 @@ impl Lines {
         if self.encoding == Encoding::Utf8 && bytes.starts_with(MARK) {
             bytes.drain(..MARK.len());
         }
-        let text = match self.encoding.decode(&bytes, true) {
+        let text = match self.encoding.decode(&bytes) {
             Err(_) => return Err(self.culprit(&bytes)),
             // A long text is not copied: it was found to be UTF-8.
             Ok(Cow::Borrowed(_)) => None,
@@ -161,7 +174,7 @@ impl Lines {
     /// The error of the first malformed line.
     fn culprit(&self, bytes: &[u8]) -> Error {
         let of = |(number, line): (u64, &[u8])| {
-            let Reason { expected, got } = self.encoding.decode(line, number == 1).err()?;
+            let Reason { expected, got } = self.encoding.decode(line).err()?;
             Some(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
         };
         let found = (1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);

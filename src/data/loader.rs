@@ -152,6 +152,10 @@ impl Data for Loader {
         Some(self.caller)
     }
 
+    fn may_wait(&self) -> bool {
+        self.source.in_memory().is_none()
+    }
+
     fn batch_count(&self) -> Option<u64> {
         match self.batching {
             Batching::Sequences(n) => self.source.size().map(|size| size.div_ceil(n.max(1) as u64)),

@@ -59,16 +59,19 @@ mod batch;
 mod continuous;
 mod fingerprint;
 mod folder;
+mod gzip;
 mod head;
 mod hold_out;
 #[cfg(feature = "tokenizers")]
 mod hugging_face;
+mod kind;
 mod labelled_files;
 mod labelled_rows;
 mod labelled_texts;
 mod libsvm;
 mod lines;
 mod loader;
+pub(crate) mod memory;
 mod open;
 mod order;
 mod pairs;
@@ -80,6 +83,7 @@ mod tagged_texts;
 mod text_file;
 mod tokenizer;
 mod vocabulary;
+mod watched;
 mod word_vectors;
 
 pub use batch::{Batch, Field, Sample};
@@ -94,6 +98,7 @@ pub use lines::Encoding;
 pub use loader::{Batching, Loader};
 pub use open::{FileFormat, Parts, PlainText, ReadOptions};
 pub use pairs::Pairs;
+pub(crate) use prefetch::until_stopped;
 pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
 pub use source::{Sampled, Samples, Source, Streamed};
 pub use tag_scheme::{Chunk, TagScheme};
@@ -136,6 +141,12 @@ pub trait Data: Send + Sync {
     /// A number of all that decides which batches come: the samples, their order, the batching. Training is resumed
     /// only on data of the same number.
     fn fingerprint(&self) -> u64;
+
+    /// Whether a batch may have to be waited for, as where files are read. If so, a trainer takes the batches of a thread, so that an
+    /// interrupt is heeded while it waits.
+    fn may_wait(&self) -> bool {
+        true
+    }
 
     /// The line of the user's code that made it, for errors of what does not fit the model.
     fn made_at(&self) -> Option<&'static Location<'static>> {

@@ -1,18 +1,45 @@
 //! Batches made ahead, by a thread in the background.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use super::{Batch, Batches};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The same batches, up to `ahead` of them ready before they are asked for. The thread ends after the last one, or
 /// when it has the next one ready after the iterator was dropped. Its panic is the last item, an error.
-pub(super) fn prefetch(mut batches: Batches, ahead: usize) -> Result<Batches> {
+pub(super) fn prefetch(batches: Batches, ahead: usize) -> Result<Batches> {
+    let receiver = made_by_a_thread(batches, ahead, None)?;
+    Ok(Box::new(Ahead(receiver)))
+}
+
+/// The same batches, for as long as `stop` is not set: a reader that waits, as for a slow disk of another machine, is not waited for
+/// then. The last item is an error in that case, and the flag that is returned is set.
+pub(crate) fn until_stopped(batches: Batches, stop: &Arc<AtomicBool>) -> Result<(Batches, Arc<AtomicBool>)> {
+    // Each is made when it is asked for, as without the thread.
+    let (ask, asked) = sync_channel(1);
+    let receiver = made_by_a_thread(batches, 1, Some(asked))?;
+    let (stop, given_up) = (Arc::clone(stop), Arc::<AtomicBool>::default());
+    let batches = Stoppable { ask, receiver, stop, given_up: Arc::clone(&given_up) };
+    Ok((Box::new(batches), given_up))
+}
+
+/// What a thread makes: as much as there is room for, or each batch when it is `asked` for.
+fn made_by_a_thread(
+    mut batches: Batches,
+    ahead: usize,
+    asked: Option<Receiver<()>>,
+) -> Result<Receiver<Result<Batch>>> {
     let (sender, receiver) = sync_channel(ahead);
     let work = move || {
         loop {
+            if asked.as_ref().is_some_and(|asked| asked.recv().is_err()) {
+                return;
+            }
             let item = catch_unwind(AssertUnwindSafe(|| batches.next())).unwrap_or_else(|panic| {
                 let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
                 let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -27,7 +54,7 @@ pub(super) fn prefetch(mut batches: Batches, ahead: usize) -> Result<Batches> {
     };
     let started = thread::Builder::new().name("unpadded data".into()).spawn(work);
     started.map_err(|e| Error::of(ErrorKind::Io, "thread that reads data", "to start", e.to_string()))?;
-    Ok(Box::new(Ahead(receiver)))
+    Ok(receiver)
 }
 
 /// The receiving end. The thread is not joined when this is dropped: it may wait for a pipe that never says a word.
@@ -38,5 +65,34 @@ impl Iterator for Ahead {
 
     fn next(&mut self) -> Option<Result<Batch>> {
         self.0.recv().ok()
+    }
+}
+
+/// The same, which looks at a flag while it waits.
+struct Stoppable {
+    ask: SyncSender<()>,
+    receiver: Receiver<Result<Batch>>,
+    stop: Arc<AtomicBool>,
+    given_up: Arc<AtomicBool>,
+}
+
+impl Iterator for Stoppable {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        const LOOKS: Duration = Duration::from_millis(50);
+        // The thread has ended: there are no more.
+        self.ask.send(()).ok()?;
+        loop {
+            match self.receiver.recv_timeout(LOOKS) {
+                Ok(item) => return Some(item),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if self.stop.load(Ordering::SeqCst) => {
+                    self.given_up.store(true, Ordering::SeqCst);
+                    return Some(Err(Error::of(ErrorKind::Io, "next batch", "data", "an interrupt first")));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 }

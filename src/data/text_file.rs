@@ -47,7 +47,7 @@ impl TextFile {
     /// The longest text that [`Self::text`] reads unless [`Self::max_text`] says otherwise: 1 GiB.
     pub const MAX_TEXT: usize = 1 << 30;
 
-    /// A file. Nothing is read yet.
+    /// A file. Nothing is read yet; whatever reads it later is an error if the file has changed since.
     ///
     /// # Errors
     /// If it is not there, or a folder, a pipe or a device: it may be read more than once.

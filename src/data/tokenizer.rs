@@ -10,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 #[cfg(feature = "tokenizers")]
 use super::hugging_face::HuggingFace;
 use super::vocabulary::Counted;
-use super::{Limits, Vocabulary};
+use super::{Limits, TextFile, Vocabulary};
 #[cfg(not(feature = "tokenizers"))]
 use crate::error::ErrorKind;
 use crate::error::{AtCaller, Error, Result};
@@ -111,9 +111,8 @@ impl Tokenizer {
     #[track_caller]
     pub fn hugging_face(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
-        let json = std::fs::read_to_string(path)
-            .map_err(|e| Error::io(format!("tokenizer `{name}`"), "read", &e))
-            .at_caller()?;
+        let json = TextFile::open(path).and_then(|file| file.text());
+        let json = json.map_err(|e| e.noted(format!("it is the tokenizer `{name}`"))).at_caller()?;
         Self::of_json(&name, &json).at_caller()
     }
 

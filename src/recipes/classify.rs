@@ -99,7 +99,7 @@ fn network(config: &Config, words: &Vocabulary, labels: &Vocabulary, texts: usiz
     let (text, weights) = net::pooled(&net, states, model);
     let logits = text.dropout(model.dropout).linear(labels.len());
     let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
-    let trainer = Trainer::new(net, loss, &net::adam(config, net::steps(config, texts)))?
+    let trainer = net::trainer(net, loss, config, net::steps(config, texts))?
         .metric(Accuracy::new(logits, label))
         .output("probabilities", probabilities)
         .vocabulary("words", words.clone())

@@ -7,8 +7,8 @@ use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
 
-/// A program has operators for each layer; more of them than anybody has trained are a slip of the keyboard.
-const MOST_LAYERS: usize = 1000;
+/// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
+const MOST_LAYERS: usize = 64;
 
 choice! {
     /// What is learnt.
@@ -91,7 +91,7 @@ section! {
         binary: bool = false;
         /// The number of the first feature in LIBSVM files: 0, as scikit-learn writes them, or 1; without it, 0 if any index is 0, and else 1. Of `classify` alone.
         first_index: Option<usize> = None;
-        /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory. Of `classify` alone; without it, all texts are in memory.
+        /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory; the files must not change meanwhile. Of `classify` alone; without it, all texts are in memory.
         window: Option<usize> = None;
     }
 }
@@ -125,7 +125,7 @@ section! {
         cell: Cell = Cell::Lstm;
         /// The width of a state.
         hidden: usize = 128;
-        /// How many recurrent layers there are, one over the other.
+        /// How many recurrent layers there are, one over the other: at most 64.
         layers: usize = 1;
         /// Whether each layer reads in both directions.
         bidirectional: bool = false;

@@ -109,7 +109,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
         false => (Loss::perplexity(losses), "perplexity"),
     };
     let trainer =
-        Trainer::new(net, losses.mean(), &net::adam(config, steps))?.metric(metric).output("logits", logits);
+        net::trainer(net, losses.mean(), config, steps)?.metric(metric).output("logits", logits);
     Ok((trainer, name))
 }
 

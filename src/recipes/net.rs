@@ -3,6 +3,7 @@
 use ndarray::Array2;
 
 use super::config::{Cell, Config, ModelConfig, Pooling};
+use crate::data::memory;
 use crate::data::{Limits, Vocabulary, WordVectors};
 use crate::error::{Error, Result};
 use crate::layers::{Gru, Lstm, RecurrentLayer, Rnn, Stacked};
@@ -43,8 +44,37 @@ pub(super) fn pooled(net: &Builder, states: Var, model: &ModelConfig) -> (Var, O
     }
 }
 
-/// The update rule of all recipes, over so many steps.
-pub(super) fn adam(config: &Config, steps: usize) -> impl Optimizer {
+/// A trainer of `loss` by the update rule of all recipes, over so many steps.
+///
+/// # Errors
+/// As [`Trainer::new`]; if the parameters take more memory than there is.
+pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
+    // Of a program that is not right, the trainer says what is wrong.
+    if let Ok(program) = net.program() {
+        fits(program.parameter_count(), memory::available())?;
+    }
+    Trainer::new(net, loss, &adam(config, steps))
+}
+
+/// Checks that so many parameters fit into memory.
+fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
+    // Each with its gradient and two moments, in f32.
+    let bytes = parameters.saturating_mul(16);
+    match available {
+        Some(available) if bytes > u128::from(available) => {
+            let expected = format!("at most {} for them, as is available", memory::shown(available.into()));
+            let got = format!(
+                "{parameters} parameters, which take {} with gradients and moments; `model.hidden`, `model.embedding`, \
+                 `model.layers` and `text.max_size` make fewer",
+                memory::shown(bytes)
+            );
+            Err(Error::new("memory of the model's parameters", expected, got))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn adam(config: &Config, steps: usize) -> impl Optimizer {
     let training = &config.training;
     let adam = Adam::new(training.rate).lazy().clip_global_norm(training.clip);
     if training.cosine {
@@ -90,4 +120,16 @@ pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary
     let covered: u64 = known.map(|(id, _)| words.count(id)).sum();
     let share = 100.0 * covered as f64 / running.max(1) as f64;
     Ok(Some(format!("{found}: {share:.1} % of the running words")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_larger_than_memory_is_refused() {
+        assert!(fits(1 << 20, Some(1 << 24)).is_ok() && fits(u128::MAX, None).is_ok());
+        let said = fits((1 << 20) + 1, Some(1 << 24)).unwrap_err().to_string();
+        assert!(said.contains("expected at most 16 MiB for them") && said.contains("`model.hidden`"), "{said}");
+    }
 }

@@ -175,7 +175,7 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
     let deep = features.linear(vectors).dropout(model.dropout).linear(model.hidden).relu();
     let logits = wide + deep.linear(labels.len());
     let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
-    let trainer = Trainer::new(net, loss, &net::adam(config, net::steps(config, rows)))?;
+    let trainer = net::trainer(net, loss, config, net::steps(config, rows))?;
     Ok(trainer
         .metric(Accuracy::new(logits, label))
         .output("probabilities", probabilities)

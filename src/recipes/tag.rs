@@ -136,7 +136,7 @@ fn network(config: &Config, found: &Found, scheme: TagScheme, texts: usize) -> R
         loss = loss + logits.cross_entropy(label).mean();
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });
-    let trainer = Trainer::new(net, loss, &net::adam(config, net::steps(config, texts)))?
+    let trainer = net::trainer(net, loss, config, net::steps(config, texts))?
         .metric(ChunkF1::new(best, tags, scheme, &found.tags)?)
         .output("tags", best)
         .vocabulary("words", found.words.clone())

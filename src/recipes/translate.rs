@@ -137,7 +137,7 @@ fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) 
     let logits = say.of(net.concat(&[h, context, y]).linear(model.embedding).tanh().dropout(dropout));
     let smoothed = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
     let (losses, plain) = (logits.cross_entropy_with(next, smoothed).0, logits.cross_entropy(next));
-    let trainer = Trainer::new(net, losses.mean(), &net::adam(config, net::steps(config, texts)))?;
+    let trainer = net::trainer(net, losses.mean(), config, net::steps(config, texts))?;
     Ok(trainer.metric(Loss::perplexity(plain)).output("logits", logits))
 }
 

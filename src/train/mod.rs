@@ -30,10 +30,11 @@ pub use until::{Steps, Until};
 
 use std::collections::BTreeMap;
 use std::panic::Location;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::checkpoint::Checkpoint;
-use crate::data::{Batch, Batches, Data};
+use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, Scope, diagnose};
 use crate::metrics::{Metric, Scores, restore};
@@ -136,21 +137,30 @@ impl Trainer {
             }
 
             // An epoch: its batches, from the one where the last run stopped.
-            let mut batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
+            let batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
+            let (mut batches, given_up) = stoppable(train, batches, &self.stop)?;
             console.resume_clock();
             loop {
                 if self.stop.load(Ordering::SeqCst) {
                     self.save_checkpoint(file)?;
                     return Ok(Ended::Interrupted);
                 }
-                let Some(batch) = batches.next().transpose()? else { break };
+                let next = batches.next();
+                if given_up.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let Some(batch) = next.transpose()? else { break };
                 if until.reached(&self.state.position) {
                     self.save_checkpoint(file)?;
                     return Ok(Ended::Done);
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
-                let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches))?;
+                let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches));
+                if given_up.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let made = made?;
                 self.state.position.batch += made.batches;
                 self.state.position.step += 1;
                 self.state.position.tokens += made.tokens;
@@ -302,8 +312,12 @@ impl Trainer {
         let Self { compiled, scope, metrics, .. } = self;
         let compiled = compiled.as_mut().ok_or_else(unprepared)?;
         let (mut carried, mut empty) = (BTreeMap::new(), true);
-        for batch in data.batches(None, 0)? {
-            if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
+        let (batches, given_up) = match stop {
+            Stop::WhenAsked => stoppable(data, data.batches(None, 0)?, &self.stop)?,
+            Stop::Never => (data.batches(None, 0)?, Arc::default()),
+        };
+        for batch in batches {
+            if given_up.load(Ordering::SeqCst) || (stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst)) {
                 return Ok(false);
             }
             let batch = DataBatch { data, batch: &batch? };
@@ -359,6 +373,15 @@ impl Trainer {
 enum Stop {
     Never,
     WhenAsked,
+}
+
+/// The batches, until the flag is set, also while one is waited for; the second flag says that this ended them.
+fn stoppable(
+    data: &dyn Data,
+    batches: Batches,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Batches, Arc<AtomicBool>)> {
+    if data.may_wait() { until_stopped(batches, stop) } else { Ok((batches, Arc::default())) }
 }
 
 /// An error of a step; if a number is not finite, of the operator that it first came from.

@@ -50,11 +50,24 @@ impl Running {
     fn begin() -> Result<Self> {
         let signals: Vec<c_int> = [SIGINT, SIGTERM].into_iter().chain(hangup()).collect();
         let idle = Arc::new(AtomicBool::new(false));
+        heed_file_limit()?;
         for &signal in &signals {
             flag::register_conditional_default(signal, idle.clone())?;
         }
         Ok(Self { trainings: 0, idle, signals })
     }
+}
+
+/// Makes a file beyond the limit of sizes (`ulimit -f`) an error of the write, as a full disk is.
+#[cfg(unix)]
+fn heed_file_limit() -> Result<()> {
+    flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn heed_file_limit() -> Result<()> {
+    Ok(())
 }
 
 /// The signal of a terminal's end, unless the program was begun with it ignored, as by `nohup`, where the operating

@@ -55,6 +55,30 @@ impl<F: Fn() + Send + Sync> Data for Calling<F> {
     }
 }
 
+/// Data whose second batch never comes, as from a disk that does not answer.
+#[cfg(unix)]
+struct Silent(PathBuf, Loader);
+
+#[cfg(unix)]
+impl Data for Silent {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        let there = self.0.join("there");
+        let never = std::iter::from_fn(move || {
+            std::fs::write(&there, "").unwrap();
+            loop {
+                sleep(Duration::from_secs(1));
+            }
+        });
+        Ok(Box::new(self.1.batches(epoch, from)?.take(1).chain(never)))
+    }
+    fn batch_count(&self) -> Option<u64> {
+        self.1.batch_count()
+    }
+    fn fingerprint(&self) -> u64 {
+        self.1.fingerprint()
+    }
+}
+
 /// The message of a training that is refused before it asks its data for anything.
 fn refused(file: &Path, data: &dyn Data) -> String {
     let mut trainer = trainer().checkpoint(file);
@@ -87,6 +111,12 @@ fn child() {
         sleep(Duration::from_millis(200)); // a signal that was sent before has come
     });
     let mut trainer = trainer().checkpoint(folder.join("x.ckpt")).every(Steps(1));
+    #[cfg(unix)]
+    if folder.join("silent").exists() {
+        let ended = trainer.fit(&Silent(folder.clone(), train()), &dev(), Until::Epochs(3)).unwrap().ended;
+        std::fs::write(folder.join("ended"), format!("{ended:?}")).unwrap();
+        return;
+    }
     let ended = trainer.fit(&wait, &dev(), Until::Epochs(3)).unwrap().ended;
     std::fs::write(folder.join("ended"), format!("{ended:?}")).unwrap();
 }
@@ -320,6 +350,18 @@ fn what_asks_a_training_to_end_saves_it() {
         assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_training_that_waits_for_data_ends_when_it_is_asked_to() {
+    let folder = folder("silent");
+    std::fs::write(folder.join("silent"), "").unwrap();
+    let mut child = spawn(&folder, &[]);
+    signal(&child, "TERM");
+    assert_eq!(ended(&folder, child.wait().unwrap()), "Interrupted");
+    assert_eq!(Checkpoint::load(folder.join("x.ckpt")).unwrap().position.step, 1);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// `nohup` has a program go on when its terminal is gone.

@@ -238,7 +238,7 @@ pub(super) fn records<R: 'static>(
     let (mut list, mut bytes, mut skipped, mut width) = (Some(list), Vec::new(), Skipped::default(), None);
     let mut read = move |list: &mut List| -> Result<Option<R>> {
         while let Some(line) = list.next(&mut bytes)? {
-            let text = encoding.decode(&bytes, false).map_err(|reason| (0, reason));
+            let text = encoding.decode(&bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
                 let object = element(&text, wanted.as_deref())?;
                 even(&object, &mut width).and_then(|()| make(&object)).map_err(|reason| (0, reason))

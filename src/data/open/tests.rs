@@ -313,6 +313,8 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
 
     // What is wrong far down is met before an epoch begins, and where nothing is held out there is nothing to load.
     fs::write(files.at("b.tsv"), lines.clone() + "no label\n").unwrap();
+    let in_files = LabelledFiles::open_with(&paths, &options)?;
+    let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
     for said in
         [in_files.labels().map(drop), in_files.vocabulary(&cut, &limits).map(drop), streamed().map(drop)]
     {
@@ -320,6 +322,9 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     }
     fs::write(files.at("b.tsv"), "word1\t7\n").unwrap();
     let said = files.said(streamed());
+    assert!(said.contains("expected the file as it was when it was first opened, got 8 bytes"), "{said}");
+    let in_files = LabelledFiles::open_with(&paths, &options)?;
+    let said = files.said(in_files.loader(feeds, &cut, (&words, &labels)));
     assert!(
         said.starts_with("token: expected one of `0`, `1`, `2`, got `7`; the label of \"word1\" in"),
         "{said}"

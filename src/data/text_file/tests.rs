@@ -70,8 +70,6 @@ fn a_malformed_line_says_file_line_and_reason() {
     let e = "f:2: expected UTF-8, got byte 0xe9 at place 3: is it another `Encoding`?";
     assert_eq!(labelled(b"a\t1\ncaf\xe9\t1\n"), e);
     assert_eq!(message(file(b"ok\ncaf\xe9").text()), e);
-    let utf16 = labelled(b"\xff\xfea\0\t\x001\0\n\0");
-    assert!(utf16.starts_with("f:1: expected UTF-8, got the byte order mark of UTF-16"), "{utf16}");
     assert!(labelled(b"a\0b\t1\n").starts_with("f:1: expected text, got byte 0x00 at place 1: is it"));
     let columns = |bytes: &[u8], separator| {
         let spec = ColumnSpec { columns: 3, separator, comment: Some("#".into()) };
@@ -164,12 +162,82 @@ fn a_long_line_is_never_held() {
 }
 
 #[test]
+fn what_is_no_text_is_named_wherever_it_is() {
+    let said = |bytes: &[u8], expected: &str| {
+        for message in [message(file(bytes).text()), file(bytes).labelled().err().unwrap().to_string()] {
+            assert!(message.contains(expected), "{message}");
+        }
+    };
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
+    let by_lfs = "got a Git LFS pointer in the place of the file: fetch the file by `git lfs pull`";
+    said(pointer, &format!("file `f`: expected text, plain or in gzip or zip, {by_lfs}"));
+    said(&gzip(pointer), &format!("file `f`: expected text, plain or in gzip or zip, {by_lfs}"));
+    said(&zipped(&[("d.csv", pointer)]), &format!("file `f!d.csv`: expected text, plain or in gzip or zip, {by_lfs}"));
+    said(&gzip(&gzip(b"text")), "got a gzip file in another archive: unpack the outer archive");
+    let book: &[(&str, &[u8])] = &[("[Content_Types].xml", b"<?xml?>"), ("xl/workbook.xml", b"<?xml?>")];
+    said(&zipped(book), "file `f`: expected text, plain or in gzip or zip, got an Excel workbook (.xlsx): export the sheet as CSV");
+    let zip = Temporary::new("book.xlsx", &zipped(book));
+    assert!(message(Folder::open(&zip.0)).contains("an Excel workbook"));
+    said(&zipped(&[("[Content_Types].xml", b"x"), ("word/document.xml", b"x")]), "got a Word document");
+}
+
+#[test]
+fn a_file_that_changes_is_an_error_when_it_is_read_again() {
+    let path = Temporary::new("changes.tsv", b"a\t1\nb\t2\n");
+    let write = |bytes: &[u8]| std::fs::write(&path.0, bytes).unwrap();
+    let modified = std::fs::metadata(&path.0).unwrap().modified().unwrap();
+    // To the moment that it had, as a copy that keeps times.
+    let same_time = || std::fs::File::options().write(true).open(&path.0).unwrap().set_modified(modified).unwrap();
+    let open = || TextFile::open(&path.0).unwrap();
+    let data = open();
+    let said = |expected: &str| {
+        let e = message(data.text());
+        assert!(e.contains("expected the file as it was when it was first opened, got") && e.contains(expected), "{e}");
+        assert!(e.contains("changes.tsv"), "{e}");
+    };
+    assert_eq!(data.labelled().unwrap().read_all().unwrap().len(), 2);
+    assert_eq!(data.labelled().unwrap().read_all().unwrap().len(), 2);
+    write(b"a\t1\nb\t2\nc\t3\n");
+    said("12 bytes in the place of 8");
+    write(b"a\t1\n");
+    said("4 bytes in the place of 8");
+    write(b"a\t1\nb\t3\n");
+    same_time();
+    // Its size and its time say nothing; what was read says it at the end.
+    said("other bytes than it had");
+    write(b"a\t1\nb\t2\n");
+    same_time();
+    assert!(data.text().is_ok());
+    std::fs::File::options().write(true).open(&path.0).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    said("one that was written since");
+    std::fs::remove_file(&path.0).unwrap();
+    said("none there: it was removed");
+    #[cfg(unix)]
+    {
+        let _listener = std::os::unix::net::UnixListener::bind(&path.0).unwrap();
+        said("a pipe or a device in its place");
+        std::fs::remove_file(&path.0).unwrap();
+    }
+    // One that grows while it is read.
+    write(b"a\t1\nb\t2\n");
+    let data = open();
+    let mut records = data.labelled().unwrap();
+    assert!(records.next().unwrap().is_ok());
+    write(b"a\t1\nb\t2\nc\t3\n");
+    let e = records.find_map(Result::err).unwrap().to_string();
+    assert!(e.contains("12 bytes in the place of 8"), "{e}");
+}
+
+#[test]
 fn gzip_is_recognised_and_its_damage_too() {
     let text = (0..20_000).map(|i| format!("line {i}\t{}\n", i % 2)).collect::<String>();
     let packed = gzip(text.as_bytes());
     assert_eq!(file(&packed).text().unwrap(), text);
     // Two members one after another are one text.
     assert_eq!(file(&[gzip(b"a"), gzip(b"b")].concat()).text().unwrap(), "ab");
+    assert_eq!(file(&[gzip(b"a"), vec![0; 1000]].concat()).text().unwrap(), "a");
+    let behind = message(file(&[gzip(b"a"), b"more".to_vec()].concat()).text());
+    assert!(behind.contains("other bytes behind its end, from byte"), "{behind}");
     for cut in [3, 15, packed.len() / 2, packed.len() - 4] {
         let mut records = file(&packed[..cut]).labelled().unwrap();
         assert!(records.any(|record| record.is_err_and(|e| e.kind() == ErrorKind::Format)), "cut at {cut}");
@@ -245,12 +313,11 @@ fn what_macos_adds_to_a_zip_is_no_member() {
 
 #[test]
 fn the_mark_of_utf_16_stands_at_the_start() {
-    let at_start = "f:1: expected UTF-8, got the byte order mark of UTF-16: save the file as UTF-8";
+    let mark = "file `f`: expected UTF-8, got the byte order mark of UTF-16: save the file as UTF-8";
+    assert!(message(file(b"\xff\xfea\0\n").text()).starts_with(mark));
     let later = "f:2: expected UTF-8, got byte 0xff at place 0: is it another `Encoding`?";
-    for (bytes, expected) in [(&b"\xff\xfea\0\n"[..], at_start), (b"a\n\xff\xfeb\n", later)] {
-        assert_eq!(message(file(bytes).text()), expected);
-        assert_eq!(message(file(bytes).lines().unwrap().read_all()), expected);
-    }
+    assert_eq!(message(file(b"a\n\xff\xfeb\n").text()), later);
+    assert_eq!(message(file(b"a\n\xff\xfeb\n").lines().unwrap().read_all()), later);
     let zero = "f:1: expected text, got byte 0x00 at place 1: is it UTF-16, or no text at all?";
     assert_eq!(message(file(b"a\0b\0").text()), zero);
 }

@@ -1,0 +1,186 @@
+//! What a file is by its first bytes, where it is no text: named before anything reads it as text.
+
+use std::io::{self, Cursor, Read};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many bytes are looked at: the first block of a tar archive.
+const LOOKED_AT: usize = 512;
+
+const CONVERT: &str = "convert it to CSV, JSON Lines or Parquet";
+const NO_DATA: &str = "give the path of a file of text";
+const EXPORT: &str = "export it as CSV";
+
+/// First bytes, what a file with them is, and what to do about it.
+const STARTS: [(&[u8], &str, &str); 34] = [
+    (b"BZh", "a bzip2 file", "unpack it by `bunzip2 FILE`"),
+    (b"\xfd7zXZ\0", "an xz file", "unpack it by `xz -d FILE`"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file", "unpack it by `zstd -d FILE`"),
+    (b"\x04\x22\x4d\x18", "an LZ4 file", "unpack it by `lz4 -d FILE`"),
+    (b"LZIP\x01", "an lzip file", "unpack it by `lzip -d FILE`"),
+    (b"\x1f\x9d", "a file of `compress`", "unpack it by `gunzip FILE`"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it by `7z x FILE`"),
+    (b"Rar!\x1a\x07", "a RAR archive", "unpack it by `unrar x FILE`"),
+    (b"\x1f\x8b\x08", "a gzip file in another archive", "unpack the outer archive"),
+    (b"PK\x03\x04", "a zip in another archive", "unpack the outer archive"),
+    (b"PK\x07\x08", "a part of a zip", "join the parts, or unpack them"),
+    (b"version https://git-lfs", "a Git LFS pointer in the place of the file", "fetch the file by `git lfs pull`"),
+    (b"/annex/objects/", "a git-annex pointer in the place of the file", "fetch the file by `git annex get FILE`"),
+    (b"%PDF-", "a PDF document", "extract its text"),
+    (b"{\\rtf", "an RTF document", "save it as plain text"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document (.xls or .doc)", EXPORT),
+    (b"SQLite format 3\0", "an SQLite database", "export the table as CSV: `sqlite3 -csv -header FILE 'select …'`"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", CONVERT),
+    (b"\x93NUMPY", "a NumPy array (.npy)", CONVERT),
+    (b"\x80\x02", "a Python pickle", CONVERT),
+    (b"\x80\x03", "a Python pickle", CONVERT),
+    (b"\x80\x04", "a Python pickle", CONVERT),
+    (b"\x80\x05", "a Python pickle", CONVERT),
+    (b"ARROW1\0\0", "an Arrow or Feather file", CONVERT),
+    (b"Obj\x01", "an Avro file", CONVERT),
+    (b"\x89PNG\r\n\x1a\n", "a PNG image", NO_DATA),
+    (b"\xff\xd8\xff", "a JPEG image", NO_DATA),
+    (b"GIF87a", "a GIF image", NO_DATA),
+    (b"GIF89a", "a GIF image", NO_DATA),
+    (b"\x7fELF", "a program", NO_DATA),
+    // The mark of UTF-32 begins as one of UTF-16.
+    (b"\xff\xfe\0\0", "the byte order mark of UTF-32", "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`"),
+    (b"\0\0\xfe\xff", "the byte order mark of UTF-32", "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`"),
+    (b"\xff\xfe", UTF_16, "save the file as UTF-8, as by `iconv -f UTF-16 -t UTF-8 FILE`"),
+    (b"\xfe\xff", UTF_16, "save the file as UTF-8, as by `iconv -f UTF-16 -t UTF-8 FILE`"),
+];
+const UTF_16: &str = "the byte order mark of UTF-16";
+
+/// What a file that begins so is, and what to do about it; none of what may be text.
+fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
+    let found = STARTS.iter().find(|(start, ..)| first.starts_with(start));
+    match found {
+        // A word may begin with the letters of bzip2's mark; the block behind it has π or the root of it in front.
+        Some((b"BZh", ..)) if !matches!(first.get(4..6), Some(b"1A" | b"\x17\x72")) => {}
+        Some(&(_, kind, advice)) => return Some((kind, advice)),
+        None => {}
+    }
+    let is_tar = first.get(257..262) == Some(b"ustar") && first.get(..100).is_some_and(|name| name.contains(&0));
+    if is_tar {
+        return Some(("a tar archive", "unpack it by `tar -xf FILE`"));
+    }
+    let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
+    // A page is a line without columns; a data set of pages may have them.
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let begins = |start: &str| {
+        line.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start.as_bytes()))
+            && line.get(start.len()).is_none_or(|behind| !behind.is_ascii_alphanumeric())
+    };
+    match line.contains(&b'\t') {
+        false if begins("<!doctype html") || begins("<html") => {
+            Some(("an HTML page in the place of the file", "download the file itself: the page may be one of login or of an error"))
+        }
+        false if begins("<?xml") => Some(("an XML document", "convert it to CSV, JSON Lines or text")),
+        _ => None,
+    }
+}
+
+/// The same bytes, if they may be text.
+///
+/// # Errors
+/// What the file is, if it is known and no text, and what to do about it.
+pub(super) fn checked(name: &str, mut bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
+    let mut first = Vec::with_capacity(LOOKED_AT);
+    let read = bytes.by_ref().take(LOOKED_AT as u64).read_to_end(&mut first);
+    if let Some((kind, advice)) = foreign(&first) {
+        return Err(refused(name, kind, advice));
+    }
+    // An error behind some bytes is met by whoever reads on.
+    let first = Cursor::new(first);
+    Ok(match read {
+        Ok(_) => Box::new(first.chain(bytes)),
+        Err(e) => Box::new(first.chain(Failed(Some(e)))),
+    })
+}
+
+/// Bytes that cannot be read.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+fn refused(name: &str, kind: &str, advice: &str) -> Error {
+    let expected = if kind.contains("order mark") { "UTF-8" } else { "text, plain or in gzip or zip" };
+    Error::of(ErrorKind::Format, format!("file `{name}`"), expected, format!("{kind}: {advice}"))
+}
+
+/// Refuses what is a zip by its form alone.
+///
+/// # Errors
+/// If the names in it are those of an Office or OpenDocument file, or of a model of PyTorch's.
+pub(super) fn no_document<'a>(
+    name: &str,
+    members: impl Iterator<Item = &'a str> + Clone,
+) -> Result<()> {
+    let has = |wanted: &str| members.clone().any(|member| member == wanted);
+    let below = |folder: &str| members.clone().any(|member| member.starts_with(folder));
+    let kind = match () {
+        () if has("[Content_Types].xml") => match () {
+            () if below("xl/") => ("an Excel workbook (.xlsx)", "export the sheet as CSV"),
+            () if below("word/") => ("a Word document (.docx)", "save it as plain text"),
+            () if below("ppt/") => ("a PowerPoint document (.pptx)", "save its text"),
+            () => ("an Office document (.xlsx, .docx or .pptx)", "export it as CSV or plain text"),
+        },
+        () if has("mimetype") && has("content.xml") => {
+            ("an OpenDocument file (.ods or .odt)", "export it as CSV or plain text")
+        }
+        () if members.clone().any(|member| member.ends_with("/data.pkl")) => {
+            ("a file of PyTorch's (.pt)", NO_DATA)
+        }
+        () => return Ok(()),
+    };
+    Err(refused(name, kind.0, kind.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_is_known_and_what_is_text_is_not() {
+        let tar = {
+            let mut block = [0; 512];
+            block[..5].copy_from_slice(b"a.tsv");
+            block[257..262].copy_from_slice(b"ustar");
+            block
+        };
+        let known: [(&[u8], &str); 12] = [
+            (b"BZh91AY&SYxx", "bzip2"),
+            (b"\xfd7zXZ\0\0", "xz"),
+            (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS"),
+            (b"\xef\xbb\xbf \r\n<!DocType HTML>\n<p>", "HTML"),
+            (b"<HTML lang=en>", "HTML"),
+            (b"<html", "HTML"),
+            (&tar, "tar"),
+            (b"\x93NUMPY\x01\0", "NumPy"),
+            (b"\x80\x04\x95", "pickle"),
+            (b"\xff\xfe\0\0a", "UTF-32"),
+            (b"\xff\xfea\0", "UTF-16"),
+            (b"<?xml version='1.0'?><Error>", "XML"),
+        ];
+        for (bytes, kind) in known {
+            assert!(foreign(bytes).is_some_and(|(found, _)| found.contains(kind)), "{kind}");
+        }
+        let texts: [&[u8]; 8] = [
+            b"",
+            b"BZhang\tname\n",
+            b"<html> is a tag\tspam\n",
+            b"<htmlish> words\n",
+            b"version 2 of it\tgood\n",
+            b"PARTS of speech\n",
+            b"GIF89\tx\n",
+            b"PAR1\x15",
+        ];
+        for bytes in texts {
+            assert_eq!(foreign(bytes), None, "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! How much memory there is, as far as the operating system says it, so that what does not fit is an error and not the end.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, ErrorKind, Result};
+
+const MIB: u64 = 1 << 20;
+/// What is left to the rest of the program, and to others.
+const FLOOR: u64 = 64 * MIB;
+/// How many bytes are read from one look at memory to the next.
+const EACH: u64 = 16 * MIB;
+
+/// The number of a line `NAME: 123 kB`, in bytes.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What this process may still allocate: of the machine, of its control group, and of its own limit (`ulimit -v`). `None` where the
+/// operating system does not say.
+pub(crate) fn available() -> Option<u64> {
+    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
+    [of_machine, of_group(), of_process()].into_iter().flatten().min()
+}
+
+fn of_process() -> Option<u64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    Some(limit.saturating_sub(kilobytes(&status, "VmSize")?))
+}
+
+/// The limit of a control group, less what is in use; pages of files that can be dropped do not count.
+fn of_group() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let left = |folder: String, [limit, usage, dropped]: [&str; 3]| {
+        let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
+        let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
+        let stat = read("memory.stat").unwrap_or_default();
+        let mut stat = stat.lines().filter_map(|line| line.split_once(' '));
+        let dropped = stat.find(|(name, _)| *name == dropped).and_then(|(_, of)| of.trim().parse().ok());
+        let used = number(usage)?.saturating_sub(dropped.unwrap_or(0));
+        Some(number(limit)?.saturating_sub(used))
+    };
+    let of = |group: &str| {
+        let mut parts = group.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let (root, names) = match controllers {
+            "" => ("/sys/fs/cgroup", ["memory.max", "memory.current", "inactive_file"]),
+            "memory" => {
+                let names = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+                ("/sys/fs/cgroup/memory", names)
+            }
+            _ => return None,
+        };
+        // In a container the group is what is mounted, whatever it is called outside.
+        [format!("{root}{path}"), root.to_owned()].into_iter().filter_map(|folder| left(folder, names)).min()
+    };
+    groups.lines().filter_map(of).min()
+}
+
+fn resident() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
+}
+
+/// A size for messages.
+pub(crate) fn shown(bytes: u128) -> String {
+    let mib = bytes as f64 / MIB as f64;
+    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
+}
+
+/// Watches memory while a file is read: whoever reads it may hold all of it.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    read: u64,
+    /// What the process held when memory was first looked at.
+    before: Option<u64>,
+}
+
+/// What has been read of all files, so that many small ones count, too.
+static READ: AtomicU64 = AtomicU64::new(0);
+
+impl Room {
+    /// Counts bytes that were read. Every 16 MiB it compares the memory that is left with what the process has come to hold since it
+    /// began with this file: numbers made of texts take about one and a half times the memory of the texts.
+    ///
+    /// # Errors
+    /// If less is left; `what` is what messages call the place.
+    pub(super) fn read(&mut self, bytes: usize, what: impl FnOnce() -> String) -> Result<()> {
+        let bytes = bytes as u64;
+        self.read += bytes;
+        let before = READ.fetch_add(bytes, Ordering::Relaxed);
+        if before / EACH == (before + bytes) / EACH {
+            return Ok(());
+        }
+        self.look(what)
+    }
+
+    fn look(&mut self, what: impl FnOnce() -> String) -> Result<()> {
+        let (Some(resident), Some(available)) = (resident(), available()) else { return Ok(()) };
+        let held = resident.saturating_sub(*self.before.get_or_insert(resident));
+        if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }
+    }
+
+    fn full(&self, what: String, available: u64) -> Error {
+        let (left, read) = (shown(available.into()), shown(self.read.into()));
+        let got = format!(
+            "{left} of memory left after {read}: the setting `data.window` of `classify` (`LabelledFiles`) reads files anew in each \
+             epoch and holds a window of their texts; other tasks need fewer texts or more memory"
+        );
+        Error::of(ErrorKind::Io, what, "data that fit into memory", got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_where_linux_says_it() {
+        assert_eq!(kilobytes("MemTotal: 5 kB\nMemAvailable:   12 kB\n", "MemAvailable"), Some(12 << 10));
+        assert_eq!(kilobytes("x", "MemAvailable"), None);
+        if cfg!(target_os = "linux") {
+            assert!(available().is_some_and(|bytes| bytes > 0) && resident().is_some_and(|bytes| bytes > 0));
+        }
+        assert_eq!((shown(5 << 20), shown(3 << 30)), ("5 MiB".into(), "3.0 GiB".into()));
+    }
+
+    #[test]
+    fn what_is_full_names_the_window() {
+        let said = Room::default().full("big.tsv:7".into(), 0).to_string();
+        assert!(said.starts_with("big.tsv:7: expected data that fit into memory, got 0 MiB of memory left"), "{said}");
+        assert!(said.contains("`data.window`"), "{said}");
+    }
+}

@@ -1,0 +1,136 @@
+//! A file on disk that is read again and again and has to stay the same: in its size and its time of modification whenever it is
+//! opened, in its bytes when it has been read to its end.
+
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use crc32fast::Hasher;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A file as it was when it was first opened.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) path: Box<Path>,
+    size: u64,
+    modified: Option<SystemTime>,
+    /// The checksum of its bytes, once they have been read to the end.
+    sum: OnceLock<u32>,
+}
+
+/// How a file has changed: an error of reading it.
+#[derive(Debug)]
+pub(super) struct Changed(String);
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Changed {}
+
+impl Changed {
+    /// That a read failed because of a change; `what` is what messages call the place.
+    pub(super) fn of(what: &str, error: &io::Error) -> Option<Error> {
+        let changed = error.get_ref()?.downcast_ref::<Self>()?;
+        Some(changed.error(what))
+    }
+
+    fn error(&self, what: &str) -> Error {
+        let expected = "the file as it was when it was first opened";
+        let got = format!("{self}: data must stay as they are while they are read; begin again with a copy that does");
+        Error::of(ErrorKind::Io, what, expected, got)
+    }
+}
+
+impl Watched {
+    /// A file that is there. A pipe is refused: what has been read of it once is gone.
+    pub(super) fn new(path: &Path) -> Result<Self> {
+        let what = || format!("file `{}`", path.display());
+        let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;
+        let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, what(), expected, got));
+        if about.is_dir() {
+            return wrong("a file", "a folder: `Folder::open` reads those");
+        }
+        if !about.is_file() {
+            return wrong("a file that can be read more than once", "a pipe or a device");
+        }
+        let modified = about.modified().ok();
+        Ok(Self { path: path.into(), size: about.len(), modified, sum: OnceLock::new() })
+    }
+
+    /// How the file differs from what it was.
+    fn change(&self, now: &Metadata) -> Result<(), Changed> {
+        let changed = |how: String| Err(Changed(how));
+        match () {
+            () if now.is_dir() => changed("a folder in its place".into()),
+            () if !now.is_file() => changed("a pipe or a device in its place".into()),
+            () if now.len() != self.size => changed(format!("{} bytes in the place of {}", now.len(), self.size)),
+            () if now.modified().ok() != self.modified => changed("one that was written since".into()),
+            () => Ok(()),
+        }
+    }
+
+    /// Opens it, if it is as it was.
+    ///
+    /// # Errors
+    /// If it is gone, is no file any more, or was written since.
+    pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
+        let what = || format!("file `{}`", self.path.display());
+        let wrong = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound => Changed("none there: it was removed".into()).error(&what()),
+            _ => Error::io(what(), "read", &e),
+        };
+        // Asked before it is opened: to open a pipe would wait for whoever writes it.
+        let about = fs::metadata(&self.path).map_err(wrong)?;
+        self.change(&about).map_err(|e| e.error(&what()))?;
+        let file = File::open(&self.path).map_err(wrong)?;
+        Ok(Reading { file, of: Arc::clone(self), sum: Some(Hasher::new()) })
+    }
+
+    /// The file itself, if it is as it was: for what is not read from the first byte to the last.
+    #[cfg(feature = "parquet")]
+    pub(super) fn file(self: &Arc<Self>) -> Result<File> {
+        self.open().map(|reading| reading.file)
+    }
+}
+
+/// A file that is being read.
+pub(super) struct Reading {
+    file: File,
+    of: Arc<Watched>,
+    /// That of its bytes so far, as long as they are read one after another and not to the end.
+    sum: Option<Hasher>,
+}
+
+impl Read for Reading {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        if let Some(sum) = &mut self.sum {
+            sum.update(into.get(..read).unwrap_or_default());
+        }
+        if read == 0
+            && !into.is_empty()
+            && let Some(sum) = self.sum.take()
+        {
+            self.of.change(&self.file.metadata()?).map_err(io::Error::other)?;
+            let sum = sum.finalize();
+            if *self.of.sum.get_or_init(|| sum) != sum {
+                return Err(io::Error::other(Changed("other bytes than it had".into())));
+            }
+        }
+        Ok(read)
+    }
+}
+
+impl Seek for Reading {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.sum = None;
+        self.file.seek(to)
+    }
+}
