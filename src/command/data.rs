@@ -29,7 +29,7 @@ enum What {
         #[command(flatten)]
         texts: Texts,
         /// How many of them, the most frequent ones
-        #[arg(long, value_name = "NUMBER", default_value_t = 30)]
+        #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 30)]
         top: usize,
     },
     /// Read everything and say whether a training could begin; bad lines are named
@@ -134,7 +134,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
         terminal::print(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }
     for (label, count) in labels {
-        terminal::print(format!("label {label}: {count}"))?;
+        terminal::print(format!("label {}: {count}", terminal::shown(&label)))?;
     }
     Ok(())
 }

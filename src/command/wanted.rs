@@ -24,7 +24,7 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Threads to run on, 0 for one a core
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER")]
     threads: Option<usize>,
 }
 
