@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::outcome::{Asked, Ended, Outcome, bad};
+use super::wanted::whole;
 use super::which::Which;
 use super::{json, terminal, train};
 use unpadded::Error;
@@ -218,19 +219,19 @@ pub(crate) struct Generate {
     #[command(flatten)]
     which: Which,
     /// How many tokens to write, at most 100000
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     length: u32,
     /// Below 1 likely tokens become likelier, at 0 it is always the likeliest
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0.8)]
     temperature: f64,
     /// Draw only from so many tokens, the likeliest
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]
     top_k: Option<usize>,
     /// Draw only from the likeliest tokens that together have this probability
     #[arg(long, allow_negative_numbers = true, value_name = "SHARE", default_value_t = 1.0)]
     top_p: f64,
     /// Where the draws start: equal seeds write equal texts
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     #[command(flatten)]
     lines: Lines,

@@ -10,7 +10,7 @@ use clap::Args;
 use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder, Log};
-use super::wanted::Wanted;
+use super::wanted::{Wanted, whole};
 use super::{ask, file, json, report, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Case, Config, Model, Prepared, Truth, prepare};
@@ -34,10 +34,10 @@ pub(crate) struct Train {
     #[arg(long, value_name = "PATH")]
     test: Option<String>,
     /// How often to go through the texts
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
     epochs: Option<u64>,
     /// Where random numbers start
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// The run folder [default: the first runs/TASK-NUMBER that is not there]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]

@@ -30,7 +30,7 @@ impl Encoding {
                     [0xff, 0xfe, ..] | [0xfe, 0xff, ..] if start => {
                         "the byte order mark of UTF-16: save the file as UTF-8".to_owned()
                     }
-                    _ => format!("byte 0x{byte:02x} at place {place}: is it another `Encoding`?"),
+                    _ => format!("byte 0x{byte:02x} at place {place}: is the text in another encoding?"),
                 };
                 Reason { expected: "UTF-8".into(), got }
             })?),
@@ -118,7 +118,7 @@ impl Lines {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.len() > self.max {
             let expected = format!("a line of at most {} bytes", self.max);
-            let got = "a longer one (`TextFile::max_line` sets the limit)".into();
+            let got = "a longer one: is it text, with line ends?".into();
             return Ok(Some(Err(Reason { expected, got })));
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
@@ -138,7 +138,7 @@ impl Lines {
                 ErrorKind::Format,
                 what,
                 format!("at most {max} bytes"),
-                "more (`TextFile::max_text` sets the limit)",
+                "more: divide it into several files",
             ));
         }
         if self.encoding == Encoding::Utf8 && bytes.starts_with(MARK) {

@@ -86,7 +86,8 @@ fn a_line_is_answered_before_the_next_is_written() {
 #[test]
 fn a_text_that_fills_memory_is_an_error_of_its_line() {
     let place = Place::new("long-word");
-    place.write("train.conll", &"it O\nParis B-place\n\n".repeat(20));
+    let sentences = (0..40).map(|i| format!("word{i} O\nParis B-place\n\n"));
+    place.write("train.conll", &sentences.collect::<String>());
     let train = ["train", "--task", "tag", "--train", "train.conll", "--epochs", "1", "--run", "run"];
     place.said(&[&train[..], &["--set", "model.hidden=8", "--set", "model.embedding=8"]].concat(), "");
     let input = format!("it Paris\n{}\nParis\tB-place\n", "a".repeat((1 << 18) + 1));
