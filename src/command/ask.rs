@@ -157,12 +157,16 @@ fn record(model: &Model, line: &str) -> Option<String> {
         let has = |name| model.predictor().vocabulary(name).is_ok_and(|labels| labels.id(cell).is_some());
         has("labels") || has("tags")
     };
-    if let Some((first, _)) = line.split_once('\t') {
-        let last = line.rsplit('\t').next().unwrap_or_default();
-        let label = [last, first].into_iter().find(|cell| known(cell))?;
-        return Some(format!(
-            "`{label}` beside a tab is a label of the model, and is read as text: expected the text alone, as from `cut -f1`"
-        ));
+    for (separator, name) in [('\t', "tab"), (',', "comma")] {
+        let Some((first, rest)) = line.split_once(separator) else { continue };
+        let last = rest.rsplit(separator).next().unwrap_or_default();
+        // A sentence may begin with such a word and a comma.
+        let cells = [Some(last), Some(first).filter(|_| separator == '\t')];
+        if let Some(label) = cells.into_iter().flatten().find(|cell| known(cell)) {
+            return Some(format!(
+                "`{label}` beside a {name} is a label of the model, and is read as text: expected the text without its label"
+            ));
+        }
     }
     let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return None };
     let label = fields.values().filter_map(Value::as_str).find(|cell| known(cell))?;

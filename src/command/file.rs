@@ -73,7 +73,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
         };
         wrong.extend(outcome.err().map(|e| format!("{name}:{}: {e}", line(at))));
     };
-    let mut unknown = Vec::new();
+    let mut unknown: Vec<(usize, String)> = Vec::new();
     for (key, value) in &table {
         match value.get_ref() {
             DeValue::Table(inner) if sections.contains(&key.get_ref().as_ref()) => {
@@ -99,14 +99,15 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
                     (None, None) => String::new(),
                 };
                 let (at, known) = (line(key.span().start), sections.join(", "));
-                unknown.push(format!(
-                    "{name}:{at}: unknown table `[{key_name}]`; known tables: {known}{advice}"
-                ));
+                let said =
+                    format!("{name}:{at}: unknown table `[{key_name}]`; known tables: {known}{advice}");
+                unknown.push((at, said));
             }
             other => set(key.get_ref().to_string(), key.span().start, other),
         }
     }
-    wrong.extend(unknown);
+    unknown.sort();
+    wrong.extend(unknown.into_iter().map(|(_, said)| said));
     if wrong.is_empty() {
         let makes_no_sense = config.check().err();
         let each = makes_no_sense.iter().flat_map(unpadded::Error::all);

@@ -57,7 +57,7 @@ impl Origin {
             Err(Error::of(ErrorKind::Io, format!("file `{}`", path.display()), expected, got))
         };
         if about.is_dir() {
-            return wrong("a file", "a folder: `Folder::open` reads those");
+            return wrong("a file", "a folder: give the path of a file in it");
         }
         if !about.is_file() {
             return wrong("a file that can be read more than once", "a pipe or a device");

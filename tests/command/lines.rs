@@ -61,7 +61,9 @@ fn a_bad_line_leaves_the_others_their_answers() {
     assert!(errors.contains("line 1: `good` beside a tab is a label of the model"), "{errors}");
     let (_, _, errors) = asked(&place, &["predict", "run"], b"{\"text\": \"fine\", \"label\": \"good\"}\n");
     assert!(errors.contains("`good` is a label of the model, and the whole JSON object"), "{errors}");
-    let (_, _, errors) = asked(&place, &["predict", "run"], b"good\nit was\tfine\n");
+    let (_, _, errors) = asked(&place, &["predict", "run"], b"it was dull,bad\n");
+    assert!(errors.contains("`bad` beside a comma is a label of the model"), "{errors}");
+    let (_, _, errors) = asked(&place, &["predict", "run"], b"good\nit was\tfine\ngood, it was bad\n");
     assert_eq!(errors, "");
 }
 

@@ -313,7 +313,7 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
 fn folders_and_absent_files_are_refused() {
     let folder = std::env::temp_dir();
     let expected =
-        format!("file `{}`: expected a file, got a folder: `Folder::open` reads those", folder.display());
+        format!("file `{}`: expected a file, got a folder: give the path of a file in it", folder.display());
     assert_eq!(message(TextFile::open(&folder)), expected);
     #[cfg(unix)]
     {
