@@ -10,6 +10,8 @@
 use std::fmt;
 use std::panic::Location;
 
+use crate::printable::Escaping;
+
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -27,9 +29,17 @@ struct Details {
     /// The caller's line is only that where the error was made: any other is better.
     made: bool,
     row: Option<Row>,
-    notes: Vec<String>,
+    notes: Vec<Note>,
     /// Each of several errors of one program, this one first; empty for an error alone.
     several: Vec<Error>,
+}
+
+/// What else the user should know.
+#[derive(Clone, PartialEq)]
+struct Note {
+    text: String,
+    /// It names items of this library, which only those who write code have.
+    in_code: bool,
 }
 
 /// The row that an error is about.
@@ -203,11 +213,28 @@ impl Error {
 
     /// Adds what else the user should know: where a training can be resumed, which file it is about.
     #[must_use]
-    pub fn noted(mut self, note: impl Into<String>) -> Self {
+    pub fn noted(self, note: impl Into<String>) -> Self {
+        self.note(Note { text: note.into(), in_code: false })
+    }
+
+    /// Adds a note that names items of this library: `{:#}` leaves it out, as users of a program cannot call them.
+    ///
+    /// ```
+    /// use unpadded::Error;
+    /// let e = Error::new("entry", "below 3", "7").noted("line 4").noted_in_code("`Entries::retain` drops it");
+    /// assert!(format!("{e}").ends_with("; line 4; `Entries::retain` drops it"));
+    /// assert!(format!("{e:#}").ends_with("; line 4"));
+    /// ```
+    #[must_use]
+    pub fn noted_in_code(self, note: impl Into<String>) -> Self {
+        self.note(Note { text: note.into(), in_code: true })
+    }
+
+    fn note(mut self, note: Note) -> Self {
         // Of several, what is said of all stands behind the last.
         match self.0.several.last_mut() {
-            Some(last) => last.0.notes.push(note.into()),
-            None => self.0.notes.push(note.into()),
+            Some(last) => last.0.notes.push(note),
+            None => self.0.notes.push(note),
         }
         self
     }
@@ -283,7 +310,7 @@ impl<T> AtCaller for Result<T> {
 
 impl Error {
     /// The message, without the notes.
-    fn message(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn message(&self, f: &mut dyn fmt::Write, in_code: bool) -> fmt::Result {
         let Details { what, expected, got, place, row, .. } = &*self.0;
         if let Some(operator) = &place.operator {
             write!(f, "{operator}")?;
@@ -305,15 +332,15 @@ impl Error {
             None => {}
         }
         write!(f, ": expected {expected}, got {got}")?;
-        if let Some(caller) = place.caller.as_ref().filter(|_| !f.alternate()) {
+        if let Some(caller) = place.caller.as_ref().filter(|_| in_code) {
             write!(f, " (at {caller})")?;
         }
         Ok(())
     }
 }
 
-/// The message and the notes, in one line, of several errors each in its own; as `{:#}` without the line of code, for those
-/// who use a program and have none.
+/// The message and the notes, in one line, of several errors each in its own; as `{:#}` without the line of code and the notes
+/// about code, for those who use a program and have none. Names out of files are [printable](crate::Printable).
 ///
 /// ```
 /// let error = unpadded::Error::new("score", "at least 0", "-1").called(std::panic::Location::caller());
@@ -321,23 +348,26 @@ impl Error {
 /// ```
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.each(f, "; ")
+        let in_code = !f.alternate();
+        self.each(&mut Escaping(f), in_code, "; ")
     }
 }
 
 /// The message and a line for each note: what `fn main() -> unpadded::Result<()>` and `unwrap` print.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.each(f, "\n  ")
+        let in_code = !f.alternate();
+        self.each(&mut Escaping(f), in_code, "\n  ")
     }
 }
 
 impl Error {
     /// Each error in a line of its own, and how many there are if there are several.
-    fn each(&self, f: &mut fmt::Formatter<'_>, before_note: &str) -> fmt::Result {
+    fn each(&self, f: &mut dyn fmt::Write, in_code: bool, before_note: &str) -> fmt::Result {
         for error in self.all() {
-            error.message(f)?;
-            error.0.notes.iter().try_for_each(|note| write!(f, "{before_note}{note}"))?;
+            error.message(f, in_code)?;
+            let mut notes = error.0.notes.iter().filter(|note| in_code || !note.in_code);
+            notes.try_for_each(|note| write!(f, "{before_note}{}", note.text))?;
             if !self.0.several.is_empty() {
                 writeln!(f)?;
             }

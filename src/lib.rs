@@ -12,6 +12,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`Printable`] | text from outside, made fit for a terminal |
 //! | [`error`] | the one error: what, where, expected, got |
 //! | [`lod`] | nested offsets of variable-length sequences, checked when built |
 //! | [`kernels`] | products, vector maths, gather and scatter, random numbers: the only `unsafe` |
@@ -50,6 +51,7 @@ pub mod metrics;
 pub mod ops;
 pub mod optimizer;
 pub mod predict;
+mod printable;
 pub mod program;
 pub mod recipes;
 pub mod store;
@@ -63,6 +65,7 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
 /// Arrays: what goes into a [`Variable`] and what comes out of one.
 pub use ndarray;
+pub use printable::Printable;
 pub use program::{Builder, Fallback, Mode, Program, Registry, Var};
 pub use tensor::{DType, Variable};
 

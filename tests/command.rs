@@ -2,6 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "command/lines.rs"]
+mod lines;
+#[path = "command/printable.rs"]
+mod printable;
+#[path = "command/words.rs"]
+mod words;
+
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -336,7 +343,7 @@ fn answers_are_one_line_and_no_command_to_the_terminal() {
         place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run"]), "");
     assert!(!said.contains('\u{1b}'), "{said}");
     let said = place.said(&["predict", "run"], "it was fine\n");
-    assert!(said.starts_with("\\u{1b}[31mgood\t"), "{said}");
+    assert!(said.starts_with("\\u001b[31mgood\t"), "{said}");
 }
 
 #[test]

@@ -91,8 +91,8 @@ impl Checkpoint {
         let Self { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
             self.predicting()?;
         if outputs.is_empty() {
-            let got = "none: a trainer has them named with `.output(name, variable)`";
-            return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
+            let error = Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", "none");
+            return Err(error.noted_in_code("a trainer names them: `Trainer::output(name, variable)`"));
         }
         let named = outputs.values().chain(metrics.iter().flat_map(|metric| &metric.variables));
         let find = |name: &String| {

@@ -4,63 +4,189 @@ use clap::Args;
 use serde_json::Value;
 
 use super::outcome::{Asked, Ended, Outcome, bad};
+use super::wanted::whole;
 use super::which::Which;
 use super::{json, terminal, train};
+use unpadded::Error;
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Config, Task};
+use unpadded::recipes::{Answer, Config, Model, Task};
 
 /// How many lines are answered together, where they come quickly.
 const TOGETHER: usize = 256;
+/// A text that taggers and translators read has at most so many characters: all of it is in memory, some kilobytes a character.
+const MOST_CHARACTERS: usize = 1 << 18;
+
+/// How lines of standard input are answered.
+#[derive(Args)]
+struct Lines {
+    /// A line of JSON for each text
+    #[arg(long)]
+    json: bool,
+    /// End at the first line that cannot be answered
+    #[arg(long)]
+    strict: bool,
+}
+
+/// What has become of the lines so far.
+struct Answered<'a> {
+    how: &'a Lines,
+    lines: u64,
+    failed: u64,
+}
+
+impl Lines {
+    /// Answers the lines of standard input, up to `most` together. One that cannot be answered leaves an empty line, or an
+    /// object with `error`, in its place.
+    fn answer(
+        &self,
+        most: usize,
+        mut predict: impl FnMut(u64, &[&str]) -> unpadded::Result<Vec<Answer>>,
+        show: impl Fn(&str, &Answer) -> String,
+    ) -> Outcome<Ended> {
+        let mut done = Answered { how: self, lines: 0, failed: 0 };
+        terminal::lines(most, |lines| {
+            // Unreadable lines are rare: what is between two of them is answered together.
+            for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
+                let texts: Result<Vec<&str>, &String> =
+                    part.iter().map(|line| line.text.as_deref()).collect();
+                let first = part.first().map_or(0, |line| line.number);
+                let texts = match texts {
+                    Ok(texts) => texts,
+                    Err(why) => {
+                        done.failed(first, None, why)?;
+                        continue;
+                    }
+                };
+                if let Ok(answers) = predict(first, &texts)
+                    && answers.len() == texts.len()
+                {
+                    texts
+                        .iter()
+                        .zip(&answers)
+                        .try_for_each(|(text, found)| done.found(text, found, &show))?;
+                    continue;
+                }
+                // One by one, so that each bad line is named and all others are answered.
+                for (number, text) in (first..).zip(&texts) {
+                    match predict(number, &[text]).map(|found| found.into_iter().next()) {
+                        Ok(Some(found)) => done.found(text, &found, &show)?,
+                        Ok(None) => done.failed(number, Some(text), "expected an answer, got none")?,
+                        Err(e) => done.failed(number, Some(text), &super::outcome::plain(&e))?,
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        match done {
+            Answered { failed: 0, .. } => Ok(Ended::Done),
+            Answered { failed, lines, .. } => Err(format!("{failed} of {lines} lines have no answer").into()),
+        }
+    }
+}
+
+impl Answered<'_> {
+    fn found(&mut self, text: &str, answer: &Answer, show: impl Fn(&str, &Answer) -> String) -> Outcome<()> {
+        self.lines += 1;
+        if self.how.json { terminal::print(of(text, answer)) } else { terminal::print(show(text, answer)) }
+    }
+
+    fn failed(&mut self, number: u64, text: Option<&str>, why: &str) -> Outcome<()> {
+        (self.lines, self.failed) = (self.lines + 1, self.failed + 1);
+        let why = format!("standard input, line {number}: {why}");
+        if self.how.strict {
+            return Err(why.into());
+        }
+        terminal::say(format!("error: {why}"));
+        match self.how.json {
+            true => terminal::print(json::object([("text", text.into()), ("error", why.into())])),
+            false => terminal::print(""),
+        }
+    }
+}
 
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   echo 'What a film!' | unpadded predict runs/classify-1
-  unpadded predict runs/classify-1 --json < texts.txt | jq .label")]
+  unpadded predict runs/classify-1 --json < texts.txt | jq .label
+  cut -f1 reviews.tsv | unpadded predict runs/classify-1
+Answers have the order of the lines: one line each, as soon as it is known. A line that cannot be answered gives
+an empty line, or with --json an object with `error`; the exit code is then 1. Control characters are escaped in plain
+lines, as \\u001b; --json keeps each text as it was.")]
 pub(crate) struct Predict {
     #[command(flatten)]
     which: Which,
-    /// A line of JSON for each text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    lines: Lines,
 }
 
 impl Predict {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let model = self.which.load()?;
-        let mut before = 0;
-        terminal::lines(TOGETHER, |texts| {
-            let answer = |text: &String, answer: Answer| {
-                if self.json {
-                    terminal::print(of(text, &answer))
-                } else {
-                    let answer = answer.to_string();
-                    let columns: Vec<String> = answer.split('\t').map(terminal::shown).collect();
-                    terminal::print(columns.join("\t"))
-                }
-            };
-            match model.predict(texts) {
-                Ok(answers) => texts.iter().zip(answers).try_for_each(|(text, found)| answer(text, found))?,
-                // One by one, so that those before a bad one are answered and it is named.
-                Err(_) => {
-                    for (i, text) in texts.iter().enumerate() {
-                        match model.predict(&[text]) {
-                            Ok(found) => found.into_iter().try_for_each(|found| answer(text, found))?,
-                            Err(e) => {
-                                let line = before + i + 1;
-                                return bad(format!(
-                                    "standard input, line {line}: {}",
-                                    super::outcome::plain(&e)
-                                ));
-                            }
-                        }
-                    }
-                }
+        let mut warned = false;
+        let predict = |first: u64, texts: &[&str]| {
+            if !warned
+                && let Some((number, why)) =
+                    (first..).zip(texts).find_map(|(n, t)| Some((n, record(&model, t)?)))
+            {
+                warned = true;
+                terminal::say(format!("warning: standard input, line {number}: {why}"));
             }
-            before += texts.len();
-            Ok(())
-        })?;
-        Ok(Ended::Done)
+            let whole = matches!(model.task(), Task::Tag | Task::Translate);
+            let sizes = texts.iter().map(|text| text.chars().count());
+            match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
+                Some(size) => Err(Error::new(
+                    "text",
+                    format!("at most {MOST_CHARACTERS} characters"),
+                    format!("{size}: split it into several lines"),
+                )),
+                None => model.predict(texts),
+            }
+        };
+        self.lines.answer(TOGETHER, predict, |_, answer| columns(answer).join("\t"))
+    }
+}
+
+/// Why a line looks like a record of a training's file instead of a text, if it does.
+fn record(model: &Model, line: &str) -> Option<String> {
+    // Rows of features may have their label.
+    if model.task() == Task::Classify && model.tokenizer().is_none() {
+        return None;
+    }
+    let known = |cell: &str| {
+        let has = |name| model.predictor().vocabulary(name).is_ok_and(|labels| labels.id(cell).is_some());
+        has("labels") || has("tags")
+    };
+    for (separator, name) in [('\t', "tab"), (',', "comma")] {
+        let Some((first, rest)) = line.split_once(separator) else { continue };
+        let last = rest.rsplit(separator).next().unwrap_or_default();
+        // A sentence may begin with such a word and a comma.
+        let cells = [Some(last), Some(first).filter(|_| separator == '\t')];
+        if let Some(label) = cells.into_iter().flatten().find(|cell| known(cell)) {
+            return Some(format!(
+                "`{label}` beside a {name} is a label of the model, and is read as text: expected the text without its label"
+            ));
+        }
+    }
+    let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return None };
+    let label = fields.values().filter_map(Value::as_str).find(|cell| known(cell))?;
+    Some(format!(
+        "`{label}` is a label of the model, and the whole JSON object is read as text: expected the text alone, as from `jq -r .text`"
+    ))
+}
+
+/// The columns of an answer for people.
+pub(crate) fn columns(answer: &Answer) -> Vec<String> {
+    let labelled = |label: &str, p: f32| [terminal::shown(label), format!("{p:.3}")];
+    match answer {
+        Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
+        Answer::Text(text) => vec![terminal::shown(text)],
+        Answer::Tags { words, tags, label } => {
+            let tagged = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}"));
+            let mut columns = vec![terminal::shown(&tagged.collect::<Vec<_>>().join(" "))];
+            columns.extend(label.iter().flat_map(|(label, p)| labelled(label, *p)));
+            columns
+        }
     }
 }
 
@@ -97,23 +223,22 @@ pub(crate) struct Generate {
     #[command(flatten)]
     which: Which,
     /// How many tokens to write, at most 100000
-    #[arg(long, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     length: u32,
     /// Below 1 likely tokens become likelier, at 0 it is always the likeliest
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.8)]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0.8)]
     temperature: f64,
     /// Draw only from so many tokens, the likeliest
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]
     top_k: Option<usize>,
     /// Draw only from the likeliest tokens that together have this probability
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SHARE", default_value_t = 1.0)]
     top_p: f64,
     /// Where the draws start: equal seeds write equal texts
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
-    /// A line of JSON for each text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    lines: Lines,
 }
 
 impl Generate {
@@ -128,17 +253,12 @@ impl Generate {
                 "model: expected a language model (`lm`), got one of `{got}`: `unpadded predict` asks it"
             ));
         }
-        terminal::lines(1, |texts| {
-            for text in texts {
-                let written = model.write(text, sampling, seed, length as usize)?;
-                match self.json {
-                    true => terminal::print(of(text, &Answer::Text(written)))?,
-                    false => terminal::print(format!("{text}{written}"))?,
-                }
-            }
-            Ok(())
-        })?;
-        Ok(Ended::Done)
+        let write = |_, texts: &[&str]| {
+            let written =
+                |text: &&str| Ok(Answer::Text(model.write(text, sampling, seed, length as usize)?));
+            texts.iter().map(written).collect()
+        };
+        self.lines.answer(1, write, |text, written| format!("{text}{written}"))
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Bench {
     #[command(flatten)]
     wanted: Wanted,
     /// How long to train for, about
-    #[arg(long, value_name = "NUMBER", default_value_t = 10.0, value_parser = seconds)]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
     /// One line of JSON
     #[arg(long)]

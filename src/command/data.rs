@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::outcome::{Asked, Ended, Outcome};
+use super::wanted::whole;
 use super::{init, json, terminal};
 use serde_json::Value;
 use unpadded::recipes::{Config, Prepared, Preview, Task, prepare, preview};
@@ -29,7 +30,7 @@ enum What {
         #[command(flatten)]
         texts: Texts,
         /// How many of them, the most frequent ones
-        #[arg(long, value_name = "NUMBER", default_value_t = 30)]
+        #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 30, value_parser = whole::<usize>)]
         top: usize,
     },
     /// Read everything and say whether a training could begin; bad lines are named
@@ -149,7 +150,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
         terminal::print(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }
     for (label, count) in labels {
-        terminal::print(format!("label {label}: {count}"))?;
+        terminal::print(format!("label {}: {count}", terminal::shown(&label)))?;
     }
     Ok(())
 }

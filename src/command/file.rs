@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::outcome::{Outcome, bad, plain};
 use toml::de::{DeInteger, DeTable, DeValue};
-use unpadded::recipes::{Config, Task, Value, nearest};
+use unpadded::recipes::{Config, Key, Task, Value, nearest};
 
 /// The longest config that is read, in bytes: one with every setting has a few thousand.
 const MOST: u64 = 1 << 20;
@@ -31,6 +31,26 @@ pub(crate) fn read(path: &Path) -> Outcome<Config> {
             bad(format!("config `{name}`: expected TOML in UTF-8, got other bytes from byte {at} on"))
         }
     }
+}
+
+/// The config of a run folder, which a training has written: one that was emptied or cut would go on with other settings.
+pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
+    let path = super::run::config(folder);
+    let config = read(&path)?;
+    let text = std::fs::read_to_string(&path)?;
+    let table = DeTable::parse(&text)?;
+    let written = |name: &str| table.get_ref().get_key_value(name).is_some();
+    let tables = Config::keys(config.run.task).map(|key| key.section).filter(|name| !name.is_empty());
+    let missing = match written("task") {
+        false => Some("no `task`".to_owned()),
+        true => tables.into_iter().find(|name| !written(name)).map(|name| format!("no table `[{name}]`")),
+    };
+    let Some(missing) = missing else { return Ok(config) };
+    let (name, folder) = (path.display(), folder.display());
+    bad(format!(
+        "{name}: expected the config that the training has written, got one with {missing}; `unpadded inspect {folder}` \
+         prints the config of the checkpoint"
+    ))
 }
 
 /// All that is wrong is said at once.
@@ -59,7 +79,9 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
         }
     }
     let mut config = Config::new(task);
-    let sections: Vec<&str> = Config::keys(task).map(|key| key.section).filter(|s| !s.is_empty()).collect();
+    let mut sections: Vec<&str> =
+        Config::keys(task).map(|key| key.section).filter(|s| !s.is_empty()).collect();
+    sections.dedup();
     let mut set = |path: String, at: usize, value: &DeValue<'_>| {
         let outcome = match scalar(value) {
             Some(value) => config.set(&path, &value).map_err(|e| plain(&e)),
@@ -69,7 +91,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
         };
         wrong.extend(outcome.err().map(|e| format!("{name}:{}: {e}", line(at))));
     };
-    let mut unknown = Vec::new();
+    let mut unknown: Vec<(usize, String)> = Vec::new();
     for (key, value) in &table {
         match value.get_ref() {
             DeValue::Table(inner) if sections.contains(&key.get_ref().as_ref()) => {
@@ -82,16 +104,28 @@ pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
                 }
             }
             DeValue::Table(_) => {
-                let near = nearest(key.get_ref(), sections.iter().copied());
-                let expected =
-                    near.map_or_else(|| "one that there is".into(), |near| format!("`[{near}]`, perhaps"));
-                let at = line(key.span().start);
-                unknown.push(format!("{name}:{at}: table: expected {expected}, got `[{}]`", key.get_ref()));
+                let key_name = key.get_ref();
+                let setting = Config::keys(task).find(|key| key.name == key_name);
+                let advice = match (setting, nearest(key_name, sections.iter().copied())) {
+                    (Some(Key { section: "", name, .. }), _) => {
+                        format!("; `{name}` is a setting: write `{name} = …` above all tables")
+                    }
+                    (Some(key), _) => {
+                        format!("; `{key}` is a setting: write `{} = …` below `[{}]`", key.name, key.section)
+                    }
+                    (None, Some(near)) => format!("; perhaps `[{near}]` is meant"),
+                    (None, None) => String::new(),
+                };
+                let (at, known) = (line(key.span().start), sections.join(", "));
+                let said =
+                    format!("{name}:{at}: unknown table `[{key_name}]`; known tables: {known}{advice}");
+                unknown.push((at, said));
             }
             other => set(key.get_ref().to_string(), key.span().start, other),
         }
     }
-    wrong.extend(unknown);
+    unknown.sort();
+    wrong.extend(unknown.into_iter().map(|(_, said)| said));
     if wrong.is_empty() {
         let makes_no_sense = config.check().err();
         let each = makes_no_sense.iter().flat_map(unpadded::Error::all);
@@ -166,7 +200,15 @@ mod tests {
             said.contains("run.toml:4: model.layers: expected a whole number from 0 on, got \"two\""),
             "{said}"
         );
-        assert!(said.contains("run.toml:5: table: expected `[model]`, perhaps, got `[modle]`"), "{said}");
+        let unknown = "run.toml:5: unknown table `[modle]`; known tables: data, text, model, training; perhaps `[model]` is meant";
+        assert!(said.contains(unknown), "{said}");
+        let said = wrong("[train]\ntrain = \"a.tsv\"\n");
+        assert!(
+            said.contains(
+                "unknown table `[train]`; known tables: data, text, model, training; `data.train` is"
+            ),
+            "{said}"
+        );
         let said = wrong("[model\n");
         assert!(said.starts_with("run.toml:1: expected TOML, got: "), "{said}");
         assert!(wrong("task = \"clasify\"").contains("run.toml:1: task: expected one of `classify`"));

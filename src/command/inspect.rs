@@ -107,6 +107,7 @@ impl Inspect {
         terminal::print(format!("parameters: {parameters}"))?;
         for (name, shape, size) in &sizes {
             let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
+            let name = terminal::shown(name);
             terminal::print(format!("  {name:<40} {:>14} {size:>10}", shape.join(" × ")))?;
         }
         if !updates.is_empty() {
@@ -119,11 +120,12 @@ impl Inspect {
         for (name, vocabulary) in &checkpoint.vocabularies {
             let few: Vec<String> = vocabulary.tokens().take(8).map(terminal::shown).collect();
             let more = if vocabulary.len() > few.len() { ", …" } else { "" };
+            let name = terminal::shown(name);
             terminal::print(format!("vocabulary {name}: {} ({}{more})", vocabulary.len(), few.join(", ")))?;
         }
-        terminal::print(format!("inputs: {}", inputs.join(", ")))?;
-        let outputs: Vec<&str> = checkpoint.outputs.keys().map(String::as_str).collect();
-        terminal::print(format!("outputs: {}", outputs.join(", ")))?;
+        let line = |names: Vec<String>| terminal::shown(&names.join(", "));
+        terminal::print(format!("inputs: {}", line(inputs)))?;
+        terminal::print(format!("outputs: {}", line(checkpoint.outputs.keys().cloned().collect())))?;
         if of.position.step > 0 {
             terminal::print(format!("trained: {} epochs, {} steps", of.position.epoch, of.position.step))?;
         }

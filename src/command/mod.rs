@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use outcome::{BadInput, Ended};
 use terminal::say;
+use unpadded::Printable;
 
 /// Trains, measures and asks models of text, without padding and without a line of Rust.
 ///
@@ -95,7 +96,18 @@ fn catch_file_limit() -> std::io::Result<()> {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let said = error.render().to_string();
+            // Arguments are names of files, too, and clap shows them as they are.
+            if Printable(&said).to_string() == said {
+                error.exit()
+            }
+            say(said.trim_end());
+            return ExitCode::from(2);
+        }
+    };
     if let Err(e) = catch_file_limit() {
         say(format!("warning: the signal of the limit of file sizes is not caught: {e}"));
     }

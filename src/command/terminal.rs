@@ -1,14 +1,20 @@
 //! Standard input, output and error. That nobody reads the output any more is no error.
+//!
+//! All text goes through [`Printable`], answers to a pipe too: a plain line is for people, `--json` has each text as it was.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
 
-use super::outcome::{Outcome, bad};
+use super::outcome::Outcome;
+use unpadded::Printable;
 use unpadded::data::TextFile;
+
+/// Lines are answered together up to so many bytes of text.
+const BYTES_TOGETHER: usize = 1 << 18;
 
 /// Writes a line to standard output.
 pub(crate) fn print(text: impl Display) -> Outcome<()> {
-    print_bytes(format!("{text}\n").as_bytes())
+    print_bytes(format!("{}\n", Printable(text)).as_bytes())
 }
 
 /// Writes to standard output; ends quietly where nobody reads any more.
@@ -21,55 +27,77 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     }
 }
 
-/// A text in a line, which no character of control breaks or colours: ends of lines and the like as they are written in programs.
+/// A text within a line: printable, with escapes for line breaks and tabs too.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().fold(String::new(), |text, c| {
-        if c.is_control() {
-            text + &c.escape_default().to_string()
-        } else {
-            text + c.encode_utf8(&mut [0; 4])
-        }
-    })
+    Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// Writes to the standard error, if that is still there.
 pub(crate) fn say(text: impl Display) {
-    drop(writeln!(io::stderr(), "{text}"));
+    drop(writeln!(io::stderr(), "{}", Printable(text)));
+}
+
+/// A line of standard input.
+pub(crate) struct Line {
+    pub(crate) number: u64,
+    /// The text without the end of the line, or why there is none.
+    pub(crate) text: Result<String, String>,
 }
 
 /// Gives the lines of standard input in parts: all that has come, at most so many.
-pub(crate) fn lines(most: usize, mut each: impl FnMut(&[String]) -> Outcome<()>) -> Outcome<()> {
-    let mut input = BufReader::new(io::stdin().lock());
+pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
+    let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     if io::stdin().is_terminal() {
         say("one text a line; Ctrl-D ends");
     }
-    let (mut waiting, mut number, mut bytes) = (Vec::new(), 0u64, Vec::new());
+    let (mut waiting, mut number, mut size) = (Vec::new(), 0, 0);
     loop {
         number += 1;
-        bytes.clear();
-        let wrong = |e: &dyn Display| format!("standard input, line {number}: {e}");
-        let mut part = input.by_ref().take(TextFile::MAX_LINE as u64 + 1);
-        let ended = part.read_until(b'\n', &mut bytes).map_err(|e| wrong(&e))? == 0;
-        if !ended {
-            if bytes.len() > TextFile::MAX_LINE {
-                let expected = format!("expected at most {} bytes, got more", TextFile::MAX_LINE);
-                return bad(wrong(&expected));
-            }
-            let Ok(text) = std::str::from_utf8(&bytes) else {
-                return bad(wrong(&"expected UTF-8, got other bytes"));
-            };
-            let text = if number == 1 { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text };
-            let text = text.strip_suffix('\n').unwrap_or(text);
-            waiting.push(text.strip_suffix('\r').unwrap_or(text).to_owned());
-        }
+        let line = line(&mut input, number).map_err(|e| format!("standard input, line {number}: {e}"))?;
+        let ended = line.is_none();
+        size += line.as_ref().map_or(0, |line| line.text.as_ref().map_or(0, String::len));
+        waiting.extend(line);
         // Whoever types a line, or another program that waits for its answer, gets it at once.
-        let more = input.buffer().contains(&b'\n');
+        let more = input.buffer().contains(&b'\n') && size < BYTES_TOGETHER;
         if !waiting.is_empty() && (ended || waiting.len() >= most || !more) {
             each(&waiting)?;
             waiting.clear();
+            size = 0;
         }
         if ended {
             return Ok(());
         }
     }
+}
+
+/// The next line; none behind the last.
+fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
+    let mut bytes = Vec::new();
+    // The end of a line may take two bytes more than the line.
+    let most = TextFile::MAX_LINE as u64 + 2;
+    let read = input.by_ref().take(most).read_until(b'\n', &mut bytes)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if read as u64 == most && !bytes.ends_with(b"\n") {
+        input.skip_until(b'\n')?;
+    }
+    let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+    let text = match std::str::from_utf8(line) {
+        _ if line.len() > TextFile::MAX_LINE => Err(format!(
+            "expected at most {} bytes, got more: split the text into several lines",
+            TextFile::MAX_LINE
+        )),
+        Ok(text) => Ok(text.to_owned()),
+        Err(e) => {
+            let at = e.valid_up_to();
+            let byte = line.get(at).copied().unwrap_or_default();
+            Err(format!(
+                "expected UTF-8, got byte 0x{byte:02x} at place {at}: convert the text, as by `iconv -t UTF-8`"
+            ))
+        }
+    };
+    Ok(Some(Line { number, text }))
 }

@@ -10,8 +10,8 @@ use clap::Args;
 use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder, Log};
-use super::wanted::Wanted;
-use super::{file, json, report, terminal};
+use super::wanted::{Wanted, whole};
+use super::{ask, file, json, report, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Case, Config, Model, Prepared, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
@@ -34,10 +34,10 @@ pub(crate) struct Train {
     #[arg(long, value_name = "PATH")]
     test: Option<String>,
     /// How often to go through the texts
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
     epochs: Option<u64>,
     /// Where random numbers start
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// The run folder [default: the first runs/TASK-NUMBER that is not there]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
@@ -68,7 +68,7 @@ impl Train {
                 };
                 return bad(format!("--resume {name}: expected a run folder with a last.ckpt, got {got}"));
             }
-            Some(folder) => self.wanted.over(file::read(&run::config(folder))?)?,
+            Some(folder) => self.wanted.over(file::resumed(folder)?)?,
             None => self.wanted.config()?,
         };
         for (to, flag) in [(&mut config.data.dev, &self.dev), (&mut config.data.test, &self.test)] {
@@ -124,8 +124,15 @@ impl Train {
         }
         let mut history = Vec::new();
         if self.resume.is_some() {
-            trainer.resume(&last).asked()?;
-            trainer.check_data(&*train, &*dev).asked()?;
+            let config = run::config(folder.path());
+            let anew = |e: unpadded::Error| {
+                e.noted(format!(
+                    "`unpadded train {} --run NEW` trains anew, as the config says now",
+                    config.display()
+                ))
+            };
+            trainer.resume(&last).map_err(anew).asked()?;
+            trainer.check_data(&*train, &*dev).map_err(anew).asked()?;
             history = Checkpoint::load(&last).asked()?.history;
             // Soon it is not the best one any more; what it holds is in the last one.
             std::fs::remove_file(run::best(folder.path())).ok();
@@ -216,12 +223,12 @@ impl Train {
         let texts: Vec<&str> = shown.iter().map(|case| case.text.as_str()).collect();
         for (case, answer) in shown.iter().zip(model.predict(&texts)?) {
             let truth = match &case.truth {
-                Truth::Label(label) => format!(" ({label} in truth)"),
-                Truth::Texts(texts) => format!(" ({} in truth)", texts.join(" | ")),
+                Truth::Label(label) => format!("  (truth: {})", terminal::shown(label)),
+                Truth::Texts(texts) => format!("  (truth: {})", terminal::shown(&texts.join(" | "))),
                 Truth::Tags(..) | Truth::Open => String::new(),
             };
-            let answer = terminal::shown(&format!("{answer}{truth}"));
-            terminal::print(format!("  {}\n    {answer}", terminal::shown(&case.text)))?;
+            let answer = ask::columns(&answer).join("  ");
+            terminal::print(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
         if *tokens > 0 {

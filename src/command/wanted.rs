@@ -24,8 +24,16 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Threads to run on, 0 for one a core
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]
     threads: Option<usize>,
+}
+
+/// A whole number of a flag.
+pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    // Files have no larger numbers.
+    let number = text.parse().ok().filter(|number| *number <= i64::MAX as u64);
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| format!("expected a whole number from 0 to {}", i64::MAX))
 }
 
 impl Wanted {

@@ -77,7 +77,8 @@ impl Import {
         let names = self.renamed.names()?;
         fresh(&self.output)?;
         let mut checkpoint = self.which.checkpoint()?;
-        safetensors::import(&self.file, &names, &mut checkpoint).asked()?;
+        let hint = "`--rename OURS=THEIRS` says what a layer is called in the file";
+        safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).asked()?;
         checkpoint.save(&self.output).asked()?;
         terminal::print(format!("written: {}", self.output.display()))?;
         Ok(Ended::Done)

@@ -28,7 +28,7 @@ impl Encoding {
             Self::Utf8 => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
                 let place = e.valid_up_to();
                 let byte = bytes.get(place).copied().unwrap_or_default();
-                let got = format!("byte 0x{byte:02x} at place {place}: is it another `Encoding`?");
+                let got = format!("byte 0x{byte:02x} at place {place}: `data.encoding` in a config sets another encoding");
                 Reason { expected: "UTF-8".into(), got }
             })?),
             Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),
@@ -121,7 +121,7 @@ impl Lines {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.len() > self.max {
             let expected = format!("a line of at most {} bytes", self.max);
-            let got = "a longer one (`TextFile::max_line` sets the limit)".into();
+            let got = "a longer one: is it text, with line ends?".into();
             return Ok(Some(Err(Reason { expected, got })));
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
@@ -152,7 +152,7 @@ impl Lines {
                 ErrorKind::Format,
                 what,
                 format!("at most {max} bytes"),
-                "more (`TextFile::max_text` sets the limit)",
+                "more: divide it into several files",
             ));
         }
         if self.encoding == Encoding::Utf8 && bytes.starts_with(MARK) {

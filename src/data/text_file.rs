@@ -244,8 +244,7 @@ impl TextFile {
                 [only] => file.member = Some(only.clone()),
                 [] => return Err(file.which(&members, "none")),
                 _ => {
-                    let got =
-                        format!("{}: unpack the one meant, or `TextFile::member` names it", members.len());
+                    let got = format!("{}: unpack the one meant", members.len());
                     return Err(file.which(&members, &got));
                 }
             }

@@ -55,7 +55,7 @@ impl Watched {
         let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;
         let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, what(), expected, got));
         if about.is_dir() {
-            return wrong("a file", "a folder: `Folder::open` reads those");
+            return wrong("a file", "a folder: give the path of a file in it");
         }
         if !about.is_file() {
             return wrong("a file that can be read more than once", "a pipe or a device");

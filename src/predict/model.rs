@@ -41,8 +41,8 @@ impl Model {
             of.insert(name, id);
         }
         if named.is_empty() {
-            let got = "none: a trainer has them named with `.output(name, variable)`";
-            return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
+            let error = Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", "none");
+            return Err(error.noted_in_code("a trainer names them: `Trainer::output(name, variable)`"));
         }
         let carried: Vec<CarriedState> = program.carried_states().collect();
         let after = || carried.iter().map(|state| state.after);
@@ -102,9 +102,10 @@ impl Model {
 pub(super) fn registered(program: &Program, registry: &Registry) -> Result<()> {
     for op in program.blocks().flat_map(|(_, block)| &block.ops) {
         if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {
-            let expected = "one that is registered: give `Predictor::load_with` a registry that has it";
             let what = format!("operator that the outputs need, appended at {}", op.caller);
-            return Err(Error::of(ErrorKind::Program, what, expected, format!("`{}`", op.kind)));
+            let error =
+                Error::of(ErrorKind::Program, what, "one that is registered", format!("`{}`", op.kind));
+            return Err(error.noted_in_code("`Predictor::load_with` takes a registry that has it"));
         }
     }
     Ok(())

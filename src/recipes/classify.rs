@@ -53,7 +53,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     train.each(|text| lengths.push(cut.tokens(&text.text).count()))?;
     dev.each(|text| held_out.add(|| case(text)))?;
     both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
-    let words = train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
+    let words = net::known(train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let mut coverage = Coverage::of(&words);
     dev.each(|text| coverage.add(cut.tokens(&text.text)))?;
     let loader = |texts: &Texts| texts.loader(FEEDS, &cut, (&words, &labels), config);

@@ -356,7 +356,7 @@ impl Config {
         for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
             // A rate is computed with in f32.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
-            need(is_rate, name, "a number above 0 that f32 holds", format!("{got:e}"));
+            need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
         }
         let counts = [
             ("data.window", data.window.unwrap_or(1)),

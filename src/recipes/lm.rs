@@ -41,7 +41,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         }
     }
     // Texts that were never seen hold tokens that were not.
-    let tokens = cut.vocabulary([train], &net::limits(config, &[Vocabulary::UNKNOWN]))?;
+    let tokens = net::known(cut.vocabulary([train], &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let stream = |text: &str| stream(config, &cut, &tokens, text);
     let (of_train, of_dev) = (stream(train)?, stream(dev)?);
     let test = test.as_ref().map(|test| stream(test.text())).transpose()?;

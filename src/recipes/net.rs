@@ -2,10 +2,10 @@
 
 use ndarray::Array2;
 
-use super::config::{Cell, Config, ModelConfig, Pooling};
+use super::config::{Cell, Config, ModelConfig, Pooling, Task};
 use crate::data::memory;
 use crate::data::{Limits, Vocabulary, WordVectors};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Gru, Lstm, RecurrentLayer, Rnn, Stacked};
 use crate::ops::Pool;
 use crate::optimizer::{Adam, Optimizer, Schedule};
@@ -87,6 +87,22 @@ fn adam(config: &Config, steps: usize) -> impl Optimizer {
 /// How many steps all epochs have.
 pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
+}
+
+/// Names the settings behind a vocabulary into which no token got.
+pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabulary> {
+    found.map_err(|e| match e.kind() {
+        ErrorKind::Mismatch => {
+            let text = &config.text;
+            let cut = match config.run.task {
+                Task::Tag => String::new(),
+                _ => format!(", or cut text otherwise: `text.tokens` is `{}`", text.tokens.name()),
+            };
+            e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
+        }
+        // A file that cannot be read has nothing to do with them.
+        _ => e,
+    })
 }
 
 pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {

@@ -61,9 +61,11 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let test = test.as_ref().map(read).transpose()?;
     both([&train, &dev].map(|pairs| (pairs.name(), pairs.pairs().len())))?;
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
-    let sources = train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
-    let targets =
-        train.targets(&target_cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
+    let sources = net::known(train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
+    let targets = net::known(
+        train.targets(&target_cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN])),
+        config,
+    )?;
     let loader = |pairs: &Pairs| -> Result<Loader> {
         Ok(batches(pairs.loader(FEEDS, [&cut, &target_cut], [&sources, &targets], ENDS)?, config))
     };

@@ -55,7 +55,7 @@ impl Trainer {
             let got = format!("other data or batches (fingerprint {:016x})", ours.data);
             ("development data", expected, got)
         };
-        Err(Error::new(what, expected, got).noted(
+        Err(Error::new(what, expected, got).noted_in_code(
             "`Trainer::remeasure_best` (`--remeasure-best` of the programs) goes on with these, and measures that epoch anew",
         ))
     }

@@ -10,6 +10,7 @@ use super::until::Until;
 use crate::checkpoint::Position;
 use crate::data::Batch;
 use crate::metrics::Scores;
+use crate::printable::Printable;
 
 /// How a training tells what it does. Everything but [`Progress::To`] goes to the standard error.
 #[derive(Default)]
@@ -148,6 +149,7 @@ impl<'a> Console<'a> {
 
     /// A line of its own.
     pub(super) fn say(&mut self, line: &str) {
+        let line = Printable(line);
         match &mut self.to {
             To::Nothing => {}
             // Training does not end because nobody listens, or the terminal is gone.

@@ -12,7 +12,8 @@ use crate::metrics::describe;
 use crate::wire::Target;
 
 /// What helps if a training differs from its checkpoint by the rate alone.
-const OTHER_RATE: &str = "the learning rate alone is another one: `Trainer::change_rate` goes on with that of the model being built";
+const OTHER_RATE: &str =
+    "the learning rate alone differs: `Trainer::change_rate` goes on with the rate of the model being built";
 
 impl Trainer {
     /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data. A file
@@ -118,7 +119,7 @@ impl Trainer {
             let expected = "one of a training, with the optimizer's state and the place in the data";
             let got = "one for inference, which has the parameters alone";
             return Err(Error::of(ErrorKind::Program, "checkpoint to resume", expected, got)
-                .noted("`Trainer::load_parameters` starts a new training from them"));
+                .noted_in_code("`Trainer::load_parameters` starts a new training from them"));
         }
         // First: another vocabulary makes another program, and says more than a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
@@ -131,8 +132,9 @@ impl Trainer {
         }
         let (ours, theirs) = (self.state.program.seed, from.program.seed);
         if ours != theirs {
-            let expected = format!("{theirs}, as in the checkpoint (`Builder::seed`)");
-            return Err(Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string()));
+            let expected = format!("{theirs}, as in the checkpoint");
+            let error = Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string());
+            return Err(error.noted_in_code("`Builder::seed` sets it"));
         }
         if let Some(difference) = self.state.program.difference(&from.program) {
             let beside = renew_rate(&self.state.program, &mut from);
@@ -140,7 +142,7 @@ impl Trainer {
                 let expected = "that of the model being built";
                 let told = beside.clone().filter(|_| self.change_rate).unwrap_or(difference);
                 let error = Error::of(ErrorKind::Program, "program", expected, told);
-                return Err(if beside.is_none() { error.noted(OTHER_RATE) } else { error });
+                return Err(if beside.is_none() { error.noted_in_code(OTHER_RATE) } else { error });
             }
         }
         for (name, value) in from.tensors.iter().chain(&from.best) {

@@ -90,7 +90,7 @@ impl Trainer {
                 expected,
                 differences.join("; "),
             );
-            return Err(error.noted("`Trainer::load_fitting_parameters` takes those that fit"));
+            return Err(error.noted_in_code("`Trainer::load_fitting_parameters` takes those that fit"));
         }
         self.set_all(&given, &found.loaded).at_caller()
     }

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 23] = [
+    "printable",
     "error",
     "lod",
     "kernels",

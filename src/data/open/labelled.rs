@@ -209,7 +209,7 @@ fn folder(
             let named = files.iter().map(|(below, _)| below.as_str());
             if let Some(part) = parts::part_in(named) {
                 let what = format!("folder `{}`", path.display());
-                let expected = "the files of one part: give that path, or `Parts::find` finds them";
+                let expected = "the files of one part: give the path of that part";
                 return Err(Error::of(ErrorKind::Format, what, expected, format!("`{part}` beside others")));
             }
             match () {

@@ -67,7 +67,7 @@ fn a_malformed_line_says_file_line_and_reason() {
     let long = "é".repeat(100);
     let shown = "é".repeat(60);
     assert_eq!(labelled(long.as_bytes()), format!("f:1: {e} no tab in \"{shown}\"…"));
-    let e = "f:2: expected UTF-8, got byte 0xe9 at place 3: is it another `Encoding`?";
+    let e = "f:2: expected UTF-8, got byte 0xe9 at place 3: `data.encoding` in a config sets another encoding";
     assert_eq!(labelled(b"a\t1\ncaf\xe9\t1\n"), e);
     assert_eq!(message(file(b"ok\ncaf\xe9").text()), e);
     assert!(labelled(b"a\0b\t1\n").starts_with("f:1: expected text, got byte 0x00 at place 1: is it"));
@@ -101,7 +101,7 @@ fn what_is_skipped_is_counted_and_spoils_its_whole_record() {
     let mut records = skipping(b"a\t1\nbad\n\xff\t1\nb\t0\n").labelled().unwrap();
     assert_eq!(records.read_all().unwrap().len(), 2);
     let expected = "2 skipped\n  f:2: expected text, one tab and a label, got no tab in \"bad\"\n  f:3: expected \
-                    UTF-8, got byte 0xff at place 0: is it another `Encoding`?";
+                    UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding";
     assert_eq!(records.skipped().to_string(), expected);
 
     let mut sentences =
@@ -146,8 +146,8 @@ fn a_long_line_is_never_held() {
     let lines = Lines::new("f".into(), bytes, Encoding::Utf8, 1000);
     let mut records = Records::new(lines, Box::new(OneLine(labelled)), Malformed::Skip);
     assert_eq!(records.read_all().unwrap().len(), 1);
-    let expected = "f:1: expected a line of at most 1000 bytes, got a longer one (`TextFile::max_line` sets the \
-                    limit)";
+    let expected = "f:1: expected a line of at most 1000 bytes, got a longer one: is it text, with \
+                    line ends?";
     assert_eq!(records.skipped().first[0].to_string(), expected);
     // A line of exactly the limit is read, whatever ends it.
     for end in ["", "\n", "\r\n"] {
@@ -158,7 +158,7 @@ fn a_long_line_is_never_held() {
         assert!(file(text.as_bytes()).max_line(999).lines().unwrap().next().unwrap().is_err(), "{end:?}");
     }
     let message = message(file(b"abcd").max_text(3).text());
-    assert_eq!(message, "file `f`: expected at most 3 bytes, got more (`TextFile::max_text` sets the limit)");
+    assert_eq!(message, "file `f`: expected at most 3 bytes, got more: divide it into several files");
 }
 
 #[test]
@@ -271,8 +271,8 @@ fn zips_are_read_member_by_member() {
     let two = file(&zipped(&[("b.txt", b"bb"), ("a.txt", b"aa")]));
     assert_eq!(two.clone().member("b.txt").unwrap().text().unwrap(), "bb");
     assert_eq!(two.clone().member("b.txt").unwrap().name(), "f!b.txt");
-    let expected = "member of zip `f`: expected one of `a.txt`, `b.txt`, got 2: unpack the one meant, or \
-                    `TextFile::member` names it";
+    let expected = "member of zip `f`: expected one of `a.txt`, `b.txt`, got 2: unpack the one \
+                    meant";
     assert_eq!(message(two.text()), expected);
     let absent = message(two.clone().member("c.txt"));
     assert_eq!(absent, "member of zip `f`: expected one of `a.txt`, `b.txt`, got `c.txt`");
@@ -315,7 +315,7 @@ fn what_macos_adds_to_a_zip_is_no_member() {
 fn the_mark_of_utf_16_stands_at_the_start() {
     let mark = "file `f`: expected UTF-8, got the byte order mark of UTF-16: save the file as UTF-8";
     assert!(message(file(b"\xff\xfea\0\n").text()).starts_with(mark));
-    let later = "f:2: expected UTF-8, got byte 0xff at place 0: is it another `Encoding`?";
+    let later = "f:2: expected UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding";
     assert_eq!(message(file(b"a\n\xff\xfeb\n").text()), later);
     assert_eq!(message(file(b"a\n\xff\xfeb\n").lines().unwrap().read_all()), later);
     let zero = "f:1: expected text, got byte 0x00 at place 1: is it UTF-16, or no text at all?";
@@ -383,7 +383,7 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
 fn folders_and_absent_files_are_refused() {
     let folder = std::env::temp_dir();
     let expected =
-        format!("file `{}`: expected a file, got a folder: `Folder::open` reads those", folder.display());
+        format!("file `{}`: expected a file, got a folder: give the path of a file in it", folder.display());
     assert_eq!(message(TextFile::open(&folder)), expected);
     #[cfg(unix)]
     {

@@ -164,7 +164,7 @@ fn layout(parameter: &VarDesc) -> Result<(DType, Vec<usize>)> {
         let got = parameter.spec().map_or_else(|| "none".to_owned(), ToString::to_string);
         let expected = "a dense one of a known shape, as a file has whole tables";
         let error = Error::of(ErrorKind::Program, "parameter for a safetensors file", expected, got);
-        error.variable(&parameter.name).noted("`Names::without` leaves it out")
+        error.variable(&parameter.name).noted_in_code("`Names::without` leaves it out")
     })
 }
 

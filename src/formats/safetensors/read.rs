@@ -46,7 +46,7 @@ fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Resul
         let expected = "one for inference, or before its first step";
         let got = format!("a training that stands at {}", checkpoint.position);
         let error = Error::of(ErrorKind::Program, "checkpoint to read weights into", expected, got);
-        return Err(error.noted("`Checkpoint::for_inference` makes one"));
+        return Err(error.noted_in_code("`Checkpoint::for_inference` makes one"));
     }
     let (values, imported) = read(path, names, &checkpoint.program, checkpoint.purpose)?;
     checkpoint.tensors.extend(values);
@@ -160,7 +160,8 @@ fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<Importe
     let what = format!("tensors of {}", file.shown());
     let expected = "those of the model, by PyTorch's names";
     let error = Error::of(ErrorKind::Mismatch, what, expected, differences.join("; "));
-    Err(error.noted("nothing was changed; `Names` says what layers are called there, and what to leave out"))
+    let error = error.noted("nothing was changed");
+    Err(error.noted_in_code("`Names` says what layers are called there, and what to leave out"))
 }
 
 /// Whether numbers of one dtype are taken for another: floats for floats.

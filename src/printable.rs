@@ -1,0 +1,72 @@
+//! Text from outside as a terminal may show it: names out of files can hold commands to the terminal.
+
+use std::fmt::{self, Display, Write};
+
+/// A text with control characters and marks of the reading direction escaped, as `\u001b`; line breaks and tabs stay.
+///
+/// JSON stays JSON with the same value: the escape is JSON's own.
+///
+/// ```
+/// use unpadded::Printable;
+/// assert_eq!(Printable("\u{1b}[31mred\u{202e}\nline 2").to_string(), "\\u001b[31mred\\u202e\nline 2");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Printable<T>(pub T);
+
+impl<T: Display> Display for Printable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaping(f), "{}", self.0)
+    }
+}
+
+/// Writes on what is written to it, escaped.
+pub(crate) struct Escaping<'a>(pub(crate) &'a mut dyn Write);
+
+impl Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.split_inclusive(is_command).try_for_each(|part| {
+            let mut before = part.chars();
+            match before.next_back().filter(|&c| is_command(c)) {
+                Some(c) => write!(self.0, "{}\\u{:04x}", before.as_str(), u32::from(c)),
+                None => self.0.write_str(part),
+            }
+        })
+    }
+}
+
+/// Whether a terminal obeys a character instead of showing it: ASCII's and C1's control characters without line feed and tab,
+/// and the marks of Unicode's bidirectional algorithm.
+fn is_command(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        c => c.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_escaped_and_nothing_else() {
+        for c in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
+            let (text, number) = (format!("a{c}b"), u32::from(c));
+            let hidden = match number {
+                0x9 | 0xa => false,
+                0..0x20 | 0x7f..0xa0 | 0x61c | 0x200e | 0x200f | 0x202a..0x202f | 0x2066..0x206a => true,
+                _ => false,
+            };
+            let expected = if hidden { format!("a\\u{number:04x}b") } else { text.clone() };
+            assert_eq!(Printable(text).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_value() -> Result<(), serde_json::Error> {
+        let value = serde_json::json!({ "\u{202e}a\u{0}": "\u{7f}\u{85}\n\t\u{1b}\u{2067}" });
+        let read: serde_json::Value = serde_json::from_str(&Printable(&value).to_string())?;
+        assert_eq!(read, value);
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Lines of standard input: each is answered, or says why not.
+
+use std::io::{BufRead, BufReader};
+
+use super::*;
+
+fn asked(place: &Place, arguments: &[&str], input: &[u8]) -> (i32, String, String) {
+    let mut child = place.command(arguments).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writing = std::thread::spawn(move || stdin.write_all(&input).ok());
+    let output = child.wait_with_output().unwrap();
+    writing.join().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn labels(answers: &str) -> Vec<&str> {
+    answers.lines().map(|line| line.split('\t').next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn a_bad_line_leaves_the_others_their_answers() {
+    let place = Place::new("bad-lines");
+    place.write("reviews.tsv", &reviews());
+    place
+        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run", "--quiet"]), "");
+    let input = b"it was fine\nit was \xff\nit was dull\r\n\xfe\n\nit was fine";
+    let (code, answers, errors) = asked(&place, &["predict", "run"], input);
+    let found = labels(&answers);
+    assert_eq!((code, found.len()), (1, 6), "{answers} {errors}");
+    assert_eq!([found[0], found[1], found[2], found[3], found[5]], ["good", "", "bad", "", "good"]);
+    assert!(
+        errors.contains("error: standard input, line 2: expected UTF-8, got byte 0xff at place 7: convert")
+    );
+    assert!(
+        errors.contains("line 4: ") && errors.ends_with("error: 2 of 6 lines have no answer\n"),
+        "{errors}"
+    );
+
+    let (code, answers, _) = asked(&place, &["predict", "run", "--json"], input);
+    let answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((code, answers.len()), (1, 6));
+    assert!(answers[1]["error"].as_str().unwrap().contains("line 2") && answers[1]["text"].is_null());
+    assert_eq!((&answers[2]["label"], &answers[2]["error"]), (&"bad".into(), &Value::Null));
+
+    let (code, answers, errors) = asked(&place, &["predict", "run", "--strict"], input);
+    assert_eq!((code, labels(&answers)), (1, vec!["good"]), "{errors}");
+    assert!(errors.ends_with("place 7: convert the text, as by `iconv -t UTF-8`\n"), "{errors}");
+
+    // Too long a line is left out to its end.
+    let long = [&vec![b'a'; (1 << 24) + 1][..], b"\nit was dull\n"].concat();
+    let (code, answers, errors) = asked(&place, &["predict", "run"], &long);
+    assert_eq!((code, labels(&answers)), (1, vec!["", "bad"]), "{errors}");
+    assert!(errors.contains("line 1: expected at most 16777216 bytes"), "{errors}");
+
+    // Records of the training's file are warned of, once.
+    let (code, answers, errors) =
+        asked(&place, &["predict", "run"], b"it was fine\tgood\nit was dull\tbad\n");
+    assert_eq!((code, answers.lines().count(), errors.matches("warning").count()), (0, 2, 1), "{errors}");
+    assert!(errors.contains("line 1: `good` beside a tab is a label of the model"), "{errors}");
+    let (_, _, errors) = asked(&place, &["predict", "run"], b"{\"text\": \"fine\", \"label\": \"good\"}\n");
+    assert!(errors.contains("`good` is a label of the model, and the whole JSON object"), "{errors}");
+    let (_, _, errors) = asked(&place, &["predict", "run"], b"it was dull,bad\n");
+    assert!(errors.contains("`bad` beside a comma is a label of the model"), "{errors}");
+    let (_, _, errors) = asked(&place, &["predict", "run"], b"good\nit was\tfine\ngood, it was bad\n");
+    assert_eq!(errors, "");
+}
+
+#[test]
+fn a_line_is_answered_before_the_next_is_written() {
+    let place = Place::new("slow");
+    place.write("reviews.tsv", &reviews());
+    place
+        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run", "--quiet"]), "");
+    let mut child = place.command(&["predict", "run"]).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    for (text, label) in [("it was fine\n", "good\t"), ("it was dull\n", "bad\t")] {
+        stdin.write_all(text.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stdout.read_line(&mut answer).unwrap();
+        assert!(answer.starts_with(label), "{answer}");
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_text_that_fills_memory_is_an_error_of_its_line() {
+    let place = Place::new("long-word");
+    let sentences = (0..40).map(|i| format!("word{i} O\nParis B-place\n\n"));
+    place.write("train.conll", &sentences.collect::<String>());
+    let train = ["train", "--task", "tag", "--train", "train.conll", "--epochs", "1", "--run", "run"];
+    place.said(&[&train[..], &["--set", "model.hidden=8", "--set", "model.embedding=8"]].concat(), "");
+    let input = format!("it Paris\n{}\nParis\tB-place\n", "a".repeat((1 << 18) + 1));
+    let (code, answers, errors) = asked(&place, &["predict", "run"], input.as_bytes());
+    assert_eq!((code, answers.lines().count()), (1, 3), "{errors}");
+    assert!(
+        errors.contains("line 2: text: expected at most 262144 characters, got 262145: split"),
+        "{errors}"
+    );
+    assert!(errors.contains("warning: standard input, line 3: `B-place` beside a tab"), "{errors}");
+}

@@ -1,0 +1,109 @@
+//! The command speaks of its own flags and settings, not of the library's types.
+
+use super::*;
+
+/// An error in the command's words.
+fn plain(place: &Place, arguments: &[&str], expected: &[&str]) {
+    let said = place.refused(arguments);
+    assert!(!said.contains("::"), "{arguments:?}: {said}");
+    for part in expected {
+        assert!(said.contains(part), "{arguments:?}: {part} in {said}");
+    }
+}
+
+#[test]
+fn errors_name_settings_and_no_types() {
+    let place = Place::new("words");
+    place.write("reviews.tsv", &reviews());
+    // Held-out texts depend on the seed, those of a file do not.
+    let texts = ["train", "--train", "reviews.tsv", "--dev", "reviews.tsv"];
+    let train = with(&texts, &["--epochs", "2", "--run", "run", "--quiet"]);
+    place.said(&train, "");
+
+    // Vocabularies.
+    place.write("reviews.txt", &reviews());
+    let rare = with(&["train", "--train", "reviews.tsv", "--run", "none"], &["--set", "text.min_count=1000"]);
+    plain(&place, &rare, &["`text.min_count` (it is 1000)", "`text.tokens` is `words`"]);
+    let rare = ["train", "--task", "lm", "--train", "reviews.txt", "--set", "text.min_count=99999"];
+    plain(&place, &rare, &["`text.min_count` (it is 99999)", "`text.tokens` is `characters`"]);
+
+    // Files that are something else.
+    fs::create_dir(place.0.join("parts")).unwrap();
+    place.write("parts/train.tsv", &reviews());
+    place.write("parts/dev.tsv", &reviews());
+    plain(&place, &["eval", "run", "parts"], &["parts", "give the path of that part"]);
+    let folder = with(&["train", "--train", "reviews.tsv"], &["--set", "text.vectors=parts"]);
+    plain(&place, &folder, &["parts", "expected a file, got a folder"]);
+    fs::write(
+        place.0.join("latin.tsv"),
+        [&"é à ü\tgood\n".repeat(9).into_bytes()[..], b"\xe9\tbad\n"].concat(),
+    )
+    .unwrap();
+    plain(&place, &["data", "check", "latin.tsv"], &["latin.tsv:10", "0xe9"]);
+    place.write("long.tsv", &format!("{}\tgood\n", "a".repeat(1 << 24)));
+    plain(&place, &["data", "check", "long.tsv"], &["long.tsv:1", "16777216 bytes"]);
+    let mut zip = zip::ZipWriter::new(fs::File::create(place.0.join("two.zip")).unwrap());
+    for name in ["a.txt", "b.txt"] {
+        zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(b"it 1 2\n").unwrap();
+    }
+    zip.finish().unwrap();
+    let zipped = with(&["train", "--train", "reviews.tsv"], &["--set", "text.vectors=two.zip"]);
+    plain(&place, &zipped, &["two.zip", "unpack"]);
+
+    // A training that does not fit its checkpoint.
+    plain(&place, &["train", "--resume", "run", "--seed", "9"], &["seed", "--run NEW"]);
+    plain(&place, &["train", "--resume", "run", "--set", "model.hidden=9"], &["program", "--run NEW"]);
+    plain(&place, &["train", "--set", "training.rate=1e39"], &["training.rate", "3.4e38"]);
+    if cfg!(feature = "safetensors") {
+        place.said(&["export", "run", "weights"], "");
+        let wider = ["train", "--train", "reviews.tsv", "--epochs", "1", "--run", "other", "--quiet"];
+        place.said(&with(&wider, &["--set", "model.hidden=9"]), "");
+        let import = ["import", "other", "weights", "-o", "new.ckpt"];
+        plain(&place, &import, &["of another shape", "`--rename OURS=THEIRS`"]);
+    }
+}
+
+#[test]
+fn numbers_below_zero_are_values() {
+    let place = Place::new("negative");
+    for arguments in [
+        &["train", "--seed", "-1"][..],
+        &["train", "--epochs", "-1"],
+        &["train", "--threads", "-1"],
+        &["generate", "run", "--length", "-1"],
+        &["data", "vocab", "a.tsv", "--top", "-1"],
+        &["bench", "--seconds", "-1"],
+    ] {
+        let said = place.refused(arguments);
+        assert!(said.contains("invalid value '-1'") && !said.contains("tip"), "{arguments:?}: {said}");
+    }
+    let said = place.refused(&["train", "--seed", "-1"]);
+    assert!(said.contains("expected a whole number from 0 to 9223372036854775807"), "{said}");
+}
+
+#[test]
+fn a_config_that_was_emptied_is_not_resumed() {
+    let place = Place::new("emptied");
+    place.write("reviews.tsv", &reviews());
+    place
+        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run", "--quiet"]), "");
+    let config = fs::read_to_string(place.0.join("run/config.toml")).unwrap();
+    let cut = config.split("[training]").next().unwrap();
+    for (text, missing) in [("", "no `task`"), (cut, "no table `[training]`")] {
+        place.write("run/config.toml", text);
+        let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+        assert!(said.contains(missing) && said.contains("`unpadded inspect run` prints"), "{said}");
+    }
+    place.write("run/config.toml", &config);
+    place.said(&["train", "--resume", "run", "--epochs", "2"], "");
+}
+
+#[test]
+fn samples_at_the_end_have_no_escapes_for_columns() {
+    let place = Place::new("samples");
+    place.write("reviews.tsv", &reviews());
+    let said =
+        place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
+    assert!(!said.contains("\\t") && said.contains("  (truth: "), "{said}");
+}
