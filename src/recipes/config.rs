@@ -79,10 +79,12 @@ section! {
         format: Option<String> = None;
         /// The column of the text, by name or number, or its field in JSON Lines or Parquet; of tagged texts that of the words, of pairs that of the source.
         text: Option<String> = None;
-        /// The column or field of the label, of the tags, or of the translation.
+        /// The column or field of the label, of the tags, or of the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma`.
         label: Option<String> = None;
         /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
         binary: bool = false;
+        /// Whether tags that break their scheme are rewritten as conlleval reads them: an `I` behind `O` begins a chunk. Without it, they are an error.
+        repair_tags: bool = false;
         /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory. Of `classify` alone; without it, all texts are in memory.
         window: Option<usize> = None;
     }
@@ -220,7 +222,7 @@ impl Config {
         all.into_iter().flatten().copied().filter(move |key| {
             let name = key.to_string();
             match task {
-                Task::Classify => name != "text.target_tokens",
+                Task::Classify => !matches!(&*name, "text.target_tokens" | "data.repair_tags"),
                 // Its words are given.
                 Task::Tag => !matches!(
                     &*name,
@@ -237,13 +239,19 @@ impl Config {
                     "text.target_tokens"
                         | "text.vectors"
                         | "data.binary"
+                        | "data.repair_tags"
                         | "model.pool"
                         | "model.bidirectional"
                         | "data.label"
                 ),
                 Task::Translate => !matches!(
                     &*name,
-                    "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell" | "data.binary"
+                    "model.pool"
+                        | "model.bidirectional"
+                        | "text.vectors"
+                        | "model.cell"
+                        | "data.binary"
+                        | "data.repair_tags"
                 ),
             }
         })
