@@ -330,3 +330,6 @@ impl Parser<Sentence> for Block {
         Ok(Some(sentence).filter(|sentence| !sentence.words.is_empty()))
     }
 }
+
+#[cfg(test)]
+mod tests;

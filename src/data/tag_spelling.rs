@@ -340,3 +340,6 @@ impl TagScheme {
         Found::of(&sentences).whole(&sentences, place).at_caller()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_those_of_the_first_line() {
+    fn columns_are_those_of_most_lines() {
         let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
         let texts = read("\n\na x O\nb y B-A\n\nc z O\n").unwrap();
         assert_eq!(texts.texts()[0].tags, ["O", "B-A"]);
@@ -441,23 +441,41 @@ mod tests {
         refused(read("a O\nb\n"), "c.txt:2: expected 2 columns, got 1 in \"b\"");
         refused(
             read("a\nb\n"),
-            "columns of file `c.txt`: expected at least two, a word and its tag, got one in its first line",
+            "columns of file `c.txt`: expected at least two, a word and its tag, got one in its first lines",
         );
         refused(read("\n"), "records of file `c.txt`: expected at least one, got none");
     }
 
     #[test]
-    fn where_a_document_begins_is_no_text() {
-        let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
-        let texts =
-            read("-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n\n-DOCSTART- -X- O O\n\nPeter NNP B-NP B-PER\n")
-                .unwrap();
-        let words: Vec<&[String]> = texts.texts().iter().map(|text| &*text.words).collect();
-        assert_eq!(words, [["EU"], ["Peter"]]);
-        assert_eq!(texts.words(str::to_owned, &Limits::default()).unwrap().id("-DOCSTART-"), None);
-        // Among other words it is one.
-        assert_eq!(read("a O\n-DOCSTART- O\n").unwrap().texts()[0].words, ["a", "-DOCSTART-"]);
-        refused(read("-DOCSTART- O\n"), "texts of file `c.txt`: expected at least one, got none");
+    fn tags_that_break_the_scheme_have_their_line() {
+        let one = TaggedTexts::of_columns(&file("one.txt", "a B-X\nb I-X\n\nc B-X\n")).unwrap();
+        let other = TaggedTexts::of_columns(&file("other.txt", "\nd O\n\n\ne O\nf I-X\ng I-Y\n")).unwrap();
+        let expected = "other.txt:6: expected a tag of IOB2, which 3 of 4 sentences keep, got `I-X` behind `O`";
+        let said = |all: &[&TaggedTexts]| {
+            format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err())
+        };
+        assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
+        // Also of a part that is held out, and of several files together.
+        let (rest, held) = other.clone().hold_out(2, 1);
+        assert!(said(&[&one, &rest, &held]).starts_with(expected));
+        let mut all = one.and(other);
+        assert!(said(&[&all]).starts_with(expected));
+        let scheme = all.repair(None);
+        assert_eq!((scheme.name().as_str(), all.repaired()), ("IOB2", 2));
+        assert_eq!(all.texts()[3].tags, ["O", "B-X", "B-Y"]);
+        assert_eq!(TaggedTexts::scheme([&all]).unwrap(), scheme);
+        let (words, tags) = (file("seq.in", "a\nb c\n"), file("seq.out", "B-X\nO I-X\n"));
+        let texts = TaggedTexts::of_parallel(&words, &tags, None).unwrap();
+        assert!(said(&[&texts]).starts_with("seq.out:2: expected a tag of IOB2"), "{}", said(&[&texts]));
+    }
+
+    #[test]
+    fn tags_and_labels_are_counted() {
+        let (words, tags) = (file("seq.in", "a b\nc\n"), file("seq.out", "O B-X\nO\n"));
+        let texts = TaggedTexts::of_parallel(&words, &tags, Some(&file("label", "A\nA\n"))).unwrap();
+        let tags = TaggedTexts::tags([&texts]).unwrap();
+        assert_eq!((tags.count(0), tags.count(1), tags.token(1)), (1, 2, Some("O")));
+        assert_eq!(TaggedTexts::labels([&texts]).unwrap().count(0), 2);
     }
 
     #[test]
