@@ -96,7 +96,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     }
     if config.data.repair_tags {
         let repaired: usize = all.iter().map(|texts| texts.repaired()).sum();
-        said.push(format!("{repaired} tags that break the scheme are repaired, as conlleval reads them"));
+        said.push(format!("tags rewritten to keep {tagging}, as conlleval reads them: {repaired}"));
     }
     let held_out = dev.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
     let coverage = coverage(&found.words, held_out);
