@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use ndarray::Array2;
-use unpadded::data::{Batching, Limits, Loader, TagScheme, TaggedTexts, TextFile, Vocabulary, WordVectors};
+use unpadded::data::{Batching, Limits, Loader, TaggedTexts, Tagging, TextFile, Vocabulary, WordVectors};
 use unpadded::layers::{Crf, Embedding, Lstm, Stacked};
 use unpadded::metrics::{Accuracy, ChunkF1};
 use unpadded::ops::Pool;
@@ -52,7 +52,7 @@ struct Task {
     words: Vocabulary,
     characters: Vocabulary,
     tags: Vocabulary,
-    scheme: TagScheme,
+    tagging: Tagging,
     labels: Option<Vocabulary>,
     vectors: Option<WordVectors>,
 }
@@ -84,7 +84,7 @@ impl Task {
             words: train.words(form, &Limits { min_count: 2, ..Limits::default() })?,
             characters: train.characters(&Limits::default())?,
             tags: TaggedTexts::tags(all.iter().copied())?,
-            scheme: TaggedTexts::scheme(all.iter().copied())?,
+            tagging: TaggedTexts::scheme(all.iter().copied())?,
             vectors: None,
             labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
         })
@@ -108,7 +108,8 @@ impl Task {
         let h = x.stacked(Stacked::new(Lstm::new(160), 1).bidirectional());
 
         let tags = net.feed_like("tags", DType::I64, &[], words);
-        let crf = net.layer(Crf::new().forbidding(&self.scheme.transitions(&self.tags)?));
+        let (scheme, standard) = (self.tagging.scheme, self.tagging.standard(&self.tags)?);
+        let crf = net.layer(Crf::new().forbidding(&scheme.transitions(&standard)?));
         let scores = h.dropout(0.5).linear(self.tags.len());
         let (mut loss, found) = (crf.loss(scores, tags).mean(), crf.of(scores));
         let label = self.labels.as_ref().map(|labels| {
@@ -119,7 +120,7 @@ impl Task {
         });
         let adam = Adam::new(3e-3).lazy().clip_global_norm(5.0).schedule(Schedule::cosine_to(steps, 1e-4));
         let mut trainer = Trainer::new(net, loss, &adam)?
-            .metric(ChunkF1::new(found, tags, self.scheme, &self.tags)?)
+            .metric(ChunkF1::new(found, tags, scheme, &standard)?)
             .output("tags", found)
             .vocabulary("words", self.words.clone())
             .vocabulary("characters", self.characters.clone())
@@ -246,7 +247,7 @@ fn it_learns_and_predicts() -> Outcome<()> {
     let path = std::env::temp_dir().join(format!("unpadded-tagger-{}.ckpt", std::process::id()));
     for tags_only in [false, true] {
         let task = Task::new(&train, &[&train, &dev], tags_only)?;
-        assert_eq!((task.scheme, task.labels.is_some()), (TagScheme::Iob2, !tags_only));
+        assert_eq!((task.tagging.scheme, task.labels.is_some()), (unpadded::data::TagScheme::Iob2, !tags_only));
         let trainer = task.network(&train, 4, 1)?.progress(unpadded::train::Progress::Quiet);
         let mut trainer = trainer.checkpoint(&path);
         let data = task.loader(&train)?;

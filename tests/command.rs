@@ -397,6 +397,20 @@ fn all_lines_that_are_wrong_are_named() {
     assert!(vocabulary["words"]["counts"]["was"].as_u64() > Some(90), "{vocabulary}");
 }
 
+#[test]
+fn words_of_tagged_text_are_counted() {
+    let place = Place::new("tagged");
+    let text: String = (0..40).map(|i| format!("word{i} O\nNorth B-X\n\n")).collect();
+    place.write("train.conll", &text);
+    let of = |what: &str| place.json(&["data", what, "--task", "tag", "train.conll", "--json"], "");
+    let stats = of("stats");
+    let number = |name: &str| stats[name].as_u64().unwrap();
+    assert_eq!((number("tokens"), number("padded")), (2 * number("texts"), 2 * number("texts")), "{stats}");
+    assert!(number("characters") > 9 * number("texts"), "{stats}");
+    let counts = &of("vocab")["tags"]["counts"];
+    assert_eq!((&counts["O"], &counts["B-X"]), (&40.into(), &40.into()), "{counts}");
+}
+
 #[cfg(unix)]
 /// Waits until the training in this run folder has finished so many epochs.
 fn wait_for(run: &std::path::Path, epochs: usize) {

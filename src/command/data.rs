@@ -104,10 +104,13 @@ fn check(texts: &Texts) -> Outcome<()> {
 
 fn stats(texts: &Texts) -> Outcome<()> {
     let Prepared { trainer, said, mut lengths, name, train, coverage, .. } = texts.read()?;
-    let (mut tokens, mut padded) = (0, 0);
+    let (mut tokens, mut padded, mut characters) = (0, 0, None);
     for batch in train.batches(Some(0), 0)? {
         let batch = batch?;
         (tokens, padded) = (tokens + batch.tokens, padded + batch.padded);
+        if let Some((_, of_words)) = batch.values.iter().find(|(name, _)| name == "characters") {
+            characters = Some(characters.unwrap_or(0) + of_words.rows());
+        }
     }
     lengths.sort_unstable();
     let at = |share: f64| {
@@ -125,6 +128,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
             ("texts", lengths.len().into()),
             ("tokens", tokens.into()),
             ("padded", padded.into()),
+            ("characters", characters.map_or(Value::Null, Value::from)),
             ("shortest", at(0.0).into()),
             ("median", at(0.5).into()),
             ("p95", at(0.95).into()),
@@ -146,6 +150,9 @@ fn stats(texts: &Texts) -> Outcome<()> {
     terminal::print(format!(
         "{tokens} tokens an epoch; padded batches of these would have {padded}, {more:.0} % more"
     ))?;
+    if let Some(characters) = characters {
+        terminal::print(format!("{characters} characters in these tokens, which are words"))?;
+    }
     if let Some(coverage) = coverage {
         terminal::print(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }

@@ -218,7 +218,8 @@ pub struct Batch {
     pub values: Vec<(String, Variable)>,
     /// The number of each sample.
     pub numbers: Vec<u64>,
-    /// The rows of the field with the most.
+    /// The rows of the field with the most: of sequences if there are some, else of sequences of sequences. Words count, and not the characters
+    /// of each.
     pub tokens: usize,
     /// The rows that this field would have if each sample were padded to the longest: of a sequence of sequences, to
     /// the most parts and the longest part.
@@ -241,10 +242,14 @@ impl Batch {
         let kinds = kinds(first);
         samples.iter().try_for_each(|sample| check(names, &kinds, sample)).at_caller()?;
         let (mut values, mut tokens, mut padded) = (Vec::with_capacity(names.len()), 0, 0);
+        let flat = first.fields.iter().any(|field| {
+            matches!(field, Field::Ints(_) | Field::Floats(_) | Field::SparseRows(_))
+        });
         for (i, name) in names.iter().enumerate() {
             let column = Column { samples: &samples, field: i };
             let value = column.stack().at_caller()?;
-            if value.rows() > tokens {
+            let counts = !flat || !matches!(first.fields.get(i), Some(Field::Nested(_)));
+            if counts && value.rows() > tokens {
                 (tokens, padded) = (value.rows(), column.padded());
             }
             values.push((name.clone(), value));

@@ -9,7 +9,7 @@
 //! | tokens, labels | numbers | [`Vocabulary`] |
 //! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] in memory, [`LabelledFiles`] in files that are larger |
 //! | texts and their translations | vocabularies, a part held out, what each may become, a loader | [`Pairs`] |
-//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`], [`TagScheme`] |
+//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`], [`TagScheme`], [`Tagging`] |
 //! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
@@ -56,6 +56,7 @@
 
 mod archive;
 mod batch;
+mod conll;
 mod continuous;
 mod fingerprint;
 mod folder;
@@ -79,6 +80,7 @@ mod prefetch;
 mod records;
 mod source;
 mod tag_scheme;
+mod tag_spelling;
 mod tagged_texts;
 mod text_file;
 mod tokenizer;
@@ -102,6 +104,7 @@ pub(crate) use prefetch::until_stopped;
 pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
 pub use source::{Sampled, Samples, Source, Streamed};
 pub use tag_scheme::{Chunk, TagScheme};
+pub use tag_spelling::{TagSpelling, Tagging};
 pub use tagged_texts::{TaggedText, TaggedTexts};
 pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;

@@ -44,18 +44,21 @@ pub struct Pair {
 pub struct ColumnSpec {
     /// How many columns every line has.
     pub columns: usize,
-    /// What separates them; `None` for any white space.
+    /// What separates them; `None` for any number of spaces and tabs.
     pub separator: Option<char>,
     /// What starts a line that is passed over, if anything does.
     pub comment: Option<String>,
 }
 
 impl Default for ColumnSpec {
-    /// Two columns between white space, no comments.
+    /// Two columns between spaces and tabs, no comments.
     fn default() -> Self {
         Self { columns: 2, separator: None, comment: None }
     }
 }
+
+/// What separates columns. Other white space, as a no-break space, is part of a word.
+const BLANK: [char; 3] = [' ', '\t', '\r'];
 
 impl ColumnSpec {
     /// Adds a line to a sentence.
@@ -65,7 +68,7 @@ impl ColumnSpec {
         }
         unbroken(line)?;
         let cells = |take: &mut dyn FnMut(&str)| match self.separator {
-            None => line.split_whitespace().for_each(take),
+            None => line.split(BLANK).filter(|cell| !cell.is_empty()).for_each(take),
             Some(separator) => line.split(separator).for_each(take),
         };
         let (mut count, mut empty) = (0, false);
@@ -146,6 +149,9 @@ pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
 
 /// Makes records of lines.
 pub(super) trait Parser<R>: Send {
+    /// Takes the number of the line that comes next, for records that say where they are.
+    fn at(&mut self, _line: u64) {}
+
     /// Takes a line; it may complete a record.
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
 
@@ -257,6 +263,8 @@ impl fmt::Display for Skipped {
 pub struct Records<R> {
     /// `None` once the file has ended or failed.
     lines: Option<Lines>,
+    /// How many lines were read.
+    number: u64,
     name: String,
     parser: Box<dyn Parser<R>>,
     policy: Malformed,
@@ -271,6 +279,7 @@ impl<R> Records<R> {
         let name = lines.name.to_string();
         Self {
             lines: Some(lines),
+            number: 0,
             name,
             parser,
             policy,
@@ -305,6 +314,8 @@ impl<R> Records<R> {
     fn read(&mut self) -> Result<Option<R>> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
         loop {
+            self.number += 1;
+            self.parser.at(self.number);
             let (outcome, ended) = match lines.next()? {
                 Some(line) => (line.and_then(|line| self.parser.line(&line)), false),
                 None => (self.parser.end(), true),

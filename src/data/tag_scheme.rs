@@ -66,7 +66,7 @@ impl TagScheme {
     }
 
     /// Its letters beside `O`.
-    fn letters(self) -> &'static [u8] {
+    pub(super) fn letters(self) -> &'static [u8] {
         match self {
             Self::Iob1 | Self::Iob2 => b"BI",
             Self::Ioe1 | Self::Ioe2 => b"IE",
@@ -103,48 +103,48 @@ impl TagScheme {
         }
     }
 
-    /// The scheme that the tags of all these sentences obey: the first of IOB2, IOBES, IOE2, IOB1, IOE1 and plain tags.
-    ///
-    /// ```
-    /// use unpadded::data::TagScheme;
-    /// let begun = ["O", "B-A", "I-A"].map(str::to_owned);
-    /// let only_where_it_must = ["I-A", "B-A"].map(str::to_owned);
-    /// assert_eq!(TagScheme::of([&begun[..]]).unwrap(), TagScheme::Iob2);
-    /// assert_eq!(TagScheme::of([&begun[..2], &only_where_it_must]).unwrap_err().to_string().lines().count(), 1);
-    /// assert_eq!(TagScheme::of([&only_where_it_must[..]]).unwrap(), TagScheme::Iob1);
-    /// ```
-    ///
-    /// # Errors
-    /// If there are tags of a scheme, and some that obey none.
-    #[track_caller]
-    pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Self> {
-        let all = [Self::Iob2, Self::Iobes, Self::Ioe2, Self::Iob1, Self::Ioe1];
-        let mut left: Vec<Self> = all.to_vec();
-        let mut plain = true;
-        for (number, sentence) in sentences.into_iter().enumerate() {
-            plain &=
-                sentence.iter().all(|tag| all.iter().all(|scheme| tag == "O" || scheme.tag(tag).is_err()));
-            left.retain(|scheme| scheme.obeyed(sentence));
-            // The first sentence behind which nothing is left, not that in which the schemes ended: those before it may be plain.
-            if left.is_empty() && !plain {
-                let expected = "those of one scheme in all texts: IOB1, IOB2, IOE1, IOE2 or IOBES, or plain ones, \
-                                none of which begins with `B-`, `I-`, `E-` or `S-`";
-                let behind = if number > 0 { " behind others" } else { "" };
-                let got = format!("`{}`{behind}", sentence.join(" "));
-                return Err(Error::of(ErrorKind::Format, "tags", expected, got));
+    /// The place of the first tag that may not follow the one before it; of the sentence's end, behind the last. 0 of a tag that is none of
+    /// the scheme. The tags are in the standard spelling.
+    pub(super) fn breach(self, sentence: &[String]) -> Option<usize> {
+        let mut before = OUTSIDE;
+        for (at, tag) in sentence.iter().enumerate() {
+            match self.tag(tag) {
+                Ok(tag) if self.follows(before, tag) => before = tag,
+                _ => return Some(at),
             }
         }
-        Ok(left.first().copied().unwrap_or(Self::Plain))
+        (!self.follows(before, OUTSIDE)).then_some(sentence.len())
     }
 
-    /// Whether the tags of a sentence are of the scheme, and follow each other as it says.
-    fn obeyed(self, sentence: &[String]) -> bool {
-        let tags = sentence.iter().map(|tag| self.tag(tag));
-        let Ok(tags) = [Ok(OUTSIDE)].into_iter().chain(tags).chain([Ok(OUTSIDE)]).collect::<Result<Vec<_>>>()
-        else {
-            return false;
-        };
-        tags.windows(2).all(|pair| self.follows(pair[0], pair[1]))
+    /// The tags of a sentence of so many words with these chunks, in the standard spelling.
+    pub(super) fn written(self, chunks: &[Chunk<'_>], words: usize) -> Vec<String> {
+        let mut tags = vec!["O".to_owned(); words];
+        for (k, chunk) in chunks.iter().enumerate() {
+            let touches = |other: Option<&Chunk<'_>>, at: usize| {
+                other.is_some_and(|o| o.kind == chunk.kind && (o.words.end == at || o.words.start == at))
+            };
+            let behind = k.checked_sub(1).and_then(|k| chunks.get(k));
+            for at in chunk.words.clone() {
+                let (first, last) = (at == chunk.words.start, at + 1 == chunk.words.end);
+                let letter = match self {
+                    Self::Iob1 if first && touches(behind, at) => 'B',
+                    Self::Iob2 if first => 'B',
+                    Self::Ioe1 if last && touches(chunks.get(k + 1), at + 1) => 'E',
+                    Self::Ioe2 if last => 'E',
+                    Self::Iobes if first && last => 'S',
+                    Self::Iobes if first => 'B',
+                    Self::Iobes if last => 'E',
+                    _ => 'I',
+                };
+                if let Some(tag) = tags.get_mut(at) {
+                    *tag = match self {
+                        Self::Plain => chunk.kind.to_owned(),
+                        _ => format!("{letter}-{}", chunk.kind),
+                    };
+                }
+            }
+        }
+        tags
     }
 
     /// The kind of chunk that a tag is of; `None` for `O`.
@@ -275,27 +275,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_sentence_that_no_scheme_has_is_told() {
-        let of = |sentences: &[&str]| {
-            let cut = |text: &&str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-            let all: Vec<Vec<String>> = sentences.iter().map(cut).collect();
-            TagScheme::of(all.iter().map(Vec::as_slice))
-        };
-        let said = |sentences: &[&str]| of(sentences).unwrap_err().to_string();
-        // Plain ones first: what is wrong is the other one.
-        let error = said(&["N V", "N V-2", "B-A O", "V V"]);
-        assert!(error.contains("got `B-A O` behind others"), "{error}");
-        let error = said(&["B-A I-A", "O", "N V", "B-A"]);
-        assert!(
-            error.contains("none of which begins with `B-`") && error.contains("got `N V` behind"),
-            "{error}"
-        );
-        let error = said(&["B-A N", "O"]);
-        assert!(error.contains("got `B-A N`") && !error.contains("behind"), "{error}");
-        assert_eq!(of(&["N-1 -RRB- :", "B- V-X"]).unwrap(), TagScheme::Plain);
-    }
-
     /// What the transitions allow is just what chunks can be written as in the scheme.
     #[test]
     fn transitions_allow_what_chunks_are_written_as() {
@@ -318,37 +297,8 @@ mod tests {
                 let allowed = pairs.chain(ends).all(|number| number == 0.0);
                 let texts: Vec<&str> = ids.iter().filter_map(|&id| tags.token(id as i64)).collect();
                 let chunks = scheme.chunks(&texts).unwrap();
-                assert_eq!(allowed, written(scheme, &chunks, ids.len()) == texts, "{scheme:?}: {texts:?}");
+                assert_eq!(allowed, scheme.written(&chunks, ids.len()) == texts, "{scheme:?}: {texts:?}");
             }
         }
-    }
-
-    fn written(scheme: TagScheme, chunks: &[Chunk<'_>], words: usize) -> Vec<String> {
-        let mut tags = vec!["O".to_owned(); words];
-        for (k, chunk) in chunks.iter().enumerate() {
-            let touches = |other: Option<&Chunk<'_>>, at: usize| {
-                other.is_some_and(|o| o.kind == chunk.kind && (o.words.end == at || o.words.start == at))
-            };
-            let behind = k.checked_sub(1).and_then(|k| chunks.get(k));
-            for at in chunk.words.clone() {
-                let (first, last) = (at == chunk.words.start, at + 1 == chunk.words.end);
-                let letter = match scheme {
-                    TagScheme::Iob1 if first && touches(behind, at) => 'B',
-                    TagScheme::Iob2 if first => 'B',
-                    TagScheme::Ioe1 if last && touches(chunks.get(k + 1), at + 1) => 'E',
-                    TagScheme::Ioe2 if last => 'E',
-                    TagScheme::Iobes if first && last => 'S',
-                    TagScheme::Iobes if first => 'B',
-                    TagScheme::Iobes if last => 'E',
-                    _ => 'I',
-                };
-                tags[at] = if scheme == TagScheme::Plain {
-                    chunk.kind.to_owned()
-                } else {
-                    format!("{letter}-{}", chunk.kind)
-                };
-            }
-        }
-        tags
     }
 }

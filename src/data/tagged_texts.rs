@@ -1,11 +1,11 @@
 //! Texts whose words have a tag each, and what a tagger is trained on of them.
 
-use std::collections::BTreeSet;
-
 use super::hold_out::{held_name, hold_out};
+use super::conll::{self, Columns, Sentence};
 use super::lines::Reason;
 use super::records::{shown, unbroken};
-use super::{ColumnSpec, Field, Limits, ReadOptions, Samples, TagScheme, TextFile, Vocabulary};
+use super::tag_spelling::Found;
+use super::{Field, Fingerprint, Limits, ReadOptions, Samples, Tagging, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A text of words with a tag each.
@@ -38,61 +38,103 @@ pub struct TaggedText {
 pub struct TaggedTexts {
     name: String,
     texts: Vec<TaggedText>,
+    /// The files that they were read from.
+    files: Vec<String>,
+    /// Where each is in these files; nothing of texts that were read from none.
+    places: Vec<Place>,
     read_as: ReadOptions,
+    repaired: usize,
 }
 
-/// What stands in CoNLL-2003 in a line of its own before the sentences of a document.
-const DOCUMENT: &str = "-DOCSTART-";
+/// Where a text is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Place {
+    file: usize,
+    line: u64,
+    /// Whether each word is a line after the one before it.
+    dense: bool,
+}
 
 impl TaggedTexts {
     /// These texts; `name` is what messages call them.
     pub fn new(name: &str, texts: impl Into<Vec<TaggedText>>) -> Self {
-        Self { name: name.to_owned(), texts: texts.into(), read_as: ReadOptions::default() }
+        Self {
+            name: name.to_owned(),
+            texts: texts.into(),
+            files: Vec::new(),
+            places: Vec::new(),
+            read_as: ReadOptions::default(),
+            repaired: 0,
+        }
     }
 
-    /// As these options say they were read.
-    pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
-        Self { read_as, ..self }
+    /// Texts of a file, each with its line and whether its words are a line each.
+    fn placed(file: &TextFile, texts: impl IntoIterator<Item = (TaggedText, u64, bool)>) -> Self {
+        let mut found = Self { files: vec![file.name()], ..Self::new(&file.name(), []) };
+        for (text, line, dense) in texts {
+            found.texts.push(text);
+            found.places.push(Place { file: 0, line, dense });
+        }
+        found
     }
 
-    /// A word a line, in columns between white space as in the CoNLL shared tasks: the word in the first one, its tag in the last
-    /// one. Blank lines end a text. There are as many columns as in the first line. A text of the one word `-DOCSTART-`, which says in
-    /// CoNLL-2003 that a document begins, is left out.
+    /// The texts of both, these first.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        // Without places of the one, those of the other would be of the wrong texts.
+        let placed = self.places.len() == self.texts.len() && other.places.len() == other.texts.len();
+        let files = self.files.len();
+        self.texts.extend(other.texts);
+        self.files.extend(other.files);
+        self.places.extend(other.places.into_iter().map(|place| Place { file: files + place.file, ..place }));
+        if !placed {
+            self.places.clear();
+        }
+        self
+    }
+
+    /// As these options say they were read, under this name.
+    pub(super) fn read_by(self, name: &str, read_as: ReadOptions) -> Self {
+        Self { name: name.to_owned(), read_as, ..self }
+    }
+
+    /// Rewrites tags that break the scheme, as conlleval reads them: that of texts that were read before, or the one that the fewest texts
+    /// break. Returns that scheme.
+    pub(super) fn repair(&mut self, known: Option<Tagging>) -> Tagging {
+        let tagging = known.unwrap_or_else(|| {
+            let all: Vec<&[String]> = self.texts.iter().map(|text| &*text.tags).collect();
+            Found::of(&all).tagging
+        });
+        for text in &mut self.texts {
+            if let Some(tags) = tagging.repaired(&text.tags) {
+                self.repaired += tags.iter().zip(&text.tags).filter(|(tag, before)| tag != before).count();
+                text.tags = tags;
+            }
+        }
+        tagging
+    }
+
+    /// A word a line, in columns as in the CoNLL shared tasks: the word in the first one, its tag in the last one. Blank lines end a
+    /// text. If most of the first lines have a tab, tabs alone separate columns, else spaces and tabs. Lines of `-DOCSTART-`, which say
+    /// in CoNLL-2003 that a document begins, are left out.
+    ///
+    /// CoNLL-U is known by a name that ends with `.conllu`, or by ten columns between tabs with numbers in the first: the words are forms, the
+    /// tags `upos`; comments, ranges of words and empty nodes are left out. If the first of other columns numbers the words, the second has
+    /// the words, and the first one with tags of a scheme the tags.
     ///
     /// # Errors
-    /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than the first.
+    /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than most.
     #[track_caller]
     pub fn of_columns(file: &TextFile) -> Result<Self> {
-        let mut first = file.lines()?.find(|line| !line.as_ref().is_ok_and(|line| line.trim().is_empty()));
-        let columns = match first.take().transpose().at_caller()? {
-            Some(line) => line.split_whitespace().count(),
-            None => 2,
-        };
-        if columns < 2 {
-            let what = format!("columns of file `{}`", file.name());
-            return Err(Error::of(
-                ErrorKind::Format,
-                what,
-                "at least two, a word and its tag",
-                "one in its first line",
-            ));
-        }
-        let sentences =
-            file.columns(ColumnSpec { columns, ..ColumnSpec::default() })?.read_all().at_caller()?;
-        let text = |mut columns: Vec<Vec<String>>| {
-            let tags = columns.pop().unwrap_or_default();
-            TaggedText { words: columns.into_iter().next().unwrap_or_default(), tags, label: None }
-        };
-        let texts: Vec<TaggedText> =
-            sentences.into_iter().map(text).filter(|text| text.words != [DOCUMENT]).collect();
-        if texts.is_empty() {
-            let what = format!("texts of file `{}`", file.name());
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-        }
-        Ok(Self::new(&file.name(), texts))
+        Columns::of(file, None, None, None).and_then(|columns| Self::of_these(columns, file)).at_caller()
     }
 
-    /// Parallel files: the words of a text a line, between white space; the tags of these words in the same line of the second file;
+    /// The texts in these columns of a file.
+    pub(super) fn of_these(columns: Columns, file: &TextFile) -> Result<Self> {
+        let of = |Sentence { line, dense, words, tags }| (TaggedText { words, tags, label: None }, line, dense);
+        Ok(Self::placed(file, columns.sentences(file)?.into_iter().map(of)))
+    }
+
+    /// Parallel files: the words of a text a line, between spaces and tabs; the tags of these words in the same line of the second file;
     /// and in the third, if there is one, what the text is. A line that is blank in all of them is no text.
     ///
     /// # Errors
@@ -128,7 +170,7 @@ impl TaggedTexts {
         let (tag_lines, label_lines) = (of(tags)?, labels.map(of).transpose()?);
         let mut texts = Vec::with_capacity(lines.len());
         for (at, (line, tag_line)) in lines.iter().zip(&tag_lines).enumerate() {
-            let cut = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let cut = |line: &str| conll::words(line).map(str::to_owned).collect::<Vec<_>>();
             let text = TaggedText { words: cut(line), tags: cut(tag_line), label: None };
             let wrong = |file: &TextFile, expected: String, got: String| {
                 Error::of(ErrorKind::Format, format!("{}:{}", file.name(), at + 1), expected, got)
@@ -147,10 +189,10 @@ impl TaggedTexts {
                     let expected = format!("words, of which the label is {}", shown(label));
                     return Err(wrong(words, expected, "a blank line".into()));
                 }
-                _ => texts.push(TaggedText { label: label.map(str::to_owned), ..text }),
+                _ => texts.push((TaggedText { label: label.map(str::to_owned), ..text }, at as u64 + 1, false)),
             }
         }
-        Ok(Self::new(&words.name(), texts))
+        Ok(Self { name: words.name(), ..Self::placed(tags, texts) })
     }
 
     /// What messages call them.
@@ -173,14 +215,25 @@ impl TaggedTexts {
         self.texts.iter().all(|text| text.label.is_some())
     }
 
+    /// How many tags `ReadOptions::repair_tags` has rewritten; of a part that is held out, they count in the other part.
+    pub fn repaired(&self) -> usize {
+        self.repaired
+    }
+
     /// Holds out about one in so many, by the words and the seed alone: equal texts are on one side. The rest comes first.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let Self { name, texts, read_as } = self;
-        let (rest, held) =
-            hold_out(texts, one_in, seed, |f, text| text.words.iter().fold(f, |f, word| f.text(word)));
-        let held = Self { name: held_name(&name), texts: held, read_as: read_as.clone() };
-        (Self { name, texts: rest, read_as }, held)
+        let Self { name, texts, files, places, read_as, repaired } = self;
+        let numbered: Vec<(usize, TaggedText)> = texts.into_iter().enumerate().collect();
+        let words = |f, (_, text): &(usize, TaggedText)| text.words.iter().fold(f, |f: Fingerprint, word| f.text(word));
+        let (rest, held) = hold_out(numbered, one_in, seed, words);
+        let part = |name: String, part: Vec<(usize, TaggedText)>, repaired: usize| {
+            let places = part.iter().filter_map(|(at, _)| places.get(*at).copied()).collect();
+            let texts = part.into_iter().map(|(_, text)| text).collect();
+            Self { name, texts, files: files.clone(), places, read_as: read_as.clone(), repaired }
+        };
+        let held = part(held_name(&name), held, 0);
+        (part(name, rest, repaired), held)
     }
 
     /// The words, in the form that `form` gives them.
@@ -204,45 +257,61 @@ impl TaggedTexts {
         Vocabulary::of(characters, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
     }
 
-    /// The tags of all these texts, sorted.
+    /// The tags of all these texts, sorted, with their counts.
     ///
     /// # Errors
     /// If there is none.
     #[track_caller]
     pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
-        let tags: BTreeSet<&str> = all
-            .into_iter()
-            .flat_map(|of| &of.texts)
-            .flat_map(|text| &text.tags)
-            .map(String::as_str)
-            .collect();
-        Vocabulary::labels(tags)
+        let texts = all.into_iter().flat_map(|of| &of.texts);
+        Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
-    /// The scheme that the tags of all these texts obey.
+    /// The scheme that the tags of all these texts keep, and how they are spelled.
     ///
     /// # Errors
-    /// As [`TagScheme::of`].
+    /// If some texts break it: the message has the file and the line of the first one, and how many there are.
     #[track_caller]
-    pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<TagScheme> {
-        TagScheme::of(all.into_iter().flat_map(|of| &of.texts).map(|text| &*text.tags)).at_caller()
+    pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
+        let all: Vec<&TaggedTexts> = all.into_iter().collect();
+        let sentences: Vec<&[String]> =
+            all.iter().flat_map(|of| &of.texts).map(|text| text.tags.as_slice()).collect();
+        let place = |mut at: usize, word: usize| {
+            for of in &all {
+                if at < of.texts.len() {
+                    return of.place(at, word);
+                }
+                at -= of.texts.len();
+            }
+            "tags".to_owned()
+        };
+        Found::of(&sentences).whole(&sentences, place).at_caller()
     }
 
-    /// The labels of all these texts, sorted.
+    /// Where the word of a text is, for messages.
+    fn place(&self, text: usize, word: usize) -> String {
+        let place = self.places.get(text).and_then(|place| Some((self.files.get(place.file)?, place)));
+        match place {
+            Some((file, place)) if place.dense => format!("{file}:{}", place.line + word as u64),
+            Some((file, place)) => format!("{file}:{}", place.line),
+            None => format!("tags of text {} of `{}`", text + 1, self.name),
+        }
+    }
+
+    /// The labels of all these texts, sorted, with their counts.
     ///
     /// # Errors
     /// If no text has one.
     #[track_caller]
     pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let all: Vec<&TaggedTexts> = all.into_iter().collect();
-        let texts = all.iter().flat_map(|of| &of.texts);
-        let labels: BTreeSet<&str> = texts.filter_map(|text| text.label.as_deref()).collect();
-        if labels.is_empty() && !all.is_empty() {
+        let labels = || all.iter().flat_map(|of| &of.texts).filter_map(|text| text.label.as_deref());
+        if labels().next().is_none() && !all.is_empty() {
             let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
             let what = format!("labels of the texts of {}", names.join(" and "));
             return Err(Error::of(ErrorKind::Format, what, "one for each text", "none at all"));
         }
-        Vocabulary::labels(labels)
+        Vocabulary::labels(labels())
     }
 
     /// Samples of the numbers of the words, of the characters of each word, of the tags, and of the label if there is a vocabulary for
@@ -364,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_those_of_the_first_line() {
+    fn columns_are_those_of_most_lines() {
         let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
         let texts = read("\n\na x O\nb y B-A\n\nc z O\n").unwrap();
         assert_eq!(texts.texts()[0].tags, ["O", "B-A"]);
@@ -372,23 +441,41 @@ mod tests {
         refused(read("a O\nb\n"), "c.txt:2: expected 2 columns, got 1 in \"b\"");
         refused(
             read("a\nb\n"),
-            "columns of file `c.txt`: expected at least two, a word and its tag, got one in its first line",
+            "columns of file `c.txt`: expected at least two, a word and its tag, got one in its first lines",
         );
         refused(read("\n"), "records of file `c.txt`: expected at least one, got none");
     }
 
     #[test]
-    fn where_a_document_begins_is_no_text() {
-        let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
-        let texts =
-            read("-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n\n-DOCSTART- -X- O O\n\nPeter NNP B-NP B-PER\n")
-                .unwrap();
-        let words: Vec<&[String]> = texts.texts().iter().map(|text| &*text.words).collect();
-        assert_eq!(words, [["EU"], ["Peter"]]);
-        assert_eq!(texts.words(str::to_owned, &Limits::default()).unwrap().id("-DOCSTART-"), None);
-        // Among other words it is one.
-        assert_eq!(read("a O\n-DOCSTART- O\n").unwrap().texts()[0].words, ["a", "-DOCSTART-"]);
-        refused(read("-DOCSTART- O\n"), "texts of file `c.txt`: expected at least one, got none");
+    fn tags_that_break_the_scheme_have_their_line() {
+        let one = TaggedTexts::of_columns(&file("one.txt", "a B-X\nb I-X\n\nc B-X\n")).unwrap();
+        let other = TaggedTexts::of_columns(&file("other.txt", "\nd O\n\n\ne O\nf I-X\ng I-Y\n")).unwrap();
+        let expected = "other.txt:6: expected a tag of IOB2, which 3 of 4 sentences keep, got `I-X` behind `O`";
+        let said = |all: &[&TaggedTexts]| {
+            format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err())
+        };
+        assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
+        // Also of a part that is held out, and of several files together.
+        let (rest, held) = other.clone().hold_out(2, 1);
+        assert!(said(&[&one, &rest, &held]).starts_with(expected));
+        let mut all = one.and(other);
+        assert!(said(&[&all]).starts_with(expected));
+        let scheme = all.repair(None);
+        assert_eq!((scheme.name().as_str(), all.repaired()), ("IOB2", 2));
+        assert_eq!(all.texts()[3].tags, ["O", "B-X", "B-Y"]);
+        assert_eq!(TaggedTexts::scheme([&all]).unwrap(), scheme);
+        let (words, tags) = (file("seq.in", "a\nb c\n"), file("seq.out", "B-X\nO I-X\n"));
+        let texts = TaggedTexts::of_parallel(&words, &tags, None).unwrap();
+        assert!(said(&[&texts]).starts_with("seq.out:2: expected a tag of IOB2"), "{}", said(&[&texts]));
+    }
+
+    #[test]
+    fn tags_and_labels_are_counted() {
+        let (words, tags) = (file("seq.in", "a b\nc\n"), file("seq.out", "O B-X\nO\n"));
+        let texts = TaggedTexts::of_parallel(&words, &tags, Some(&file("label", "A\nA\n"))).unwrap();
+        let tags = TaggedTexts::tags([&texts]).unwrap();
+        assert_eq!((tags.count(0), tags.count(1), tags.token(1)), (1, 2, Some("O")));
+        assert_eq!(TaggedTexts::labels([&texts]).unwrap().count(0), 2);
     }
 
     #[test]

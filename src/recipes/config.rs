@@ -79,7 +79,7 @@ section! {
         format: Option<String> = None;
         /// The column of the text, by name or number, or its field in JSON Lines or Parquet; of tagged texts that of the words, of pairs that of the source.
         text: Option<String> = None;
-        /// The column or field of the label, of the tags, or of the translation.
+        /// The column or field of the label, of the tags, or of the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma`.
         label: Option<String> = None;
         /// Header: whether the first record of a table names its columns (default: detected, and said).
         header: Option<bool> = None;
@@ -91,6 +91,8 @@ section! {
         binary: bool = false;
         /// The number of the first feature in LIBSVM files: 0, as scikit-learn writes them, or 1; without it, 0 if any index is 0, and else 1. Of `classify` alone.
         first_index: Option<usize> = None;
+        /// Whether tags that break their scheme are rewritten as conlleval reads them: an `I` behind `O` begins a chunk. Without it, they are an error.
+        repair_tags: bool = false;
         /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory; the files must not change meanwhile. Of `classify` alone; without it, all texts are in memory.
         window: Option<usize> = None;
     }
@@ -228,7 +230,7 @@ impl Config {
         all.into_iter().flatten().copied().filter(move |key| {
             let name = key.to_string();
             match task {
-                Task::Classify => name != "text.target_tokens",
+                Task::Classify => !matches!(&*name, "text.target_tokens" | "data.repair_tags"),
                 // Its words are given.
                 Task::Tag => !matches!(
                     &*name,
@@ -249,6 +251,7 @@ impl Config {
                         | "text.vectors"
                         | "data.binary"
                         | "data.first_index"
+                        | "data.repair_tags"
                         | "model.pool"
                         | "model.bidirectional"
                         | "data.label"
@@ -261,6 +264,7 @@ impl Config {
                         | "model.cell"
                         | "data.binary"
                         | "data.first_index"
+                        | "data.repair_tags"
                 ),
             }
         })

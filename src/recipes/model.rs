@@ -240,7 +240,7 @@ impl Model {
 
     fn tags(&self, texts: &[&str]) -> Result<Vec<Answer>> {
         let words: Vec<Vec<String>> =
-            texts.iter().map(|text| text.split_whitespace().map(str::to_owned).collect()).collect();
+            texts.iter().map(|text| text.split_ascii_whitespace().map(str::to_owned).collect()).collect();
         let (known, spelt) = (self.predictor.vocabulary("words")?, self.predictor.vocabulary("characters")?);
         let ids: Vec<Vec<i64>> = words
             .iter()

@@ -153,6 +153,9 @@ pub(super) fn options(config: &Config) -> Result<ReadOptions> {
             Task::Translate => options.target(label),
         };
     }
+    if data.repair_tags {
+        options = options.repair_tags();
+    }
     Ok(if data.binary { options.binary() } else { options })
 }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{Case, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as};
-use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
+use super::prepared::{Case, HeldOut, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as};
+use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Vocabulary};
 use crate::error::Result;
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
@@ -70,7 +70,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let some = |texts: &&&TaggedTexts| !texts.texts().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());
     both(all.iter().map(|texts| (texts.name(), texts.texts().len())))?;
-    let scheme = TaggedTexts::scheme(all.iter().copied())?;
+    let tagging = TaggedTexts::scheme(all.iter().copied())?;
     let found = Found {
         words: train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN]))?,
         characters: train.characters(&Limits::default())?,
@@ -80,17 +80,24 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
     let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;
-    let mut trainer = network(config, &found, scheme, train.texts().len())?;
+    let mut trainer = network(config, &found, &tagging, train.texts().len())?;
     let mut said = vec![format!(
-        "{}: {} texts of {} tags ({:?}), {} words known; {} held out",
+        "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
         train.name(),
         train.texts().len(),
         found.tags.len(),
-        scheme,
         found.words.len(),
         dev.texts().len()
     )];
     said.extend(read_as(train.read_as()));
+    if tagging.scheme == TagScheme::Plain {
+        let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
+        said.push(format!("plain tags{why}: a run of equal tags is one chunk"));
+    }
+    if config.data.repair_tags {
+        let repaired: usize = all.iter().map(|texts| texts.repaired()).sum();
+        said.push(format!("tags rewritten to keep {tagging}, as conlleval reads them: {repaired}"));
+    }
     let held_out = dev.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
     let coverage = coverage(&found.words, held_out);
     said.extend(net::vectors(config, &mut trainer, &found.words)?);
@@ -98,6 +105,9 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         text: text.words.join(" "),
         truth: Truth::Tags(text.tags.clone(), text.label.clone()),
     };
+    // A text is asked about as words between spaces.
+    let whole = |text: &&TaggedText| text.words.iter().all(|word| !word.contains([' ', '\t']));
+    let held_out: HeldOut = dev.texts().iter().filter(whole).map(case).collect();
     Ok(Prepared {
         trainer,
         train: Box::new(of_train),
@@ -107,12 +117,12 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         metric: "chunk F1",
         coverage,
         lengths: train.texts().iter().map(|text| text.words.len()).collect(),
-        held_out: dev.texts().iter().map(case).collect(),
+        held_out: HeldOut { count: dev.texts().len(), ..held_out },
         said,
     })
 }
 
-fn network(config: &Config, found: &Found, scheme: TagScheme, texts: usize) -> Result<Trainer> {
+fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
     let characters = net.feed(FEEDS[1], DType::I64, &[], 2); // of each word of each text
@@ -127,7 +137,8 @@ fn network(config: &Config, found: &Found, scheme: TagScheme, texts: usize) -> R
     let h = net::states(net.concat(&[known, forth, back]).dropout(model.dropout), model);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
-    let crf = net.layer(Crf::new().forbidding(&scheme.transitions(&found.tags)?));
+    let standard = tagging.standard(&found.tags)?;
+    let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&standard)?));
     let scores = h.dropout(model.dropout).linear(found.tags.len());
     let (mut loss, best) = (crf.loss(scores, tags).mean(), crf.of(scores));
     let label = found.labels.as_ref().map(|labels| {
@@ -137,7 +148,7 @@ fn network(config: &Config, found: &Found, scheme: TagScheme, texts: usize) -> R
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });
     let trainer = net::trainer(net, loss, config, net::steps(config, texts))?
-        .metric(ChunkF1::new(best, tags, scheme, &found.tags)?)
+        .metric(ChunkF1::new(best, tags, tagging.scheme, &standard)?)
         .output("tags", best)
         .vocabulary("words", found.words.clone())
         .vocabulary("characters", found.characters.clone())

@@ -66,6 +66,7 @@ mod store_saved;
 mod store_training;
 mod store_workers;
 mod structured;
+mod tagged;
 mod thorough;
 mod tidy;
 mod tied;

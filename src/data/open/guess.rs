@@ -120,7 +120,7 @@ fn by_name(name: &str, task: Task) -> Option<FileFormat> {
         "tsv" | "tab" => FileFormat::Tsv,
         "jsonl" | "ndjson" | "json" => FileFormat::JsonLines,
         "parquet" => FileFormat::Parquet,
-        "conll" | "bio" | "iob" => FileFormat::Columns,
+        "conll" | "conllu" | "bio" | "iob" => FileFormat::Columns,
         "dict" => FileFormat::Dictionary,
         _ => return None,
     };

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::data::{Encoding, Malformed};
+use crate::data::conll::Columns;
+use crate::data::{Encoding, Malformed, Tagging};
 use crate::error::{Error, Result};
 
 /// The form of a file, or of a folder, of a data set.
@@ -121,6 +122,11 @@ pub struct ReadOptions {
     pub(super) tags: Option<String>,
     pub(super) binary: bool,
     pub(super) stress: bool,
+    pub(super) repair_tags: bool,
+    /// The columns of words and tags, once they were found.
+    pub(super) columns: Option<Columns>,
+    /// The scheme by which tags are repaired, once it was found.
+    pub(super) tagging: Option<Tagging>,
     /// What was set, without what was detected in a file.
     pub(super) told: Option<Box<ReadOptions>>,
     /// What was decided about a file, and why, for people.
@@ -201,7 +207,8 @@ impl ReadOptions {
         Self { target: Some(column.into()), ..self }
     }
 
-    /// The column of the words: the field with the list of them in JSON and Parquet, the number of the column in columns.
+    /// The column of the words: the field with the list of them in JSON and Parquet, the number of the column in columns; of CoNLL-U also
+    /// its name, such as `lemma`.
     #[must_use]
     pub fn tokens(self, column: impl Into<String>) -> Self {
         Self { tokens: Some(column.into()), ..self }
@@ -218,6 +225,13 @@ impl ReadOptions {
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }
+    }
+
+    /// Of tagged texts: rewrites tags that break the scheme of the others, as conlleval reads them. An `I` behind `O`, or behind another
+    /// kind, begins a chunk. [`TaggedTexts::repaired`](crate::data::TaggedTexts::repaired) counts them.
+    #[must_use]
+    pub fn repair_tags(self) -> Self {
+        Self { repair_tags: true, ..self }
     }
 
     /// Of a pronouncing dictionary: keeps the digits of stress.
@@ -239,6 +253,9 @@ impl fmt::Display for ReadOptions {
             ("words", &self.tokens),
             ("tags", &self.tags),
         ];
+        if let (Some(format), Some(columns)) = (&format, &self.columns) {
+            return write!(f, "{format}, {columns}");
+        }
         let column = |(what, name): (&str, &Option<String>)| {
             let name = name.as_ref()?;
             let by_number = self.by_numbers() && name.parse::<usize>().is_ok();

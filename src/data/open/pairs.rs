@@ -6,7 +6,7 @@ use super::columns::{SOURCE, TARGET, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::labelled::all;
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find};
+use super::paths::{Found, find, prepared};
 use super::{dictionary, fields, objects, table};
 use crate::data::records::{OneLine, Stream};
 use crate::data::{Pair, Pairs, TextFile};
@@ -84,7 +84,7 @@ impl Pairs {
             let (mut pairs, mut options) = (Vec::new(), options.told());
             for one in found {
                 let file = match one {
-                    Found::File(file) => file,
+                    Found::File(file) => prepared(file, &options)?,
                     Found::Folder(path) => {
                         let what = format!("pairs of `{}`", path.display());
                         let expected = "a file, or a zip with one (`some.zip!file` names one of several)";

@@ -75,13 +75,14 @@ impl PlainText {
                     Found::File(file) => files.push(file),
                     Found::Folder(path) => {
                         for (_, file) in Folder::open(path)?.retain(|below| !is_note(below))?.files() {
-                            files.push(prepared(file.clone(), options)?);
+                            files.push(file.clone());
                         }
                     }
                 }
             }
             let mut text = String::new();
             for file in files {
+                let file = prepared(file, options)?;
                 // A text of one file is not copied.
                 match text.is_empty() {
                     true => text = of_file(&file, options)?,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::options::ReadOptions;
-use super::paths::{Found, extension, find};
+use super::paths::{Found, extension, find, prepared};
 use crate::data::records::OneLine;
 use crate::data::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -39,7 +39,7 @@ impl LabelledRows {
 fn files(path: &Path) -> Result<Vec<TextFile>> {
     let (name, found) = find([path])?;
     let file = |found| match found {
-        Found::File(file) => Ok(file),
+        Found::File(file) => prepared(file, &ReadOptions::new()),
         Found::Folder(_) => {
             let expected = "a file, or one in a zip as `data.zip!train.svm`";
             Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several"))

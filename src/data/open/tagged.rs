@@ -5,12 +5,12 @@ use std::path::Path;
 use super::columns::{INTENT, TAGS, TOKENS, Wanted};
 use super::fields;
 use super::guess::{Task, alike, guess};
-use super::labelled::all;
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
+use crate::data::conll::Columns;
 use crate::data::lines::Reason;
-use crate::data::{ColumnSpec, TaggedText, TaggedTexts, TextFile};
+use crate::data::{TaggedText, TaggedTexts, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The files of a folder of parallel files.
@@ -21,34 +21,6 @@ fn parallel(path: &Path, options: &ReadOptions) -> Result<TaggedTexts> {
     let open = |path: &Path| prepared(TextFile::open(path)?, options);
     let labels = if labels.exists() { Some(open(&labels)?) } else { None };
     TaggedTexts::of_parallel(&open(&words)?, &open(&tags)?, labels.as_ref())
-}
-
-/// The number of a column, counted from 0.
-fn number(file: &TextFile, what: &str, given: &str, columns: usize) -> Result<usize> {
-    let found = given.parse().ok().filter(|number| (1..=columns).contains(number));
-    found.map(|number: usize| number - 1).ok_or_else(|| {
-        let what = format!("column of the {what} in file `{}`", file.name());
-        Error::of(ErrorKind::Format, what, format!("a number from 1 to {columns}"), format!("`{given}`"))
-    })
-}
-
-/// Columns of which not the first and the last are meant.
-fn columns(file: &TextFile, options: &ReadOptions) -> Result<Vec<TaggedText>> {
-    let first = file.lines()?.map_while(Result::ok).find(|line| !line.trim().is_empty());
-    let columns = first.map_or(0, |line| line.split_whitespace().count());
-    let at = |what, given: &Option<String>, else_: usize| match given {
-        Some(given) => number(file, what, given, columns),
-        None => Ok(else_),
-    };
-    let word = at("words", &options.tokens, 0)?;
-    let tag = at("tags", &options.tags, columns.saturating_sub(1))?;
-    let found = file.columns(ColumnSpec { columns, ..ColumnSpec::default() })?;
-    let text = |sentence: Result<Vec<Vec<String>>>| {
-        let sentence = sentence?;
-        let column = |at: usize| sentence.get(at).cloned().unwrap_or_default();
-        Ok(TaggedText { words: column(word), tags: column(tag), label: None })
-    };
-    found.map(text).collect()
 }
 
 fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Vec<TaggedText>> {
@@ -79,15 +51,22 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
     objects::records(file, format, &names, text)?.collect()
 }
 
-fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<Vec<TaggedText>> {
+fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
     let options = &mut alike(all, file, Task::Tagged);
     let guess = guess(file, options, Task::Tagged)?;
     options.format = Some(guess.format);
-    let found = match guess.format {
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => of_objects(file, format, options),
-        _ if options.tokens.is_some() || options.tags.is_some() => columns(file, options),
-        _ => TaggedTexts::of_columns(file).map(|found| found.texts().to_vec()),
+    let mut read = || match guess.format {
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
+            of_objects(file, format, options).map(|texts| TaggedTexts::new(&file.name(), texts))
+        }
+        _ => {
+            let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
+            let columns = Columns::of(file, words, tags, options.columns.as_ref())?;
+            options.columns = Some(columns);
+            TaggedTexts::of_these(columns, file)
+        }
     };
+    let found = read();
     if all.format.is_none_or(|format| format == guess.format) {
         all.clone_from(options);
     }
@@ -106,7 +85,8 @@ impl TaggedTexts {
         Self::open_with([path], &ReadOptions::default())
     }
 
-    /// Tagged texts of these paths together, read as the options say: of columns by number from 1 on, of JSON and Parquet by name.
+    /// Tagged texts of these paths together, read as the options say: of columns by number from 1 on, of CoNLL-U also by
+    /// name, of JSON and Parquet by name.
     ///
     /// # Errors
     /// As [`Self::open`]; if there is no path, or no column or field of the name that is given.
@@ -117,17 +97,29 @@ impl TaggedTexts {
     ) -> Result<Self> {
         let read = || {
             let (name, found) = find(paths)?;
-            let (mut texts, mut options) = (Vec::new(), options.told());
+            let (mut read, mut options) = (None, options.told());
             for one in found {
-                match one {
-                    Found::File(file) => texts.extend(of_file(&file, &mut options)?),
+                let texts = match one {
+                    Found::File(file) => of_file(&prepared(file, &options)?, &mut options)?,
                     Found::Folder(path) => {
-                        texts.extend(parallel(&path, &options)?.texts().iter().cloned());
                         options.format = Some(FileFormat::Parallel);
+                        parallel(&path, &options)?
                     }
-                }
+                };
+                read = Some(match read.take() {
+                    None => texts,
+                    Some(before) => TaggedTexts::and(before, texts),
+                });
             }
-            Ok(Self::new(&name, all(&name, texts.into_iter().map(Ok))?).read_by(options))
+            let mut read = read.unwrap_or_else(|| TaggedTexts::new(&name, []));
+            if read.texts().is_empty() {
+                let what = format!("texts of `{name}`");
+                return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+            }
+            if options.repair_tags {
+                options.tagging = Some(read.repair(options.tagging.take()));
+            }
+            Ok(read.read_by(&name, options))
         };
         read().at_caller()
     }

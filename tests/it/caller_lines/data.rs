@@ -87,6 +87,8 @@ pub(super) fn calls(calls: &mut Calls) {
     let scheme = TagScheme::Iob2;
     calls.at("TaggedTexts::scheme", || TaggedTexts::scheme([&tagged_wrongly]));
     calls.at("TagScheme::of", || TagScheme::of([&["X-A".to_owned(), "B-A".to_owned()][..]]));
+    let suffixed = TagScheme::of([&["A-B".to_owned(), "A-I".to_owned()][..]]).unwrap();
+    calls.at("Tagging::standard", || suffixed.standard(&words));
     calls.at("TagScheme::kind", || scheme.kind("E-A"));
     calls.at("TagScheme::chunks", || scheme.chunks(&["O", "X"]));
     calls.at("TagScheme::transitions", || scheme.transitions(&words));

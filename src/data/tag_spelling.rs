@@ -1,0 +1,345 @@
+//! How the tags of a data set are spelled, and which scheme they keep: found once over all its sentences.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{TagScheme, Vocabulary};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// How a tag is written: which letters it has, where they are, and what separates them from the kind of the chunk.
+///
+/// The standard spelling is `B-kind`. Other spellings are `B_kind`, `kind-B`, `kind_B` and `B` alone; small letters; and the
+/// letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) and BMEWO (`M` for `I`, `W` for `S`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TagSpelling {
+    /// What stands for `I`, `E` and `S`.
+    letters: [char; 3],
+    place: Place,
+    /// Whether the letters are small.
+    small: bool,
+    /// The tag of a word in no chunk.
+    outside: &'static str,
+}
+
+/// Where the letter is, with the character between it and the kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Before(char),
+    Behind(char),
+    /// There is no kind.
+    Alone,
+}
+
+/// What a chunk is called where tags name no kind.
+const NO_KIND: &str = "chunk";
+
+impl TagSpelling {
+    /// `B-kind`.
+    pub const STANDARD: Self =
+        Self { letters: ['I', 'E', 'S'], place: Place::Before('-'), small: false, outside: "O" };
+
+    /// All spellings, the standard one first.
+    fn all() -> impl Iterator<Item = Self> {
+        const PLACES: [Place; 5] = [
+            Place::Before('-'),
+            Place::Before('_'),
+            Place::Behind('-'),
+            Place::Behind('_'),
+            Place::Alone,
+        ];
+        const LETTERS: [[char; 3]; 4] = [['I', 'E', 'S'], ['I', 'L', 'U'], ['M', 'E', 'S'], ['M', 'E', 'W']];
+        [(false, "O"), (true, "o"), (true, "O")].into_iter().flat_map(|(small, outside)| {
+            let of = move |place| LETTERS.map(|letters| Self { letters, place, small, outside });
+            PLACES.into_iter().flat_map(of)
+        })
+    }
+
+    /// The letter of a tag in the standard spelling, and its kind; `None` of a tag that is not spelled so.
+    fn parse<'a>(&self, tag: &'a str) -> Option<(char, &'a str)> {
+        if tag == self.outside {
+            return Some(('O', ""));
+        }
+        let (letter, kind) = match self.place {
+            Place::Before(separator) => tag.split_once(separator)?,
+            Place::Behind(separator) => tag.rsplit_once(separator).map(|(kind, letter)| (letter, kind))?,
+            Place::Alone => (tag, NO_KIND),
+        };
+        let mut characters = letter.chars();
+        let (letter, None) = (characters.next()?, characters.next()) else { return None };
+        if kind.is_empty() || letter.is_ascii_lowercase() != self.small {
+            return None;
+        }
+        let [inside, end, single] = self.letters;
+        match letter.to_ascii_uppercase() {
+            'B' => Some(('B', kind)),
+            letter if letter == inside => Some(('I', kind)),
+            letter if letter == end => Some(('E', kind)),
+            letter if letter == single => Some(('S', kind)),
+            _ => None,
+        }
+    }
+
+    /// Whether a tag is spelled so, and is not the one of words in no chunk.
+    fn is_of_chunk(&self, tag: &str) -> bool {
+        self.parse(tag).is_some_and(|(letter, _)| letter != 'O')
+    }
+
+    /// A tag in the standard spelling; `None` of a tag that is not spelled so.
+    fn standard(&self, tag: &str) -> Option<String> {
+        match self.parse(tag)? {
+            ('O', _) => Some("O".to_owned()),
+            (letter, kind) => Some(format!("{letter}-{kind}")),
+        }
+    }
+
+    /// A tag of the standard spelling in this one.
+    fn spelled(&self, standard: &str) -> String {
+        let Some((letter, kind)) = standard.split_once('-') else { return self.outside.to_owned() };
+        let [inside, end, single] = self.letters;
+        let letter = match letter {
+            "I" => inside,
+            "E" => end,
+            "S" => single,
+            _ => 'B',
+        };
+        let letter = if self.small { letter.to_ascii_lowercase() } else { letter };
+        match self.place {
+            Place::Before(separator) => format!("{letter}{separator}{kind}"),
+            Place::Behind(separator) => format!("{kind}{separator}{letter}"),
+            Place::Alone => letter.to_string(),
+        }
+    }
+}
+
+/// The scheme of a data set's tags, and how they are spelled.
+///
+/// ```
+/// use unpadded::data::{TagScheme, Vocabulary};
+/// let tags = ["B_A", "I_A", "O"].map(str::to_owned);
+/// let found = TagScheme::of([&tags[..]])?;
+/// assert_eq!((found.scheme, found.to_string().as_str()), (TagScheme::Iob2, "IOB2, spelled `B_kind`, `I_kind`"));
+/// let standard = found.standard(&Vocabulary::labels(&tags)?)?;
+/// assert_eq!(standard.tokens().collect::<Vec<_>>(), ["B-A", "I-A", "O"]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tagging {
+    /// Which tag may follow which.
+    pub scheme: TagScheme,
+    /// How the tags are written.
+    pub spelling: TagSpelling,
+    note: Option<String>,
+}
+
+impl Tagging {
+    fn new(scheme: TagScheme, spelling: TagSpelling) -> Self {
+        Self { scheme, spelling, note: None }
+    }
+
+    /// Why tags are plain of which some look like those of a scheme.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Its name, such as `IOB2`, with the spelling unless that is the standard one.
+    pub fn name(&self) -> String {
+        self.to_string()
+    }
+
+    /// The tags of a vocabulary in the standard spelling, by the same numbers: for a metric, and for transitions.
+    ///
+    /// # Errors
+    /// If a tag is not spelled so.
+    #[track_caller]
+    pub fn standard(&self, tags: &Vocabulary) -> Result<Vocabulary> {
+        if self.scheme == TagScheme::Plain || self.spelling == TagSpelling::STANDARD {
+            return Ok(tags.clone());
+        }
+        let standard = |(id, tag): (i64, &str)| match self.spelling.standard(tag) {
+            Some(standard) => Ok((standard, tags.count(id))),
+            None => Err(Error::of(ErrorKind::Format, "tag", format!("one of {self}"), format!("`{tag}`"))),
+        };
+        let entries = (0..).zip(tags.tokens()).map(standard).collect::<Result<Vec<_>>>().at_caller()?;
+        let twice =
+            |tag| Error::of(ErrorKind::Format, "tags", format!("each of {self} once"), format!("`{tag}` twice"));
+        Vocabulary::new(entries, 0..0, None).map_err(twice).at_caller()
+    }
+
+    /// The tags of a sentence as the scheme writes the chunks that conlleval finds in them; `None` if they keep the scheme, or are not
+    /// spelled so.
+    pub(super) fn repaired(&self, tags: &[String]) -> Option<Vec<String>> {
+        let standard = self.sentence(tags)?;
+        self.scheme.breach(&standard)?;
+        let chunked: Vec<&str> = standard.iter().map(String::as_str).collect();
+        let chunks = self.scheme.chunks(&chunked).ok()?;
+        Some(self.scheme.written(&chunks, tags.len()).iter().map(|tag| self.spelling.spelled(tag)).collect())
+    }
+
+    /// The tags of a sentence in the standard spelling; `None` if one is not spelled so.
+    fn sentence(&self, tags: &[String]) -> Option<Vec<String>> {
+        tags.iter().map(|tag| self.spelling.standard(tag)).collect()
+    }
+
+    /// The word whose tag breaks the scheme, and what is wrong there.
+    fn breach(&self, tags: &[String]) -> Option<(usize, String)> {
+        let position = |is: &dyn Fn(&String) -> bool| {
+            let at = tags.iter().position(is)?;
+            Some((at, format!("`{}`", tags.get(at)?)))
+        };
+        if self.scheme == TagScheme::Plain {
+            return position(&|tag| TagSpelling::STANDARD.is_of_chunk(tag));
+        }
+        let Some(standard) = self.sentence(tags) else {
+            return position(&|tag| self.spelling.parse(tag).is_none());
+        };
+        let at = self.scheme.breach(&standard)?;
+        let shown = |at: usize| tags.get(at).map(|tag| format!("`{tag}`"));
+        Some(match (shown(at), at.checked_sub(1).and_then(shown)) {
+            (Some(tag), Some(before)) => (at, format!("{tag} behind {before}")),
+            (Some(tag), None) => (at, format!("{tag} at the start of the sentence")),
+            (None, last) => (at - 1, format!("{} at the end of the sentence", last.unwrap_or_default())),
+        })
+    }
+}
+
+/// The name of the scheme, and the tags of another spelling than the standard one.
+impl fmt::Display for Tagging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.scheme.name())?;
+        if self.scheme == TagScheme::Plain || self.spelling == TagSpelling::STANDARD {
+            return Ok(());
+        }
+        let tag = |&letter: &u8| format!("`{}`", self.spelling.spelled(&format!("{}-kind", char::from(letter))));
+        let tags: Vec<String> = self.scheme.letters().iter().map(tag).collect();
+        write!(f, ", spelled {}", tags.join(", "))
+    }
+}
+
+/// What was found about the tags of some sentences.
+pub(super) struct Found {
+    pub(super) tagging: Tagging,
+    /// The sentences that break the scheme.
+    broken: Vec<usize>,
+}
+
+impl Found {
+    /// What the tags of these sentences are. A scheme is found if all tags have one spelling and one of them says where a chunk begins or
+    /// goes on; of the schemes, that which the fewest sentences break.
+    pub(super) fn of(sentences: &[&[String]]) -> Self {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for tag in sentences.iter().copied().flatten() {
+            *counts.entry(tag).or_default() += 1;
+        }
+        let standard = TagSpelling::STANDARD;
+        let plain = |note| {
+            let tagging = Tagging { note, ..Tagging::new(TagScheme::Plain, standard) };
+            Self { tagging, broken: Vec::new() }
+        };
+        if counts.keys().all(|tag| *tag == standard.outside) {
+            return Self::spelled(standard, sentences);
+        }
+        // How many tags of chunks are spelled so; of other spellings than the standard one, where a tag says that a chunk begins or goes on.
+        let count = |spelling: &TagSpelling| -> u64 {
+            let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
+            if *spelling != standard && !counts.keys().any(|tag| begun(&tag)) {
+                return 0;
+            }
+            counts.iter().filter(|(tag, _)| spelling.is_of_chunk(tag)).map(|(_, count)| count).sum()
+        };
+        let whole = |spelling: &TagSpelling| {
+            count(spelling) > 0 && counts.keys().all(|tag| spelling.parse(tag).is_some())
+        };
+        if let Some(spelling) = TagSpelling::all().find(whole) {
+            let found = Self::spelled(spelling, sentences);
+            let inside = |tags: &&&[String]| tags.iter().any(|tag| tag != spelling.outside);
+            let chunked = sentences.iter().filter(inside).count();
+            // Letters alone may be names of something else.
+            if spelling.place == Place::Alone && found.broken.len() * 2 > chunked {
+                let (broken, name) = (found.broken.len(), found.tagging.scheme.name());
+                let why = format!("their letters are those of {name}, but {broken} of {chunked} sentences break it");
+                return plain(Some(why));
+            }
+            return found;
+        }
+        // Not all tags are of a scheme: either a few are wrong, or they are plain and a few look like others.
+        for spelling in TagSpelling::all().filter(|spelling| spelling.place != Place::Alone) {
+            let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
+            let all: u64 = of_chunks.map(|(_, count)| count).sum();
+            let share = if spelling == standard { (1, 2) } else { (9, 10) };
+            if count(&spelling).saturating_mul(share.1) >= all.saturating_mul(share.0) {
+                return Self::spelled(spelling, sentences);
+            }
+        }
+        let similar = counts.keys().find(|tag| standard.is_of_chunk(tag));
+        let Some(similar) = similar else { return plain(None) };
+        let all: u64 = counts.values().sum();
+        if count(&standard).saturating_mul(20) < all {
+            return plain(Some(format!("`{similar}` looks like a tag of a scheme, most others do not")));
+        }
+        let is_odd = |(at, tags): (usize, &&[String])| tags.iter().any(|tag| standard.is_of_chunk(tag)).then_some(at);
+        Self { broken: sentences.iter().enumerate().filter_map(is_odd).collect(), ..plain(None) }
+    }
+
+    fn spelled(spelling: TagSpelling, sentences: &[&[String]]) -> Self {
+        const SCHEMES: [TagScheme; 5] =
+            [TagScheme::Iob2, TagScheme::Iobes, TagScheme::Ioe2, TagScheme::Iob1, TagScheme::Ioe1];
+        let found = SCHEMES.map(|scheme| {
+            let tagging = Tagging::new(scheme, spelling);
+            let is_broken = |(at, tags): (usize, &&[String])| tagging.breach(tags).map(|_| at);
+            let broken: Vec<usize> = sentences.iter().enumerate().filter_map(is_broken).collect();
+            (tagging, broken)
+        });
+        let best = found.into_iter().min_by_key(|(_, broken)| broken.len());
+        let (tagging, broken) = best.unwrap_or((Tagging::new(TagScheme::Plain, spelling), Vec::new()));
+        Self { tagging, broken }
+    }
+
+    /// What was found, if no sentence breaks it; `place` says where the word of a sentence is.
+    pub(super) fn whole(
+        self,
+        sentences: &[&[String]],
+        place: impl Fn(usize, usize) -> String,
+    ) -> Result<Tagging> {
+        let Self { tagging, broken } = self;
+        let of = |&at: &usize| Some((at, sentences.get(at).and_then(|tags| tagging.breach(tags))?));
+        let Some((at, (word, got))) = broken.first().and_then(of) else { return Ok(tagging) };
+        let (all, broken) = (sentences.len(), broken.len());
+        let kept = all - broken;
+        let expected = match tagging.scheme {
+            TagScheme::Plain => format!("plain tags, as {kept} of {all} sentences have, none of which begins with `B-`, `I-`, `E-` or `S-`"),
+            _ => format!("a tag of {tagging}, which {kept} of {all} sentences keep"),
+        };
+        let count = if broken == 1 { "1 sentence breaks that".to_owned() } else { format!("{broken} sentences break that") };
+        let hint = match tagging.scheme {
+            TagScheme::Plain => "",
+            _ => "; `repair_tags` rewrites tags in the wrong order as conlleval reads them",
+        };
+        Err(Error::of(ErrorKind::Format, place(at, word), expected, got).noted(format!("{count}{hint}")))
+    }
+}
+
+impl TagScheme {
+    /// The scheme that the tags of all these sentences keep, and how they are spelled: the first of IOB2, IOBES, IOE2, IOB1, IOE1 and plain
+    /// tags.
+    ///
+    /// ```
+    /// use unpadded::data::TagScheme;
+    /// let begun = ["O", "B-A", "I-A"].map(str::to_owned);
+    /// let only_where_it_must = ["I-A", "B-A"].map(str::to_owned);
+    /// assert_eq!(TagScheme::of([&begun[..]]).unwrap().scheme, TagScheme::Iob2);
+    /// assert_eq!(TagScheme::of([&begun[..2], &only_where_it_must]).unwrap_err().to_string().lines().count(), 1);
+    /// assert_eq!(TagScheme::of([&only_where_it_must[..]]).unwrap().scheme, TagScheme::Iob1);
+    /// ```
+    ///
+    /// # Errors
+    /// If tags are of a scheme, and some sentences break it: the first one, and how many.
+    #[track_caller]
+    pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
+        let sentences: Vec<&[String]> = sentences.into_iter().collect();
+        let place = |at: usize, _| format!("tags of sentence {}", at + 1);
+        Found::of(&sentences).whole(&sentences, place).at_caller()
+    }
+}
+
+#[cfg(test)]
+mod tests;

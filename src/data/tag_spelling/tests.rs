@@ -1,0 +1,109 @@
+//! Spellings, plain tags, broken schemes and their repair.
+
+use super::*;
+
+fn cut(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn of(sentences: &[&str]) -> Result<Tagging> {
+    let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
+    TagScheme::of(all.iter().map(Vec::as_slice))
+}
+
+#[test]
+fn the_spelling_is_that_of_all_tags() {
+    for (sentences, name, standard) in [
+        (&["B-A I-A O", "B-B"][..], "IOB2", "B-A I-A O"),
+        (&["O O"], "IOB2", "O O"),
+        (&["O I-A I-A"], "IOB1", "O I-A I-A"),
+        (&["I-A E-A O", "E-A"], "IOE2", "I-A E-A O"),
+        (&["B I O", "O B B I"], "IOB2, spelled `B`, `I`", "B-chunk I-chunk O"),
+        (&["O I I", "I"], "IOB1, spelled `B`, `I`", "O I-chunk I-chunk"),
+        (&["B_A_B I_A_B O"], "IOB2, spelled `B_kind`, `I_kind`", "B-A_B I-A_B O"),
+        (&["A-B A-I O"], "IOB2, spelled `kind-B`, `kind-I`", "B-A I-A O"),
+        (&["A_B A_I O", "x-y_B"], "IOB2, spelled `kind_B`, `kind_I`", "B-A I-A O"),
+        (&["b-a i-a o"], "IOB2, spelled `b-kind`, `i-kind`", "B-a I-a O"),
+        (&["b-a i-a O"], "IOB2, spelled `b-kind`, `i-kind`", "B-a I-a O"),
+        (&["B-A I-A L-A O", "U-B"], "IOBES, spelled `B-kind`, `I-kind`, `L-kind`, `U-kind`", "B-A I-A E-A O"),
+        (&["B M E S", "B E"], "IOBES, spelled `B`, `M`, `E`, `S`", "B-chunk I-chunk E-chunk S-chunk"),
+        (
+            &["B-A M-A E-A O W-A"],
+            "IOBES, spelled `B-kind`, `M-kind`, `E-kind`, `W-kind`",
+            "B-A I-A E-A O S-A",
+        ),
+    ] {
+        let found = of(sentences).unwrap();
+        assert_eq!(found.name(), name, "{sentences:?}");
+        let tags = cut(sentences[0]);
+        let read = found.sentence(&tags).unwrap();
+        assert_eq!(read, cut(standard), "{sentences:?}");
+        let again: Vec<String> = read.iter().map(|tag| found.spelling.spelled(tag)).collect();
+        assert_eq!(again, tags, "{sentences:?}");
+        let known = Vocabulary::labels(&tags).unwrap();
+        let renamed = found.standard(&known).unwrap();
+        let same = |(tag, standard): (&String, &String)| known.id(tag) == renamed.id(standard);
+        assert!(tags.iter().zip(&read).all(same), "{sentences:?}");
+    }
+}
+
+#[test]
+fn plain_tags_are_plain() {
+    for sentences in [
+        &["DET NOUN I O B", "PRON"][..],
+        &["S S", "S"],
+        &["U-A O"],
+        &["N-1 -RRB- :", "B- V-X"],
+        &["B_A I_A NOUN"],
+        // Letters that follow each other as in no scheme.
+        &["S B S", "B B"],
+    ] {
+        assert_eq!(of(sentences).unwrap().scheme, TagScheme::Plain, "{sentences:?}");
+    }
+    assert!(of(&["S B S", "B B"]).unwrap().note().is_some_and(|why| why.contains("2 of 2 sentences break it")));
+    let few = "V ".repeat(39) + "S-Bahn";
+    let found = of(&[&few]).unwrap();
+    assert_eq!(found.scheme, TagScheme::Plain);
+    assert!(found.note().is_some_and(|why| why.starts_with("`S-Bahn` looks like")));
+}
+
+#[test]
+fn the_sentence_that_breaks_the_scheme_of_the_others_is_named() {
+    let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
+    // Plain ones: what is wrong is the other one.
+    let error = said(&["N V", "N V-2", "B-A O", "V V"]);
+    assert!(error.starts_with("tags of sentence 3: expected plain tags, as 3 of 4 sentences have"), "{error}");
+    assert!(error.contains("got `B-A`") && !error.contains("repair_tags"), "{error}");
+    let error = said(&["B-A I-A", "O", "N B-A", "B-A"]);
+    assert!(
+        error.starts_with("tags of sentence 3: expected a tag of IOB2, which 3 of 4 sentences keep"),
+        "{error}"
+    );
+    assert!(error.contains("got `N`"), "{error}");
+    let error = said(&["B-A I-A", "O I-A", "I-B", "B-A"]);
+    assert!(error.contains("sentence 2") && error.contains("got `I-A` behind `O`"), "{error}");
+    assert!(error.contains("2 sentences break that; `repair_tags`"), "{error}");
+    let error = said(&["S-A O", "B-A E-A", "O B-A", "S-B"]);
+    assert!(error.contains("a tag of IOBES") && error.contains("got `B-A` at the end"), "{error}");
+    let error = said(&["B_A I_A", "I_A O", "B_A"]);
+    assert!(error.contains("got `I_A` at the start of the sentence"), "{error}");
+}
+
+#[test]
+fn tags_are_repaired_as_conlleval_reads_them() {
+    let tagging = |scheme| Tagging::new(scheme, TagSpelling::STANDARD);
+    for (scheme, tags, expected) in [
+        (TagScheme::Iob2, "O I-A I-A I-B", Some("O B-A I-A B-B")),
+        (TagScheme::Iob2, "O B-A I-A B-A", None),
+        (TagScheme::Iob2, "O B-A NOUN", None),
+        (TagScheme::Iobes, "B-A O I-A E-A", Some("S-A O B-A E-A")),
+        (TagScheme::Iob1, "B-A I-A", Some("I-A I-A")),
+        (TagScheme::Ioe2, "I-A O", Some("E-A O")),
+    ] {
+        let found = tagging(scheme).repaired(&cut(tags));
+        assert_eq!(found, expected.map(cut), "{tags}");
+        assert_eq!(found.and_then(|tags| tagging(scheme).repaired(&tags)), None, "{tags}");
+    }
+    let spelled = of(&["B_A I_A O"]).unwrap();
+    assert_eq!(spelled.repaired(&cut("O I_A")), Some(cut("O B_A")));
+}

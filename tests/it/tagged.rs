@@ -1,0 +1,123 @@
+//! A tagger is made of columns, whatever they are and however their tags are spelled.
+
+use unpadded::Result;
+use unpadded::recipes::{Config, Prepared, Task, Value, prepare};
+use unpadded::train::Progress;
+
+/// A file that is removed behind the test.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("unpadded-tagged-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn prepared(&self, settings: &[(&str, Value)]) -> Result<Prepared> {
+        let mut config = Config::new(Task::Tag);
+        (config.model.hidden, config.model.embedding) = (4, 4);
+        config.data.train = Some(self.0.to_string_lossy().into_owned());
+        settings.iter().try_for_each(|(name, value)| config.set(name, value))?;
+        prepare(&config)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn label(name: &str) -> [(&'static str, Value); 1] {
+    [("data.label", Value::Text(name.into()))]
+}
+
+/// How often each tag occurs.
+fn tags(prepared: &Prepared) -> Vec<(String, u64)> {
+    let (_, tags) = prepared.trainer.vocabularies().find(|(name, _)| *name == "tags").unwrap();
+    tags.tokens().zip(0..).map(|(tag, id)| (tag.to_owned(), tags.count(id))).collect()
+}
+
+/// Sentences of chunks, with the tags that `spelled` gives.
+fn chunks(spelled: impl Fn(char) -> String) -> String {
+    let sentence = |i: usize| {
+        let words = [("big", 'B'), ("dogs", 'I'), ("run", 'O'), ("north", 'B')];
+        let line = |(word, tag): (&str, char)| format!("{word}{} {}\n", i % 17, spelled(tag));
+        words.into_iter().cycle().skip(i % 4 * 2 % 4).take(4 + i % 2 * 2).map(line).collect::<String>()
+    };
+    (0..80).map(|i| sentence(i) + "\n").collect()
+}
+
+#[test]
+fn conllu_is_read_by_the_name_of_a_column() -> Result<()> {
+    let sentence = |i: usize| {
+        format!(
+            "# sent_id = {i}\n1\tNo{i}\tno\tDET\tD\t_\t3\tdet\t_\t_\n2-3\tdogs\t_\t_\t_\t_\t_\t_\t_\t_\n\
+             2\tbig\tbig\tADJ\tA\t_\t3\tamod\t_\t_\n3\tdog\tdog\tNOUN\tN\t_\t0\troot\t_\t_\n\n"
+        )
+    };
+    let file = File::new("a.conllu", &(0..40).map(sentence).collect::<String>());
+    let prepared = file.prepared(&[])?;
+    let said = prepared.said.join("\n");
+    assert!(
+        said.contains("`columns`, CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs"),
+        "{said}"
+    );
+    assert!(said.contains("plain tags: a run of equal tags is one chunk"), "{said}");
+    assert_eq!(tags(&prepared), [("ADJ".into(), 40), ("DET".into(), 40), ("NOUN".into(), 40)]);
+    let deprel = file.prepared(&label("deprel"))?;
+    assert!(deprel.said.iter().any(|line| line.contains("tags in column 8 (deprel)")), "{:?}", deprel.said);
+    assert_eq!(tags(&deprel)[2], ("root".into(), 40));
+    assert_eq!(tags(&file.prepared(&label("5"))?)[0], ("A".into(), 40));
+    let error = file.prepared(&label("pos")).err().unwrap().to_string();
+    assert!(error.contains("or one of `id`, `form`, `lemma`"), "{error}");
+    // Three words a text, and not their characters.
+    let batch = prepared.dev.batches(None, 0)?.next().unwrap()?;
+    assert_eq!((batch.tokens, batch.padded), (3 * batch.numbers.len(), 3 * batch.numbers.len()));
+    Ok(())
+}
+
+#[test]
+fn however_they_are_spelled_tags_have_the_same_chunks() -> Result<()> {
+    type Spelled = fn(char) -> String;
+    let of = |kind: &'static str, spelled: Spelled| -> Result<(String, f64)> {
+        let prepared = File::new(kind, &chunks(spelled)).prepared(&[])?;
+        let first = prepared.said[0].clone();
+        let mut trainer = prepared.trainer.progress(Progress::Quiet);
+        let scores = trainer.evaluate(&*prepared.train)?;
+        Ok((first, scores.get(prepared.metric).unwrap()))
+    };
+    let standard = |tag: char| if tag == 'O' { "O".to_owned() } else { format!("{tag}-X") };
+    let (said, expected) = of("standard", standard)?;
+    assert!(said.contains("(IOB2)") && expected > 0.0, "{said} {expected}");
+    let spellings: [(&str, Spelled); 4] = [
+        ("IOB2, spelled `B`, `I`", |tag| tag.to_string()),
+        ("IOB2, spelled `B_kind`, `I_kind`", |tag| if tag == 'O' { "O".into() } else { format!("{tag}_X") }),
+        ("IOB2, spelled `kind-B`, `kind-I`", |tag| if tag == 'O' { "O".into() } else { format!("X-{tag}") }),
+        ("IOB2, spelled `b-kind`, `i-kind`", |tag| {
+            if tag == 'O' { "o".into() } else { format!("{}-x", tag.to_ascii_lowercase()) }
+        }),
+    ];
+    for (name, spelled) in spellings {
+        let (said, found) = of("other", spelled)?;
+        assert!(said.contains(name), "{said}");
+        // Tags are numbered by their order, which suffixes change: then the untrained model is another one.
+        assert!(name.contains("kind-B") || found == expected, "{name}: {found} {expected}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_tag_that_breaks_the_scheme_has_its_line_and_is_repaired() -> Result<()> {
+    let text = chunks(|tag| if tag == 'O' { "O".into() } else { format!("{tag}-X") });
+    let lines = text.lines().count();
+    let file = File::new("broken.conll", &(text + "\nso O\nbad I-X\n"));
+    let error = format!("{:#}", file.prepared(&[]).err().unwrap());
+    assert!(error.contains(&format!("broken.conll:{}: expected a tag of IOB2, which 80 of 81", lines + 3)), "{error}");
+    assert!(error.contains("got `I-X` behind `O`") && error.contains("`repair_tags`"), "{error}");
+    let prepared = file.prepared(&[("data.repair_tags", Value::Flag(true))])?;
+    let said = prepared.said.join("\n");
+    assert!(said.contains("tags rewritten to keep IOB2, as conlleval reads them: 1"), "{said}");
+    Ok(())
+}
