@@ -283,7 +283,10 @@ fn files_that_change_while_they_are_read_anew_end_the_training() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("reviews.tsv") && said.contains("as it was when it was first opened, got"), "{said}");
+    assert!(
+        said.contains("reviews.tsv") && said.contains("as it was when it was first opened, got"),
+        "{said}"
+    );
     assert!(place.0.join("run/last.ckpt").is_file());
 }
 
@@ -295,10 +298,15 @@ fn a_limit_of_file_sizes_is_an_error_and_leaves_the_checkpoint() {
     let wide = ["--set", "model.hidden=64"];
     let train = [&["train", "--train", "reviews.tsv", "--run", "run", "--epochs", "1"], &wide[..]].concat();
     place.said(&train, "");
-    let [last, metrics] = ["last.ckpt", "metrics.jsonl"].map(|name| fs::read(place.0.join("run").join(name)).unwrap());
+    let [last, metrics] =
+        ["last.ckpt", "metrics.jsonl"].map(|name| fs::read(place.0.join("run").join(name)).unwrap());
     let limited = |kib: &str, arguments: &str| {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -f {kib}; exec \"$0\" {arguments}"), env!("CARGO_BIN_EXE_unpadded")]);
+        command.args([
+            "-c",
+            &format!("ulimit -f {kib}; exec \"$0\" {arguments}"),
+            env!("CARGO_BIN_EXE_unpadded"),
+        ]);
         let output = command.current_dir(&place.0).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");

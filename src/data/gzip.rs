@@ -41,7 +41,9 @@ impl<R: Read> Gzip<R> {
     /// The error of bytes that are no member, from `start` on.
     fn foreign(&self) -> io::Error {
         let at = self.start;
-        let said = format!("other bytes behind its end, from byte {at} on: `head -c {at} FILE` gives what comes before");
+        let said = format!(
+            "other bytes behind its end, from byte {at} on: `head -c {at} FILE` gives what comes before"
+        );
         io::Error::new(io::ErrorKind::InvalidData, said)
     }
 }

@@ -24,12 +24,24 @@ const STARTS: [(&[u8], &str, &str); 34] = [
     (b"\x1f\x8b\x08", "a gzip file in another archive", "unpack the outer archive"),
     (b"PK\x03\x04", "a zip in another archive", "unpack the outer archive"),
     (b"PK\x07\x08", "a part of a zip", "join the parts, or unpack them"),
-    (b"version https://git-lfs", "a Git LFS pointer in the place of the file", "fetch the file by `git lfs pull`"),
-    (b"/annex/objects/", "a git-annex pointer in the place of the file", "fetch the file by `git annex get FILE`"),
+    (
+        b"version https://git-lfs",
+        "a Git LFS pointer in the place of the file",
+        "fetch the file by `git lfs pull`",
+    ),
+    (
+        b"/annex/objects/",
+        "a git-annex pointer in the place of the file",
+        "fetch the file by `git annex get FILE`",
+    ),
     (b"%PDF-", "a PDF document", "extract its text"),
     (b"{\\rtf", "an RTF document", "save it as plain text"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document (.xls or .doc)", EXPORT),
-    (b"SQLite format 3\0", "an SQLite database", "export the table as CSV: `sqlite3 -csv -header FILE 'select …'`"),
+    (
+        b"SQLite format 3\0",
+        "an SQLite database",
+        "export the table as CSV: `sqlite3 -csv -header FILE 'select …'`",
+    ),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", CONVERT),
     (b"\x93NUMPY", "a NumPy array (.npy)", CONVERT),
     (b"\x80\x02", "a Python pickle", CONVERT),
@@ -44,8 +56,16 @@ const STARTS: [(&[u8], &str, &str); 34] = [
     (b"GIF89a", "a GIF image", NO_DATA),
     (b"\x7fELF", "a program", NO_DATA),
     // The mark of UTF-32 begins as one of UTF-16.
-    (b"\xff\xfe\0\0", "the byte order mark of UTF-32", "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`"),
-    (b"\0\0\xfe\xff", "the byte order mark of UTF-32", "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`"),
+    (
+        b"\xff\xfe\0\0",
+        "the byte order mark of UTF-32",
+        "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`",
+    ),
+    (
+        b"\0\0\xfe\xff",
+        "the byte order mark of UTF-32",
+        "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`",
+    ),
     (b"\xff\xfe", UTF_16, "save the file as UTF-8, as by `iconv -f UTF-16 -t UTF-8 FILE`"),
     (b"\xfe\xff", UTF_16, "save the file as UTF-8, as by `iconv -f UTF-16 -t UTF-8 FILE`"),
 ];
@@ -60,7 +80,8 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
         Some(&(_, kind, advice)) => return Some((kind, advice)),
         None => {}
     }
-    let is_tar = first.get(257..262) == Some(b"ustar") && first.get(..100).is_some_and(|name| name.contains(&0));
+    let is_tar =
+        first.get(257..262) == Some(b"ustar") && first.get(..100).is_some_and(|name| name.contains(&0));
     if is_tar {
         return Some(("a tar archive", "unpack it by `tar -xf FILE`"));
     }
@@ -72,9 +93,10 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
             && line.get(start.len()).is_none_or(|behind| !behind.is_ascii_alphanumeric())
     };
     match line.contains(&b'\t') {
-        false if begins("<!doctype html") || begins("<html") => {
-            Some(("an HTML page in the place of the file", "download the file itself: the page may be one of login or of an error"))
-        }
+        false if begins("<!doctype html") || begins("<html") => Some((
+            "an HTML page in the place of the file",
+            "download the file itself: the page may be one of login or of an error",
+        )),
         false if begins("<?xml") => Some(("an XML document", "convert it to CSV, JSON Lines or text")),
         _ => None,
     }
@@ -116,10 +138,7 @@ fn refused(name: &str, kind: &str, advice: &str) -> Error {
 ///
 /// # Errors
 /// If the names in it are those of an Office or OpenDocument file, or of a model of PyTorch's.
-pub(super) fn no_document<'a>(
-    name: &str,
-    members: impl Iterator<Item = &'a str> + Clone,
-) -> Result<()> {
+pub(super) fn no_document<'a>(name: &str, members: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let has = |wanted: &str| members.clone().any(|member| member == wanted);
     let below = |folder: &str| members.clone().any(|member| member.starts_with(folder));
     let kind = match () {

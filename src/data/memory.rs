@@ -20,7 +20,8 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 /// What this process may still allocate: of the machine, of its control group, and of its own limit (`ulimit -v`). `None` where the
 /// operating system does not say.
 pub(crate) fn available() -> Option<u64> {
-    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
+    let of_machine =
+        fs::read_to_string("/proc/meminfo").ok().and_then(|text| kilobytes(&text, "MemAvailable"));
     [of_machine, of_group(), of_process()].into_iter().flatten().min()
 }
 
@@ -131,7 +132,10 @@ mod tests {
     #[test]
     fn what_is_full_names_the_window() {
         let said = Room::default().full("big.tsv:7".into(), 0).to_string();
-        assert!(said.starts_with("big.tsv:7: expected data that fit into memory, got 0 MiB of memory left"), "{said}");
+        assert!(
+            said.starts_with("big.tsv:7: expected data that fit into memory, got 0 MiB of memory left"),
+            "{said}"
+        );
         assert!(said.contains("`data.window`"), "{said}");
     }
 }

@@ -43,7 +43,9 @@ impl Changed {
 
     fn error(&self, what: &str) -> Error {
         let expected = "the file as it was when it was first opened";
-        let got = format!("{self}: data must stay as they are while they are read; begin again with a copy that does");
+        let got = format!(
+            "{self}: data must stay as they are while they are read; begin again with a copy that does"
+        );
         Error::of(ErrorKind::Io, what, expected, got)
     }
 }
@@ -70,7 +72,9 @@ impl Watched {
         match () {
             () if now.is_dir() => changed("a folder in its place".into()),
             () if !now.is_file() => changed("a pipe or a device in its place".into()),
-            () if now.len() != self.size => changed(format!("{} bytes in the place of {}", now.len(), self.size)),
+            () if now.len() != self.size => {
+                changed(format!("{} bytes in the place of {}", now.len(), self.size))
+            }
             () if now.modified().ok() != self.modified => changed("one that was written since".into()),
             () => Ok(()),
         }

@@ -108,8 +108,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
         true => (Loss::bits_per_character(losses), "bits per character"),
         false => (Loss::perplexity(losses), "perplexity"),
     };
-    let trainer =
-        net::trainer(net, losses.mean(), config, steps)?.metric(metric).output("logits", logits);
+    let trainer = net::trainer(net, losses.mean(), config, steps)?.metric(metric).output("logits", logits);
     Ok((trainer, name))
 }
 

@@ -146,6 +146,9 @@ mod tests {
     fn a_model_larger_than_memory_is_refused() {
         assert!(fits(1 << 20, Some(1 << 24)).is_ok() && fits(u128::MAX, None).is_ok());
         let said = fits((1 << 20) + 1, Some(1 << 24)).unwrap_err().to_string();
-        assert!(said.contains("expected at most 16 MiB for them") && said.contains("`model.hidden`"), "{said}");
+        assert!(
+            said.contains("expected at most 16 MiB for them") && said.contains("`model.hidden`"),
+            "{said}"
+        );
     }
 }

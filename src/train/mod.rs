@@ -317,7 +317,9 @@ impl Trainer {
             Stop::Never => (data.batches(None, 0)?, Arc::default()),
         };
         for batch in batches {
-            if given_up.load(Ordering::SeqCst) || (stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst)) {
+            if given_up.load(Ordering::SeqCst)
+                || (stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst))
+            {
                 return Ok(false);
             }
             let batch = DataBatch { data, batch: &batch? };
