@@ -438,6 +438,8 @@ fn class_folders_are_read_beside_other_files() {
     assert_eq!(said, expected);
     let said = files.said(LabelledTexts::open(files.at("mixed")));
     assert!(said.contains("`one.csv`, `two.tsv` beside the folders `a`, `b`"), "{said}");
+}
+
 #[test]
 fn lines_of_fasttext_have_their_label_before_them() {
     let files = Files::new(
