@@ -143,7 +143,7 @@ impl Predict {
                 None => model.predict(texts),
             }
         };
-        self.lines.answer(TOGETHER, predict, |_, answer| columns(answer).join("\t"))
+        self.lines.answer(TOGETHER, predict, |_, answer| terminal::columns(answer).join("\t"))
     }
 }
 
@@ -173,21 +173,6 @@ fn record(model: &Model, line: &str) -> Option<String> {
     Some(format!(
         "`{label}` is a label of the model, and the whole JSON object is read as text: expected the text alone, as from `jq -r .text`"
     ))
-}
-
-/// The columns of an answer for people.
-pub(crate) fn columns(answer: &Answer) -> Vec<String> {
-    let labelled = |label: &str, p: f32| [terminal::shown(label), format!("{p:.3}")];
-    match answer {
-        Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
-        Answer::Text(text) => vec![terminal::shown(text)],
-        Answer::Tags { words, tags, label } => {
-            let tagged = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}"));
-            let mut columns = vec![terminal::shown(&tagged.collect::<Vec<_>>().join(" "))];
-            columns.extend(label.iter().flat_map(|(label, p)| labelled(label, *p)));
-            columns
-        }
-    }
 }
 
 /// An answer as JSON.

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
 use super::outcome::Outcome;
 use unpadded::Printable;
 use unpadded::data::TextFile;
+use unpadded::recipes::Answer;
 
 /// Lines are answered together up to so many bytes of text.
 const BYTES_TOGETHER: usize = 1 << 18;
@@ -30,6 +31,21 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
 /// A text within a line: printable, with escapes for line breaks and tabs too.
 pub(crate) fn shown(text: &str) -> String {
     Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// The columns of an answer for people.
+pub(crate) fn columns(answer: &Answer) -> Vec<String> {
+    let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
+    match answer {
+        Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
+        Answer::Text(text) => vec![shown(text)],
+        Answer::Tags { words, tags, label } => {
+            let tagged = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}"));
+            let mut columns = vec![shown(&tagged.collect::<Vec<_>>().join(" "))];
+            columns.extend(label.iter().flat_map(|(label, p)| labelled(label, *p)));
+            columns
+        }
+    }
 }
 
 /// Writes to the standard error, if that is still there.

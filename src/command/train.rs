@@ -11,7 +11,7 @@ use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder, Log};
 use super::wanted::{Wanted, whole};
-use super::{ask, file, json, report, terminal};
+use super::{file, json, report, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Case, Config, Model, Prepared, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
@@ -227,7 +227,7 @@ impl Train {
                 Truth::Texts(texts) => format!("  (truth: {})", terminal::shown(&texts.join(" | "))),
                 Truth::Tags(..) | Truth::Open => String::new(),
             };
-            let answer = ask::columns(&answer).join("  ");
+            let answer = terminal::columns(&answer).join("  ");
             terminal::print(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
