@@ -247,7 +247,10 @@ fn it_learns_and_predicts() -> Outcome<()> {
     let path = std::env::temp_dir().join(format!("unpadded-tagger-{}.ckpt", std::process::id()));
     for tags_only in [false, true] {
         let task = Task::new(&train, &[&train, &dev], tags_only)?;
-        assert_eq!((task.tagging.scheme, task.labels.is_some()), (unpadded::data::TagScheme::Iob2, !tags_only));
+        assert_eq!(
+            (task.tagging.scheme, task.labels.is_some()),
+            (unpadded::data::TagScheme::Iob2, !tags_only)
+        );
         let trainer = task.network(&train, 4, 1)?.progress(unpadded::train::Progress::Quiet);
         let mut trainer = trainer.checkpoint(&path);
         let data = task.loader(&train)?;

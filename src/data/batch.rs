@@ -242,9 +242,10 @@ impl Batch {
         let kinds = kinds(first);
         samples.iter().try_for_each(|sample| check(names, &kinds, sample)).at_caller()?;
         let (mut values, mut tokens, mut padded) = (Vec::with_capacity(names.len()), 0, 0);
-        let flat = first.fields.iter().any(|field| {
-            matches!(field, Field::Ints(_) | Field::Floats(_) | Field::SparseRows(_))
-        });
+        let flat = first
+            .fields
+            .iter()
+            .any(|field| matches!(field, Field::Ints(_) | Field::Floats(_) | Field::SparseRows(_)));
         for (i, name) in names.iter().enumerate() {
             let column = Column { samples: &samples, field: i };
             let value = column.stack().at_caller()?;

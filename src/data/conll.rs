@@ -81,7 +81,8 @@ impl Head {
     fn of(file: &TextFile) -> Result<Self> {
         let lines: Vec<String> = file.lines()?.map_while(Result::ok).take(LOOKED_AT).collect();
         let is_word = |line: &&String| !line.trim().is_empty() && !line.starts_with(DOCUMENT);
-        let mut words: Vec<&String> = lines.iter().filter(is_word).filter(|line| !line.starts_with('#')).collect();
+        let mut words: Vec<&String> =
+            lines.iter().filter(is_word).filter(|line| !line.starts_with('#')).collect();
         if words.is_empty() {
             words = lines.iter().filter(is_word).collect();
         }
@@ -105,9 +106,10 @@ impl Head {
     /// Runs of lines that have all columns: about the sentences.
     fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
         let fits = |line: &String| !line.starts_with('#') && cells(line, self.tabs).count() == self.count;
-        self.lines.split(move |line| !fits(line)).filter(|lines| !lines.is_empty()).map(|lines| {
-            lines.iter().map(|line| cells(line, self.tabs).collect()).collect()
-        })
+        self.lines
+            .split(move |line| !fits(line))
+            .filter(|lines| !lines.is_empty())
+            .map(|lines| lines.iter().map(|line| cells(line, self.tabs).collect()).collect())
     }
 
     /// Whether the first column numbers the words of each sentence, from 0 or 1 on.
@@ -188,7 +190,11 @@ impl Columns {
             let number = given.parse().ok().filter(|number| (1..=found.count).contains(number));
             number.map(|number: usize| number - 1).or_else(by_name).ok_or_else(|| {
                 let what = format!("column of the {what} in file `{}`", file.name());
-                let names = if universal { format!(", or one of `{}`", UNIVERSAL.join("`, `")) } else { String::new() };
+                let names = if universal {
+                    format!(", or one of `{}`", UNIVERSAL.join("`, `"))
+                } else {
+                    String::new()
+                };
                 let expected = format!("a number from 1 to {}{names}", found.count);
                 Error::of(ErrorKind::Format, what, expected, format!("`{given}`"))
             })

@@ -124,9 +124,15 @@ impl Folder {
     /// If a file is in no folder of its own class, or if there is one label alone.
     #[track_caller]
     pub fn folder_per_class(&self) -> Result<Vec<(String, TextFile)>> {
-        let folder = |below: &str| parts(below).0.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned);
-        let stray: Vec<String> =
-            self.files.iter().filter(|(below, _)| folder(below).is_none()).map(|(below, _)| format!("`{below}`")).collect();
+        let folder = |below: &str| {
+            parts(below).0.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
+        };
+        let stray: Vec<String> = self
+            .files
+            .iter()
+            .filter(|(below, _)| folder(below).is_none())
+            .map(|(below, _)| format!("`{below}`"))
+            .collect();
         if !stray.is_empty() {
             const SHOWN: usize = 10;
             let more = if stray.len() > SHOWN { ", …" } else { "" };

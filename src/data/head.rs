@@ -42,7 +42,10 @@ impl Head {
     }
 
     /// The bytes from the first one on, to look at: at most [`MOST`]. `open` opens the file if that has not happened yet.
-    pub(super) fn sample(&self, open: impl FnOnce() -> Result<(Arc<str>, Bytes)>) -> Result<(Arc<str>, Bytes)> {
+    pub(super) fn sample(
+        &self,
+        open: impl FnOnce() -> Result<(Arc<str>, Bytes)>,
+    ) -> Result<(Arc<str>, Bytes)> {
         let name = self.with(|opened| match opened {
             Some(opened) => Ok::<_, Error>(Arc::clone(&opened.name)),
             None => {
@@ -102,7 +105,8 @@ struct Sample {
 
 impl Read for Sample {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let piece = self.head.with(|opened| opened.as_mut().map_or(Ok(None), |opened| opened.piece(self.piece)))?;
+        let piece =
+            self.head.with(|opened| opened.as_mut().map_or(Ok(None), |opened| opened.piece(self.piece)))?;
         let Some(piece) = piece else { return Ok(0) };
         let read = copy(&piece, &mut self.at, into);
         if self.at == piece.len() {
@@ -170,7 +174,8 @@ mod tests {
     #[test]
     fn what_was_looked_at_is_read_again_once() {
         let bytes: Vec<u8> = (0..PIECE as usize * 3 + 7).map(|i| (i % 251) as u8).collect();
-        let open = || -> Result<(Arc<str>, Bytes)> { Ok(("a".into(), Box::new(io::Cursor::new(bytes.clone())))) };
+        let open =
+            || -> Result<(Arc<str>, Bytes)> { Ok(("a".into(), Box::new(io::Cursor::new(bytes.clone())))) };
         let head = Head::default();
         assert!(head.take().is_none());
         for size in [4, PIECE as usize + 1, bytes.len() + 1] {

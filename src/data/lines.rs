@@ -28,7 +28,9 @@ impl Encoding {
             Self::Utf8 => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
                 let place = e.valid_up_to();
                 let byte = bytes.get(place).copied().unwrap_or_default();
-                let got = format!("byte 0x{byte:02x} at place {place}: `data.encoding` in a config sets another encoding");
+                let got = format!(
+                    "byte 0x{byte:02x} at place {place}: `data.encoding` in a config sets another encoding"
+                );
                 Reason { expected: "UTF-8".into(), got }
             })?),
             Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),

@@ -40,13 +40,8 @@ impl TagSpelling {
 
     /// All spellings, the standard one first.
     fn all() -> impl Iterator<Item = Self> {
-        const PLACES: [Place; 5] = [
-            Place::Before('-'),
-            Place::Before('_'),
-            Place::Behind('-'),
-            Place::Behind('_'),
-            Place::Alone,
-        ];
+        const PLACES: [Place; 5] =
+            [Place::Before('-'), Place::Before('_'), Place::Behind('-'), Place::Behind('_'), Place::Alone];
         const LETTERS: [[char; 3]; 4] = [['I', 'E', 'S'], ['I', 'L', 'U'], ['M', 'E', 'S'], ['M', 'E', 'W']];
         [(false, "O"), (true, "o"), (true, "O")].into_iter().flat_map(|(small, outside)| {
             let of = move |place| LETTERS.map(|letters| Self { letters, place, small, outside });
@@ -160,8 +155,9 @@ impl Tagging {
             None => Err(Error::of(ErrorKind::Format, "tag", format!("one of {self}"), format!("`{tag}`"))),
         };
         let entries = (0..).zip(tags.tokens()).map(standard).collect::<Result<Vec<_>>>().at_caller()?;
-        let twice =
-            |tag| Error::of(ErrorKind::Format, "tags", format!("each of {self} once"), format!("`{tag}` twice"));
+        let twice = |tag| {
+            Error::of(ErrorKind::Format, "tags", format!("each of {self} once"), format!("`{tag}` twice"))
+        };
         Vocabulary::new(entries, 0..0, None).map_err(twice).at_caller()
     }
 
@@ -209,7 +205,8 @@ impl fmt::Display for Tagging {
         if self.scheme == TagScheme::Plain || self.spelling == TagSpelling::STANDARD {
             return Ok(());
         }
-        let tag = |&letter: &u8| format!("`{}`", self.spelling.spelled(&format!("{}-kind", char::from(letter))));
+        let tag =
+            |&letter: &u8| format!("`{}`", self.spelling.spelled(&format!("{}-kind", char::from(letter))));
         let tags: Vec<String> = self.scheme.letters().iter().map(tag).collect();
         write!(f, ", spelled {}", tags.join(", "))
     }
@@ -254,9 +251,19 @@ impl Found {
             let inside = |tags: &&&[String]| tags.iter().any(|tag| tag != spelling.outside);
             let chunked = sentences.iter().filter(inside).count();
             // Letters alone may be names of something else.
-            if spelling.place == Place::Alone && found.broken.len() * 2 > chunked {
-                let (broken, name) = (found.broken.len(), found.tagging.scheme.name());
-                let why = format!("their letters are those of {name}, but {broken} of {chunked} sentences break it");
+            let letters = found.tagging.scheme.letters();
+            let is_other = |tag: &&str| {
+                let letter = spelling.parse(tag).and_then(|(letter, _)| u8::try_from(letter).ok());
+                letter.is_some_and(|letter| letter != b'O' && !letters.contains(&letter))
+            };
+            let broken = found.broken.len();
+            if spelling.place == Place::Alone
+                && (broken * 4 > chunked || counts.keys().any(|tag| is_other(&tag)))
+            {
+                let name = found.tagging.scheme.name();
+                let why = format!(
+                    "their letters are those of {name}, but {broken} of {chunked} sentences break it"
+                );
                 return plain(Some(why));
             }
             return found;
@@ -276,7 +283,8 @@ impl Found {
         if count(&standard).saturating_mul(20) < all {
             return plain(Some(format!("`{similar}` looks like a tag of a scheme, most others do not")));
         }
-        let is_odd = |(at, tags): (usize, &&[String])| tags.iter().any(|tag| standard.is_of_chunk(tag)).then_some(at);
+        let is_odd =
+            |(at, tags): (usize, &&[String])| tags.iter().any(|tag| standard.is_of_chunk(tag)).then_some(at);
         Self { broken: sentences.iter().enumerate().filter_map(is_odd).collect(), ..plain(None) }
     }
 
@@ -306,10 +314,16 @@ impl Found {
         let (all, broken) = (sentences.len(), broken.len());
         let kept = all - broken;
         let expected = match tagging.scheme {
-            TagScheme::Plain => format!("plain tags, as {kept} of {all} sentences have, none of which begins with `B-`, `I-`, `E-` or `S-`"),
+            TagScheme::Plain => format!(
+                "plain tags, as {kept} of {all} sentences have, none of which begins with `B-`, `I-`, `E-` or `S-`"
+            ),
             _ => format!("a tag of {tagging}, which {kept} of {all} sentences keep"),
         };
-        let count = if broken == 1 { "1 sentence breaks that".to_owned() } else { format!("{broken} sentences break that") };
+        let count = if broken == 1 {
+            "1 sentence breaks that".to_owned()
+        } else {
+            format!("{broken} sentences break that")
+        };
         let hint = match tagging.scheme {
             TagScheme::Plain => "",
             _ => "; `repair_tags` rewrites tags in the wrong order as conlleval reads them",

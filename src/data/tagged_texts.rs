@@ -1,7 +1,7 @@
 //! Texts whose words have a tag each, and what a tagger is trained on of them.
 
-use super::hold_out::{held_name, hold_out};
 use super::conll::{self, Columns, Sentence};
+use super::hold_out::{held_name, hold_out};
 use super::lines::Reason;
 use super::records::{shown, unbroken};
 use super::tag_spelling::Found;
@@ -130,7 +130,8 @@ impl TaggedTexts {
 
     /// The texts in these columns of a file.
     pub(super) fn of_these(columns: Columns, file: &TextFile) -> Result<Self> {
-        let of = |Sentence { line, dense, words, tags }| (TaggedText { words, tags, label: None }, line, dense);
+        let of =
+            |Sentence { line, dense, words, tags }| (TaggedText { words, tags, label: None }, line, dense);
         Ok(Self::placed(file, columns.sentences(file)?.into_iter().map(of)))
     }
 
@@ -189,7 +190,9 @@ impl TaggedTexts {
                     let expected = format!("words, of which the label is {}", shown(label));
                     return Err(wrong(words, expected, "a blank line".into()));
                 }
-                _ => texts.push((TaggedText { label: label.map(str::to_owned), ..text }, at as u64 + 1, false)),
+                _ => {
+                    texts.push((TaggedText { label: label.map(str::to_owned), ..text }, at as u64 + 1, false))
+                }
             }
         }
         Ok(Self { name: words.name(), ..Self::placed(tags, texts) })
@@ -225,7 +228,9 @@ impl TaggedTexts {
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let Self { name, texts, files, places, read_as, repaired } = self;
         let numbered: Vec<(usize, TaggedText)> = texts.into_iter().enumerate().collect();
-        let words = |f, (_, text): &(usize, TaggedText)| text.words.iter().fold(f, |f: Fingerprint, word| f.text(word));
+        let words = |f, (_, text): &(usize, TaggedText)| {
+            text.words.iter().fold(f, |f: Fingerprint, word| f.text(word))
+        };
         let (rest, held) = hold_out(numbered, one_in, seed, words);
         let part = |name: String, part: Vec<(usize, TaggedText)>, repaired: usize| {
             let places = part.iter().filter_map(|(at, _)| places.get(*at).copied()).collect();
@@ -450,10 +455,10 @@ mod tests {
     fn tags_that_break_the_scheme_have_their_line() {
         let one = TaggedTexts::of_columns(&file("one.txt", "a B-X\nb I-X\n\nc B-X\n")).unwrap();
         let other = TaggedTexts::of_columns(&file("other.txt", "\nd O\n\n\ne O\nf I-X\ng I-Y\n")).unwrap();
-        let expected = "other.txt:6: expected a tag of IOB2, which 3 of 4 sentences keep, got `I-X` behind `O`";
-        let said = |all: &[&TaggedTexts]| {
-            format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err())
-        };
+        let expected =
+            "other.txt:6: expected a tag of IOB2, which 3 of 4 sentences keep, got `I-X` behind `O`";
+        let said =
+            |all: &[&TaggedTexts]| format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err());
         assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
         // Also of a part that is held out, and of several files together.
         let (rest, held) = other.clone().hold_out(2, 1);

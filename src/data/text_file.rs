@@ -141,8 +141,9 @@ impl TextFile {
             (Wrapping::Zip, _) => {
                 let mut members = self.origin.members()?;
                 let several = members.len() > 1;
-                members
-                    .retain(|member| !member.name.rsplit('/').next().is_some_and(|name| name.starts_with('_')));
+                members.retain(|member| {
+                    !member.name.rsplit('/').next().is_some_and(|name| name.starts_with('_'))
+                });
                 self.member = if members.len() == 1 { members.pop() } else { None };
                 let several = several && self.member.is_none();
                 Ok((self, several))

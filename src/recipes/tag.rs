@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{Case, HeldOut, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as};
+use super::prepared::{
+    Case, HeldOut, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as,
+};
 use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Vocabulary};
 use crate::error::Result;
 use crate::layers::{Crf, Embedding, Lstm};

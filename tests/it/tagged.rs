@@ -61,7 +61,9 @@ fn conllu_is_read_by_the_name_of_a_column() -> Result<()> {
     let prepared = file.prepared(&[])?;
     let said = prepared.said.join("\n");
     assert!(
-        said.contains("`columns`, CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs"),
+        said.contains(
+            "`columns`, CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs"
+        ),
         "{said}"
     );
     assert!(said.contains("plain tags: a run of equal tags is one chunk"), "{said}");
@@ -114,7 +116,10 @@ fn a_tag_that_breaks_the_scheme_has_its_line_and_is_repaired() -> Result<()> {
     let lines = text.lines().count();
     let file = File::new("broken.conll", &(text + "\nso O\nbad I-X\n"));
     let error = format!("{:#}", file.prepared(&[]).err().unwrap());
-    assert!(error.contains(&format!("broken.conll:{}: expected a tag of IOB2, which 80 of 81", lines + 3)), "{error}");
+    assert!(
+        error.contains(&format!("broken.conll:{}: expected a tag of IOB2, which 80 of 81", lines + 3)),
+        "{error}"
+    );
     assert!(error.contains("got `I-X` behind `O`") && error.contains("`repair_tags`"), "{error}");
     let prepared = file.prepared(&[("data.repair_tags", Value::Flag(true))])?;
     let said = prepared.said.join("\n");

@@ -83,7 +83,11 @@ impl Wanted<'_> {
 
     /// What to do to name it.
     fn advice(&self) -> String {
-        format!("set `{}` (`{}` in a config) to its name, or to its number from 1 on", self.what, self.setting())
+        format!(
+            "set `{}` (`{}` in a config) to its name, or to its number from 1 on",
+            self.what,
+            self.setting()
+        )
     }
 }
 
@@ -194,7 +198,9 @@ impl Columns<'_> {
                 let labels_first = labelled && self.labels_come_first(left, right, header);
                 if labels_first {
                     let number = left + 1;
-                    notes.push(format!("column {number} is the label, since its values repeat and are shorter"));
+                    notes.push(format!(
+                        "column {number} is the label, since its values repeat and are shorter"
+                    ));
                 }
                 (columns[a], columns[b]) =
                     if labels_first { (Some(right), Some(left)) } else { (Some(left), Some(right)) };
@@ -269,7 +275,9 @@ impl Columns<'_> {
             };
         }
         if let Some(columns) = columns.into_iter().collect::<Option<Vec<usize>>>() {
-            let again = |column: &usize| self.first(*column).is_some_and(|first| self.below(*column).any(|cell| cell == first));
+            let again = |column: &usize| {
+                self.first(*column).is_some_and(|first| self.below(*column).any(|cell| cell == first))
+            };
             let label = wanted.iter().position(|one| one.what == "label").map(|place| columns[place]);
             // A label that occurs again is a label, and so are texts that all do.
             if label.map_or_else(|| columns.iter().all(again), |label| again(&label)) {
@@ -315,7 +323,9 @@ impl Columns<'_> {
     /// none of the few below.
     fn perhaps_a_header(&self, wanted: &[Wanted<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
-        let again = |column: usize| self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first));
+        let again = |column: usize| {
+            self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
+        };
         let known = |(one, &column): (&Wanted<'_>, &usize)| {
             self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell))) && !again(column)
         };
@@ -338,7 +348,8 @@ impl Columns<'_> {
     /// Whether the left one of two columns is the label: at most three quarters as many different values, and no longer ones.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
-        let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
+        let cells =
+            |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
         let different = |column| cells(column).collect::<HashSet<_>>().len();
         let long = |column| cells(column).map(str::len).sum::<usize>();
         different(left) * 4 <= different(right) * 3 && long(left) <= long(right)

@@ -155,9 +155,10 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         _ if lines.iter().any(|line| line.contains('\t')) => {
             Ok((FileFormat::Tsv, "there are tabs in its first lines"))
         }
-        _ if [',', ';', '|'].iter().any(|&separator| all(&|line| line.contains(separator))) => {
-            Ok((FileFormat::Csv, "there is no tab, but a comma, a semicolon or a bar in each of its first lines"))
-        }
+        _ if [',', ';', '|'].iter().any(|&separator| all(&|line| line.contains(separator))) => Ok((
+            FileFormat::Csv,
+            "there is no tab, but a comma, a semicolon or a bar in each of its first lines",
+        )),
         _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
     }
 }

@@ -107,7 +107,8 @@ impl Form {
         let found: Result<Stream<Labelled>> = match &self.parts {
             Parts::Tree => {
                 let binary = self.options.binary;
-                file.records(OneLine(move |line: &str| trees::tree(line, binary))).map(|found| Box::new(found) as _)
+                file.records(OneLine(move |line: &str| trees::tree(line, binary)))
+                    .map(|found| Box::new(found) as _)
             }
             Parts::FastText => file.records(OneLine(fasttext::record)).map(|found| Box::new(found) as _),
             Parts::Fields(names) => {
@@ -163,8 +164,10 @@ fn parent(below: &str) -> &str {
 fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     let files = || folder.files().iter().map(|(below, _)| below.as_str());
     let top = |below: &&str| parent(below).is_empty();
-    let unlabelled = |below: &str| parent(below).rsplit('/').next().is_some_and(|name| UNLABELLED.contains(&name));
-    let of_classes = files().filter(|below| !top(below) && !unlabelled(below)).map(parent).collect::<BTreeSet<_>>();
+    let unlabelled =
+        |below: &str| parent(below).rsplit('/').next().is_some_and(|name| UNLABELLED.contains(&name));
+    let of_classes =
+        files().filter(|below| !top(below) && !unlabelled(below)).map(parent).collect::<BTreeSet<_>>();
     if of_classes.len() < 2 {
         return Ok((folder, Vec::new()));
     }

@@ -40,9 +40,10 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
             let given = options.source.is_some() || options.target.is_some() || options.separator.is_some();
             let table = table::Table::of(file, format, options, &wanted(options));
             // Without a header a third column may be in some lines and not in others.
-            let plain = !given && table.as_ref().map_or(format == FileFormat::Tsv, |table| {
-                table.has_tabs() && !table.has_header()
-            });
+            let plain = !given
+                && table
+                    .as_ref()
+                    .map_or(format == FileFormat::Tsv, |table| table.has_tabs() && !table.has_header());
             if plain && format == FileFormat::Tsv {
                 options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
                 options.notes.push("source in column 1, target in column 2".to_owned());

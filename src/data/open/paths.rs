@@ -15,9 +15,7 @@ pub(super) enum Found {
 }
 
 /// What all these paths and patterns lead to, and what messages call it.
-pub(super) fn find<P: AsRef<Path>>(
-    paths: impl IntoIterator<Item = P>,
-) -> Result<(String, Vec<Found>)> {
+pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<Found>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
         names.push(path.as_ref().display().to_string());

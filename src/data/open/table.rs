@@ -196,7 +196,12 @@ impl Fit {
 /// The first records, split at a separator. What is malformed ends them for a file that stops at errors.
 fn rows(file: &TextFile, separator: char, quotes: bool) -> Result<Records<Vec<String>>> {
     let cells = Cells::new(separator, quotes);
-    file.clone().malformed(Malformed::Skip).first_records(Rows { cells, width: None, header: false, make: Ok })
+    file.clone().malformed(Malformed::Skip).first_records(Rows {
+        cells,
+        width: None,
+        header: false,
+        make: Ok,
+    })
 }
 
 impl Dialect {
@@ -222,7 +227,8 @@ impl Dialect {
         let Some(best) = best.filter(|best| best.fits > 0) else {
             return Ok(Self { separator: usual, quotes: !tabs, note: None });
         };
-        let other = fits.iter().find(|fit| fit.separator != best.separator && fit.fits == best.fits && !fit.loose);
+        let other =
+            fits.iter().find(|fit| fit.separator != best.separator && fit.fits == best.fits && !fit.loose);
         let note = match other {
             Some(other) => Some(format!(
                 "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets it",
@@ -244,7 +250,8 @@ fn first_line(file: &TextFile) -> Result<u64> {
     let mut lines = file.first_lines()?;
     let mut number = 1;
     while let Some(line) = lines.next()? {
-        let skipped = line.is_ok_and(|line| line.trim().is_empty() || (number == 1 && declared(&line).is_some()));
+        let skipped =
+            line.is_ok_and(|line| line.trim().is_empty() || (number == 1 && declared(&line).is_some()));
         if !skipped {
             break;
         }
@@ -313,7 +320,9 @@ impl Table {
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,
-        mut make: impl FnMut(&mut dyn FnMut(usize) -> Result<String, Reason>) -> Result<R, Reason> + Send + 'static,
+        mut make: impl FnMut(&mut dyn FnMut(usize) -> Result<String, Reason>) -> Result<R, Reason>
+        + Send
+        + 'static,
     ) -> Result<Records<R>> {
         let Picked { columns, names, width, header, .. } = self.picked.clone();
         let cells = self.dialect.cells();

@@ -64,7 +64,8 @@ fn columns_are_found_by_name_number_and_content() {
     assert_eq!(texts(&found), [("Fine, but dull", "no"), ("Two\nlines", "yes")]);
     let expected = ReadOptions::new().format(FileFormat::Csv).text("Review").label("Label");
     assert_eq!(ReadOptions { told: None, notes: Vec::new(), ..found.read_as().clone() }, expected);
-    let said = "`csv`, text in `Review`, label in `Label`; line 1 is a header, since all below `id` are numbers";
+    let said =
+        "`csv`, text in `Review`, label in `Label`; line 1 is a header, since all below `id` are numbers";
     assert_eq!(found.read_as().to_string(), said);
     assert_eq!(texts(&open("first.tsv"))[0], ("good film", "pos"));
     assert_eq!(open("first.tsv").read_as().text.as_deref(), Some("2"));
@@ -348,12 +349,36 @@ fn headers_are_told_from_records() {
     for (name, text, records, first, note) in [
         ("a.csv", "text,label\nfine,good\ndull,bad\n", 2, ("fine", "good"), known),
         ("b.tsv", "id\tTitle\tTopic\nx\tA day\tsun\ny\tA night\tmoon\n", 2, ("A day", "sun"), known),
-        ("c.tsv", "Who is it?\tquestion\nIt is me.\treply\nWhere is it?\tquestion\n", 3, ("Who is it?", "question"), "no header"),
-        ("d.tsv", "name\tlanguage\nword\tlanguage\nstone\tthing\n", 3, ("name", "language"), "no header: line 1 repeats below"),
-        ("e.csv", "opinion,points\nfine,3\ndull,1\n", 2, ("fine", "3"), "line 1 is a header, since all below `points` are numbers"),
+        (
+            "c.tsv",
+            "Who is it?\tquestion\nIt is me.\treply\nWhere is it?\tquestion\n",
+            3,
+            ("Who is it?", "question"),
+            "no header",
+        ),
+        (
+            "d.tsv",
+            "name\tlanguage\nword\tlanguage\nstone\tthing\n",
+            3,
+            ("name", "language"),
+            "no header: line 1 repeats below",
+        ),
+        (
+            "e.csv",
+            "opinion,points\nfine,3\ndull,1\n",
+            2,
+            ("fine", "3"),
+            "line 1 is a header, since all below `points` are numbers",
+        ),
         ("f.csv", "opinion,points\nfine,3\ndull,few\n", 3, ("opinion", "points"), "no header"),
         ("g.csv", "fine,N/A\nso so,3\ndull,1\n", 3, ("fine", "N/A"), "no header"),
-        ("h.csv", "opinion,label\nfine,good\ndull,bad\n", 3, ("opinion", "label"), "line 1 (`opinion`, `label`) is read as a record; if it is a header"),
+        (
+            "h.csv",
+            "opinion,label\nfine,good\ndull,bad\n",
+            3,
+            ("opinion", "label"),
+            "line 1 (`opinion`, `label`) is read as a record; if it is a header",
+        ),
     ] {
         let files = Files::new(&format!("header-{name}"), &[(name, text.as_bytes())]);
         let found = LabelledTexts::open(files.at(name)).unwrap();
@@ -392,13 +417,38 @@ fn headers_are_told_from_records() {
 fn separators_are_those_that_give_equal_columns() {
     for (name, text, first, note) in [
         ("a.csv", "text;label\nfine, really;good\ndull;bad\n", ("fine, really", "good"), "separated by `;`"),
-        ("b.csv", "nice, film;good\nbad, film;bad\nfine, book;good\n", ("nice, film", "good"), "separated by `;`"),
-        ("c.csv", "text\tlabel\nfine, I say\tgood\n\"a\ttab\"\tbad\n", ("fine, I say", "good"), "separated by tabs"),
+        (
+            "b.csv",
+            "nice, film;good\nbad, film;bad\nfine, book;good\n",
+            ("nice, film", "good"),
+            "separated by `;`",
+        ),
+        (
+            "c.csv",
+            "text\tlabel\nfine, I say\tgood\n\"a\ttab\"\tbad\n",
+            ("fine, I say", "good"),
+            "separated by tabs",
+        ),
         ("d.csv", "text|label\nfine|good\ndull|bad\n", ("fine", "good"), "separated by `|`"),
-        ("e.csv", "sep=;\ntext;label\n1,5;good\n2,5;bad\n", ("1,5", "good"), "separated by `;`, as line 1 says; line 2 is a header"),
-        ("f.csv", "text,label\n\"fine; so; so\",good\n\"dull; very\",bad\n", ("fine; so; so", "good"), "line 1 is a header"),
+        (
+            "e.csv",
+            "sep=;\ntext;label\n1,5;good\n2,5;bad\n",
+            ("1,5", "good"),
+            "separated by `;`, as line 1 says; line 2 is a header",
+        ),
+        (
+            "f.csv",
+            "text,label\n\"fine; so; so\",good\n\"dull; very\",bad\n",
+            ("fine; so; so", "good"),
+            "line 1 is a header",
+        ),
         ("g.txt", "fine; really;good\ndull; dark;bad\nso; so;bad\n", ("", ""), "text"),
-        ("h.csv", "fine,a;b\ndull,c;d\nso so,a;c\n", ("fine", "a;b"), "separated by `,`; `;` would give equal columns, too"),
+        (
+            "h.csv",
+            "fine,a;b\ndull,c;d\nso so,a;c\n",
+            ("fine", "a;b"),
+            "separated by `,`; `;` would give equal columns, too",
+        ),
     ] {
         let files = Files::new(&format!("separator-{name}"), &[(name, text.as_bytes())]);
         let found = LabelledTexts::open(files.at(name));

@@ -67,7 +67,8 @@ fn a_malformed_line_says_file_line_and_reason() {
     let long = "é".repeat(100);
     let shown = "é".repeat(60);
     assert_eq!(labelled(long.as_bytes()), format!("f:1: {e} no tab in \"{shown}\"…"));
-    let e = "f:2: expected UTF-8, got byte 0xe9 at place 3: `data.encoding` in a config sets another encoding";
+    let e =
+        "f:2: expected UTF-8, got byte 0xe9 at place 3: `data.encoding` in a config sets another encoding";
     assert_eq!(labelled(b"a\t1\ncaf\xe9\t1\n"), e);
     assert_eq!(message(file(b"ok\ncaf\xe9").text()), e);
     assert!(labelled(b"a\0b\t1\n").starts_with("f:1: expected text, got byte 0x00 at place 1: is it"));
@@ -306,8 +307,7 @@ fn zips_are_read_member_by_member() {
 
 #[test]
 fn notes_in_a_zip_are_passed_over_where_one_other_file_is_left() {
-    let text =
-        |members: &[(&str, &[u8])]| file(&zipped(members)).chosen().and_then(|(file, _)| file.text());
+    let text = |members: &[(&str, &[u8])]| file(&zipped(members)).chosen().and_then(|(file, _)| file.text());
     assert_eq!(text(&[("d/_about.txt", b"about"), ("d/fra.txt", b"fra")]).unwrap(), "fra");
     assert_eq!(text(&[("_about.txt", b"about")]).unwrap(), "about");
     assert!(
@@ -331,7 +331,8 @@ fn what_macos_adds_to_a_zip_is_no_member() {
 fn the_mark_of_utf_16_stands_at_the_start() {
     let mark = "file `f`: expected UTF-8, got the byte order mark of UTF-16: save the file as UTF-8";
     assert!(message(file(b"\xff\xfea\0\n").text()).starts_with(mark));
-    let later = "f:2: expected UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding";
+    let later =
+        "f:2: expected UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding";
     assert_eq!(message(file(b"a\n\xff\xfeb\n").text()), later);
     assert_eq!(message(file(b"a\n\xff\xfeb\n").lines().unwrap().read_all()), later);
     let zero = "f:1: expected text, got byte 0x00 at place 1: is it UTF-16, or no text at all?";
