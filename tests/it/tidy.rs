@@ -3,6 +3,7 @@
 //! in circles, but for those in [`circles::ALLOWED`].
 
 mod circles;
+mod guide;
 mod uses;
 
 use std::fs;
