@@ -64,8 +64,7 @@ fn columns_are_found_by_name_number_and_content() {
     assert_eq!(texts(&found), [("Fine, but dull", "no"), ("Two\nlines", "yes")]);
     let expected = ReadOptions::new().format(FileFormat::Csv).text("Review").label("Label");
     assert_eq!(ReadOptions { told: None, notes: Vec::new(), ..found.read_as().clone() }, expected);
-    let said =
-        "`csv`, text in `Review`, label in `Label`; line 1 is a header, since all below `id` are numbers";
+    let said = "`csv`, text in `Review`, label in `Label`; line 1 is a header, since it has known names";
     assert_eq!(found.read_as().to_string(), said);
     assert_eq!(texts(&open("first.tsv"))[0], ("good film", "pos"));
     assert_eq!(open("first.tsv").read_as().text.as_deref(), Some("2"));

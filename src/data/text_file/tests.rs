@@ -446,7 +446,7 @@ fn labels_come_from_names_of_files_and_folders() {
         "labels in `ZIP`: expected a file each, got `1` of `ZIP!m/neg/1.txt` and `ZIP!m/pos/1.txt`";
     assert_eq!(error, expected);
     let error = of("5", &[("1.txt", b"1")], Folder::folder_per_class).unwrap_err();
-    assert_eq!(error, "file `ZIP!1.txt`: expected to be in a folder that is its label, got no such folder");
+    assert_eq!(error, "files of `ZIP`: expected each in a folder that is its label, got `1.txt` in none");
     let error = of("6", &[("1.txt", b"1")], Folder::file_per_class).unwrap_err();
     assert_eq!(error, "labels in `ZIP`: expected at least two, got `1` alone");
     assert_eq!(
