@@ -238,7 +238,7 @@ impl Found {
         // How many tags of chunks are spelled so; of other spellings than the standard one, where a tag says that a chunk begins or goes on.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
-            if *spelling != standard && !counts.keys().any(|tag| begun(&tag)) {
+            if *spelling != standard && !counts.keys().any(begun) {
                 return 0;
             }
             counts.iter().filter(|(tag, _)| spelling.is_of_chunk(tag)).map(|(_, count)| count).sum()
@@ -257,9 +257,7 @@ impl Found {
                 letter.is_some_and(|letter| letter != b'O' && !letters.contains(&letter))
             };
             let broken = found.broken.len();
-            if spelling.place == Place::Alone
-                && (broken * 4 > chunked || counts.keys().any(|tag| is_other(&tag)))
-            {
+            if spelling.place == Place::Alone && (broken * 4 > chunked || counts.keys().any(is_other)) {
                 let name = found.tagging.scheme.name();
                 let why = format!(
                     "their letters are those of {name}, but {broken} of {chunked} sentences break it"

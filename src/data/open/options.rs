@@ -124,9 +124,9 @@ pub struct ReadOptions {
     pub(super) stress: bool,
     pub(super) repair_tags: bool,
     /// The columns of words and tags, once they were found.
-    pub(super) columns: Option<Columns>,
+    pub(super) columns: Option<Box<Columns>>,
     /// The scheme by which tags are repaired, once it was found.
-    pub(super) tagging: Option<Tagging>,
+    pub(super) tagging: Option<Box<Tagging>>,
     /// What was set, without what was detected in a file.
     pub(super) told: Option<Box<ReadOptions>>,
     /// What was decided about a file, and why, for people.

@@ -61,8 +61,8 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
         }
         _ => {
             let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
-            let columns = Columns::of(file, words, tags, options.columns.as_ref())?;
-            options.columns = Some(columns);
+            let columns = Columns::of(file, words, tags, options.columns.as_deref())?;
+            options.columns = Some(Box::new(columns));
             TaggedTexts::of_these(columns, file)
         }
     };
@@ -117,7 +117,8 @@ impl TaggedTexts {
                 return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
             }
             if options.repair_tags {
-                options.tagging = Some(read.repair(options.tagging.take()));
+                let known = options.tagging.take().map(|known| *known);
+                options.tagging = Some(Box::new(read.repair(known)));
             }
             Ok(read.read_by(&name, options))
         };
