@@ -337,6 +337,7 @@ impl Op for Probe {
             "level_from_data" => s.level_from_data(&[s.levels(0)[0]; 6]).map(drop),
             "same_rows" => s.same_rows(0, 1),
             "has_lod" => s.has_lod(1),
+            "row_for_each_sequence" => s.row_for_each_sequence(0, 1),
             "dtype_in" => s.dtype_in(0, &[DType::I64]),
             "is_float" => s.is_float(1),
             "same_dtype" => s.same_dtype(0, 1),
@@ -419,6 +420,7 @@ fn of_operators(calls: &mut Calls) {
     calls.at("InferShape::level_from_data", || probed("level_from_data"));
     calls.at("InferShape::same_rows", || probed("same_rows"));
     calls.at("InferShape::has_lod", || probed("has_lod"));
+    calls.at("InferShape::row_for_each_sequence", || probed("row_for_each_sequence"));
     calls.at("InferShape::dtype_in", || probed("dtype_in"));
     calls.at("InferShape::is_float", || probed("is_float"));
     calls.at("InferShape::same_dtype", || probed("same_dtype"));
