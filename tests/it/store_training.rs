@@ -396,11 +396,13 @@ fn a_gradient_that_is_not_finite_fails_the_step_of_all_workers() {
     let counted: RowLoss = |x, y, _| x.mean() + y.mean() * 0.3;
     let by_value: RowLoss = |x, y, _| x.mean() * y.mean();
     // The square root of 0 has no gradient.
-    let (bad, good) = ([[1.0, 4.0], [1.0, 0.0], [2.0, 3.0], [1.0, 1.0]], [[1.0, 4.0], [2.0, 3.0], [1.0, 1.0], [1.0, 1.0]]);
+    let (bad, good) =
+        ([[1.0, 4.0], [1.0, 0.0], [2.0, 3.0], [1.0, 1.0]], [[1.0, 4.0], [2.0, 3.0], [1.0, 1.0], [1.0, 1.0]]);
     for loss in [counted, by_value] {
         let [[one, two], [expected, _]] = [in_step(loss, bad), in_step(loss, good)];
         for (outcomes, words) in [(&one, "the gradients of all workers, got none of 1 of 2"), (&two, "`w`")] {
-            let losses: Vec<Option<f64>> = outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect();
+            let losses: Vec<Option<f64>> =
+                outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect();
             let wanted: Vec<f64> = expected[..3].iter().map(|outcome| *outcome.as_ref().unwrap()).collect();
             assert_eq!(losses, [Some(wanted[0]), None, Some(wanted[1]), Some(wanted[2])]);
             let error = outcomes[1].as_ref().unwrap_err();

@@ -137,7 +137,10 @@ fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
         trainer.fit(&points(0..7, 4), &points(0..7, 4), Until::Epochs(1)).unwrap();
         let said = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let words = format!("`batch_norm`, called at tests/it/trainer/accumulate.rs:{line}:");
-        assert!(said.contains(&words) && said.contains("each of the 2 batches of a step by itself"), "{said}");
+        assert!(
+            said.contains(&words) && said.contains("each of the 2 batches of a step by itself"),
+            "{said}"
+        );
     }
 }
 

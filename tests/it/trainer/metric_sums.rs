@@ -107,7 +107,9 @@ fn a_scalar_loss_needs_its_builder() {
     let mut after = Loss::new(loss);
     for value in [number(3.0), Variable::dense(ndarray::array![3.0])] {
         let error = after.update(&[value], 2).unwrap_err().to_string();
-        for words in ["metric `loss`: expected one loss per row", "before `Builder::finish`", "`Loss::weighted`"] {
+        for words in
+            ["metric `loss`: expected one loss per row", "before `Builder::finish`", "`Loss::weighted`"]
+        {
             assert!(error.contains(words), "{error}");
         }
     }

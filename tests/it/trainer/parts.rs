@@ -4,6 +4,7 @@ use unpadded::executor::Scope;
 use unpadded::layers::init;
 use unpadded::ops::CrossEntropy;
 use unpadded::optimizer::Optimizer;
+use unpadded::predict::Predictor;
 use unpadded::program::VarId;
 use unpadded::store::{LocalWorker, Mode, StoreTrainer, share};
 use unpadded::tensor::StorageKind;
@@ -83,7 +84,8 @@ const LOSSES: [Loss; 23] = [
     }),
     ("a random penalty", |r| r.words.mean() + r.weight.dropout(0.5).square().sum() * 0.01),
     ("a feed without rows in rows", |r| {
-        let fixed = r.net.feed_stored("fixed", r.net.spec(r.words).unwrap().dtype, &[Some(3)], StorageKind::Dense);
+        let fixed =
+            r.net.feed_stored("fixed", r.net.spec(r.words).unwrap().dtype, &[Some(3)], StorageKind::Dense);
         (r.words * fixed.sum()).mean() + r.sentences.mean() * 0.3
     }),
 ];
@@ -121,7 +123,7 @@ fn drawn(dice: &mut Dice, rows: &Rows, depth: usize) -> Var {
 #[test]
 fn a_step_of_parts_is_that_of_one_batch_for_losses_at_random() {
     let mut worst = [0.0f64; 2];
-    for seed in 0..times(100) as u64 {
+    for seed in 0..times(300) as u64 {
         let loss = |rows: &Rows| {
             let loss = drawn(&mut Dice::new(seed), rows, 1 + seed as usize % 3);
             // Without words there would be nothing to train.
@@ -135,9 +137,12 @@ fn a_step_of_parts_is_that_of_one_batch_for_losses_at_random() {
             joined.fit(&data(SEQUENCES), &data(SEQUENCES), Until::Steps(2)).unwrap();
             parts = parts.accumulate(n);
             parts.fit(&data(sequences), &data(sequences), Until::Steps(2)).unwrap();
-            let [a, b] = [&mut joined, &mut parts].map(|trainer| trainer.evaluate(&data(4)).unwrap().loss());
-            let far = (a - b).abs() / a.abs().max(1.0);
-            assert!(far < tolerance, "seed {seed}: {a} and {b}");
+            let expected = joined.evaluate(&data(SEQUENCES)).unwrap().loss();
+            for sequences in [1, 2, 7, SEQUENCES] {
+                let got = parts.evaluate(&data(sequences)).unwrap().loss();
+                let far = (got - expected).abs() / expected.abs().max(1.0);
+                assert!(far < tolerance, "seed {seed}, {sequences}: {got} of {expected}");
+            }
             for ((a, b), name) in parameters(&mut joined).iter().zip(parameters(&mut parts)).zip(PARAMETERS) {
                 let far = apart(a, &b);
                 assert!(far < tolerance, "seed {seed}, {n} of {sequences}: {name} {far:e}");
@@ -278,9 +283,14 @@ fn a_loss_on_other_data_is_that_of_one_batch() {
 }
 
 /// The losses that workers return and the parameters after three steps, the sentences dealt to the workers like this.
-fn dealt(loss: Loss, sparse: bool, cuts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
-    let rows = rows(DType::F64, sparse);
-    let (net, loss) = (rows.net.clone(), loss.1(&rows).id());
+fn dealt(
+    loss: &dyn Fn(&Rows) -> Var,
+    dtype: DType,
+    sparse: bool,
+    cuts: &[usize],
+) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let rows = rows(dtype, sparse);
+    let (net, loss) = (rows.net.clone(), loss(&rows).id());
     let (registry, mut program) = (net.registry(), net.program().unwrap());
     Sgd::new(0.1).minimize(&mut program, &registry, loss).unwrap();
     let values = store(2);
@@ -297,15 +307,15 @@ fn dealt(loss: Loss, sparse: bool, cuts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) 
                     .values
                     .iter()
                     .map(|(name, x)| (program.find(name).unwrap(), x.slice_sequences(part.clone()).unwrap()));
-                let without_rows = program.find("fixed").map(|id| (id, fixed(DType::F64)));
+                let without_rows = program.find("fixed").map(|id| (id, fixed(dtype)));
                 let feeds: Vec<(VarId, Variable)> = without_rows.into_iter().chain(feeds).collect();
                 let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
                 let losses = (0..3).map(|_| trainer.step(&feeds, &[]).unwrap()).collect::<Vec<_>>();
                 let values = trainer.scope().unwrap();
-                let values = PARAMETERS
-                    .iter()
-                    .filter_map(|name| Some(values.get(name).ok()?.as_slice::<f64>().unwrap().to_vec()));
-                (losses, values.collect())
+                let value = |name: &&str| {
+                    Some(values.get(name).ok()?.cast(DType::F64).as_slice::<f64>().unwrap().to_vec())
+                };
+                (losses, PARAMETERS.iter().filter_map(value).collect())
             })
         };
         let threads: Vec<_> = handles.into_iter().enumerate().map(run).collect();
@@ -316,9 +326,9 @@ fn dealt(loss: Loss, sparse: bool, cuts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) 
 #[test]
 fn workers_that_share_a_batch_make_the_step_of_one() {
     for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
-        let (losses, expected) = dealt(loss, sparse, &[0, SEQUENCES]);
+        let (losses, expected) = dealt(&loss.1, DType::F64, sparse, &[0, SEQUENCES]);
         for cuts in [&[0, 5, SEQUENCES][..], &[0, 0, 3, 11, SEQUENCES]] {
-            let (got_losses, got) = dealt(loss, sparse, cuts);
+            let (got_losses, got) = dealt(&loss.1, DType::F64, sparse, cuts);
             for ((a, b), name) in expected.iter().zip(&got).zip(PARAMETERS) {
                 let far = apart(a, b);
                 assert!(far < 1e-10, "{}, sparse {sparse}, {cuts:?}: {name} {far:e}", loss.0);
@@ -331,6 +341,65 @@ fn workers_that_share_a_batch_make_the_step_of_one() {
     }
 }
 
+#[test]
+fn workers_make_the_step_of_one_for_losses_at_random() {
+    for seed in 0..times(100) as u64 {
+        let loss =
+            |rows: &Rows| drawn(&mut Dice::new(seed), rows, 1 + seed as usize % 3) + rows.words.mean() * 0.1;
+        for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
+            let sparse = seed % 2 == 0;
+            let (_, expected) = dealt(&loss, dtype, sparse, &[0, SEQUENCES]);
+            let cuts = [&[0, 5, SEQUENCES][..], &[0, 0, 3, 11, SEQUENCES]][seed as usize / 2 % 2];
+            let (_, got) = dealt(&loss, dtype, sparse, cuts);
+            for ((a, b), name) in expected.iter().zip(&got).zip(PARAMETERS) {
+                let far = apart(a, b);
+                assert!(far < tolerance, "seed {seed}, {dtype}, {cuts:?}: {name} {far:e}");
+            }
+        }
+    }
+}
+
+/// Sums of several batches are in a checkpoint, and a model that was saved is measured by the same ones.
+#[test]
+fn a_loss_of_several_sums_is_saved_and_measured() {
+    let losses = LOSSES
+        .into_iter()
+        .filter(|(name, _)| ["two means", "class weights", "a penalty", "a learned variance"].contains(name));
+    let weighted = |rows: &Rows| rows.words.fill_like(1.0).sum();
+    for (loss, weight) in losses.flat_map(|loss| [(loss, false), (loss, true)]) {
+        let made = || {
+            let rows = rows(DType::F64, true);
+            let (loss, weight_of) = (loss.1(&rows), weighted(&rows));
+            let trainer = Trainer::new(rows.net, loss, &Sgd::new(0.1).momentum(0.9)).unwrap();
+            let trainer = trainer.output("losses", rows.words);
+            let trainer = if weight { trainer.weight(weight_of) } else { trainer };
+            trainer.accumulate(2).threads(1).progress(Progress::Quiet)
+        };
+        // 7 batches an epoch, so 4 steps.
+        let mut whole = made();
+        let expected = whole.fit(&data(2), &data(3), Until::Steps(11)).unwrap();
+        let file = path("formula");
+        let mut first = made();
+        first.fit(&data(2), &data(3), Until::Steps(6)).unwrap();
+        first.save(&file).unwrap();
+        let mut second = made();
+        second.resume(&file).unwrap();
+        let report = second.fit(&data(2), &data(3), Until::Steps(11)).unwrap();
+        assert_eq!(report.history[1].train("loss"), expected.history[1].train("loss"), "{}", loss.0);
+        assert!(bytes(&mut second) == bytes(&mut whole), "{}, weight {weight}", loss.0);
+        // A trainer without epochs: a predictor has the parameters of the best one.
+        let mut untrained = made();
+        untrained.save(&file).unwrap();
+        let predictor = Predictor::load(&file).unwrap();
+        for sequences in [3, SEQUENCES] {
+            let measured = predictor.evaluate(&data(sequences)).unwrap().loss();
+            let expected = untrained.evaluate(&data(sequences)).unwrap().loss();
+            assert!((measured - expected).abs() < 1e-12, "{}, weight {weight}: {measured}", loss.0);
+        }
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
 /// A penalty counts where no worker's part has a word.
 #[test]
 fn a_penalty_counts_without_rows() {
@@ -338,7 +407,7 @@ fn a_penalty_counts_without_rows() {
     let mut untrained = trainer_of(&penalized.1, DType::F64, true);
     let expected: Vec<f64> = parameters(&mut untrained)[2].iter().map(|w| w * 0.998f64.powi(3)).collect();
     for cuts in [&[1, 2][..], &[1, 1, 2], &[1, 2, 2, 2]] {
-        let (losses, values) = dealt(penalized, true, cuts);
+        let (losses, values) = dealt(&penalized.1, DType::F64, true, cuts);
         assert!(apart(&expected, &values[2]) < 1e-8, "{cuts:?}: {:?}, not {expected:?}", values[2]);
         assert!(losses[0] > 0.0);
     }
@@ -376,10 +445,12 @@ fn a_feed_without_rows_is_refused_beside_totals() {
         let beta = rows.sentences.fill_like(0.75 * 0.75);
         rows.words.mean() + (rows.sentences * beta).mean()
     });
-    assert!((trainer_of(&each.1, DType::F64, true).evaluate(&data(SEQUENCES)).unwrap().loss()
-        - weighted().evaluate(&*all).unwrap().loss())
-    .abs()
-        < 1e-12);
+    assert!(
+        (trainer_of(&each.1, DType::F64, true).evaluate(&data(SEQUENCES)).unwrap().loss()
+            - weighted().evaluate(&*all).unwrap().loss())
+        .abs()
+            < 1e-12
+    );
 }
 
 /// A batch in which no row counts has a loss of 0, and moves nothing.
