@@ -182,10 +182,12 @@ impl Parts {
     /// whole. Each part adds what the head alone gives, which counts even if no part has a row.
     pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
-            Some(i) if self.terms.totals[i].kind == Total::Mean => match all.0[i][1] > 0.0 || self.is_mean() {
-                true => (whole.seeds[i], part.0[i][1]),
-                false => (0.0, 1.0),
-            },
+            Some(i) if self.terms.totals[i].kind == Total::Mean => {
+                match all.0[i][1] > 0.0 || self.is_mean() {
+                    true => (whole.seeds[i], part.0[i][1]),
+                    false => (0.0, 1.0),
+                }
+            }
             Some(i) => (whole.seeds[i] * parts, 1.0),
             None => (parts, 1.0),
         }

@@ -42,7 +42,10 @@ impl BatchRunner {
             feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
             carried: program.carried_states().collect(),
             seeds: Vec::new(),
-            persistent: looked_at.filter(|&var| program.var(var).persistable).map(|var| (var, None)).collect(),
+            persistent: looked_at
+                .filter(|&var| program.var(var).persistable)
+                .map(|var| (var, None))
+                .collect(),
             alike: alike(program),
             executor,
         }

@@ -211,7 +211,9 @@ impl<S: KeyValueStore> StoreTrainer<S> {
 
     fn stepped(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         if let Some(failed) = &self.failed {
-            return Err(failed.clone().noted("the other workers wait for this step's gradients: drop this trainer"));
+            return Err(failed
+                .clone()
+                .noted("the other workers wait for this step's gradients: drop this trainer"));
         }
         self.pull(|shared, height| shared.rows_read(height, feeds))?;
         let not_pushed = |e: Error| e.noted("nothing was pushed");

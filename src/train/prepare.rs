@@ -116,9 +116,7 @@ impl Trainer {
                     self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
                 })
             }
-            Some(weight) => {
-                LossTerms::weighted(program, &self.registry, self.loss.id(), weight.what.id())
-            }
+            Some(weight) => LossTerms::weighted(program, &self.registry, self.loss.id(), weight.what.id()),
         }
     }
 
