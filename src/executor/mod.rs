@@ -25,7 +25,7 @@ pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, Part, Profile};
 pub use observe::{bound, listing, profile};
-pub(crate) use parts::{Parts, Totals, checked_weight};
+pub(crate) use parts::{Parts, Totals, Whole, checked_weight};
 pub use reference::{diagnose, interpret};
 pub use run::rank_table::RankTable;
 pub(crate) use run::request::Placed;

@@ -179,10 +179,15 @@ impl Parts {
     }
 
     /// By what the gradient of one of `parts` parts is multiplied, and its weight, for their weighted mean to be the gradient of the
-    /// whole, but for what the head alone gives.
-    pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, parts: f64) -> (f64, f64) {
+    /// whole. Each part adds what the head alone gives, which counts even if no part has a row.
+    pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
         match self.late {
-            Some(i) if self.terms.totals[i].kind == Total::Mean => (whole.seeds[i], part.0[i][1]),
+            Some(i) if self.terms.totals[i].kind == Total::Mean => {
+                match all.0[i][1] > 0.0 || self.is_mean() {
+                    true => (whole.seeds[i], part.0[i][1]),
+                    false => (0.0, 1.0),
+                }
+            }
             Some(i) => (whole.seeds[i] * parts, 1.0),
             None => (parts, 1.0),
         }
@@ -193,25 +198,34 @@ impl Parts {
         self.terms.is_total() && self.terms.totals.iter().all(|total| total.kind == Total::Mean)
     }
 
-    /// What follows from all parts, with the parameters in `scope`.
+    /// What follows from all parts, with the parameters in `scope`; random operators draw by `step`.
     ///
     /// # Errors
     /// If the loss is not finite.
-    pub(crate) fn whole(&mut self, scope: &mut Scope, all: &Totals) -> Result<Whole> {
+    pub(crate) fn whole(&mut self, scope: &mut Scope, all: &Totals, step: u64) -> Result<Whole> {
+        let whole = self.of_counted(scope, all, step)?;
+        match whole.loss.is_finite() {
+            true => Ok(whole),
+            false => Err(not_finite(&self.body, self.terms.loss)),
+        }
+    }
+
+    /// The same of totals that were [counted](Self::counted): the gradients of the totals hold, the loss does not.
+    ///
+    /// # Errors
+    /// If the head does not run.
+    pub(crate) fn of_counted(&mut self, scope: &mut Scope, all: &Totals, step: u64) -> Result<Whole> {
         let values: Vec<f64> =
             self.terms.totals.iter().zip(&all.0).map(|(t, &sums)| value(t.kind, sums)).collect();
         let fed = self.terms.totals.iter().zip(&values);
         let fed: Vec<(VarId, Variable)> =
             fed.map(|(t, &value)| Ok((t.var, scalar(&self.body, t.var, value)?))).collect::<Result<_>>()?;
         let feeds: Vec<(VarId, &Variable)> = fed.iter().map(|(id, value)| (*id, value)).collect();
-        self.head.run(scope, &Run::train(&feeds, 0))?;
+        self.head.run(scope, &Run::train(&feeds, step))?;
         let loss = match self.terms.is_total() {
             true => values.first().copied().unwrap_or_default(),
             false => self.head.scalar(self.terms.loss)?,
         };
-        if !loss.is_finite() {
-            return Err(not_finite(&self.body, self.terms.loss));
-        }
         let seeds = self.seeds.iter().map(|seed| seed.map_or(Ok(0.0), |seed| self.head.scalar(seed)));
         let seeds = seeds.collect::<Result<_>>()?;
         let mut gradients = Vec::with_capacity(self.gradients.len());

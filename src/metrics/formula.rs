@@ -55,13 +55,18 @@ impl Formula {
     /// The function that the operators of `loss` are.
     ///
     /// # Errors
-    /// If it is not computed from sums and means over rows.
+    /// If it is not one number, or is not computed from sums and means over rows.
     pub(super) fn of(
         program: &Program,
         registry: &Registry,
         loss: VarId,
         var: impl Fn(VarId) -> Var,
     ) -> Result<Self> {
+        let spec = program.spec(loss)?;
+        if spec.shape.iter().any(|extent| extent.known() != Some(1)) {
+            let error = Error::new("loss", "one number, or one per row", spec.to_string());
+            return Err(error.variable(&program.var(loss).name));
+        }
         let terms = LossTerms::of(program, registry, loss)?;
         let (mut leaves, mut at) = (Vec::new(), 0);
         let mut leaf = |id: VarId, fetched: VarId, counts| {

@@ -91,7 +91,7 @@ pub use scores::Scores;
 
 use crate::error::{Error, Result};
 use crate::executor::checked_weight;
-use crate::program::{Attributes, Builder, Program, Registry, Var, VarId};
+use crate::program::{Attributes, Builder, Program, Registry, Spec, Var, VarId};
 use crate::tensor::{DType, Variable};
 use formula::Formula;
 use std::sync::Arc;
@@ -206,10 +206,20 @@ pub struct Loss {
     losses: Var,
     share: Option<Var>,
     shown: Shown,
-    /// How a scalar loss of several batches is computed from theirs, or why it cannot be.
-    formula: Option<Result<Arc<Formula>>>,
+    over: Over,
     /// Of the losses, and of what they count; with a formula, the formula's.
     sums: Vec<f64>,
+}
+
+/// What the losses of a batch are.
+#[derive(Debug, Clone)]
+enum Over {
+    /// One number a row; and their mean, if the loss was given as that.
+    Rows(Option<Var>),
+    /// One number: how that of several batches is computed from theirs, or why it cannot be.
+    Batch(Result<Arc<Formula>>),
+    /// One number a row or one number: the builder is gone, or is another thread's.
+    Unknown,
 }
 
 /// What is computed from the mean of losses.
@@ -219,6 +229,9 @@ enum Shown {
     Perplexity,
     BitsPerCharacter,
 }
+
+/// What to do about a scalar loss that batches do not tell.
+const BY_SHARE: &str = "`Loss::weighted` with a scalar can say how much each batch counts";
 
 /// What a file says of a loss that is a formula.
 const FORMULA: &str = "formula";
@@ -235,12 +248,14 @@ impl Shown {
 impl Loss {
     /// The mean of `losses`: one number a row, each counting once; or a scalar loss, as a [`Trainer`](crate::train::Trainer) has it: a
     /// function of sums and means over rows, whose value over several batches is that of all their rows together. It is called `loss`.
+    ///
+    /// The program tells what a scalar loss is computed from: its metric is made before [`Builder::finish`], on the builder's thread.
     pub fn new(losses: Var) -> Self {
         let made = Builder::found(losses).and_then(|net| {
             let program = net.program().ok()?;
             Some(Self::in_program(&program, &net.registry(), losses, |id| net.var(id)))
         });
-        made.unwrap_or_else(|| Self::made(losses, None))
+        made.unwrap_or_else(|| Self::made(losses, Over::Unknown))
     }
 
     /// The same of a variable of a program that was loaded.
@@ -250,8 +265,8 @@ impl Loss {
 
     fn in_program(program: &Program, registry: &Registry, losses: Var, var: impl Fn(VarId) -> Var) -> Self {
         let known = (losses.id().0 as usize) < program.vars().len();
-        if !known || program.spec(losses.id()).is_ok_and(|spec| !spec.shape.is_empty()) {
-            return Self::made(losses, None);
+        if !known || program.spec(losses.id()).is_ok_and(Spec::batched) {
+            return Self::made(losses, Over::Rows(None));
         }
         let formula = Formula::of(program, registry, losses.id(), var);
         let one_a_row = |of: &Var| {
@@ -260,24 +275,31 @@ impl Loss {
                 .is_ok_and(|spec| spec.batched() && spec.width() == 1 && spec.shape.len() <= 2)
         };
         match formula.as_ref().ok().and_then(Formula::mean_of).filter(one_a_row) {
-            Some(of) => Self::made(of, None),
-            None => Self::made(losses, Some(formula.map(Arc::new))),
+            Some(of) => Self::made(of, Over::Rows(Some(losses))),
+            None => Self::made(losses, Over::Batch(formula.map(Arc::new))),
         }
     }
 
-    fn made(losses: Var, formula: Option<Result<Arc<Formula>>>) -> Self {
-        let sums = match &formula {
-            Some(Ok(formula)) => formula.zeros(),
+    fn made(losses: Var, over: Over) -> Self {
+        let sums = match &over {
+            Over::Batch(Ok(formula)) => formula.zeros(),
             _ => vec![0.0; 2],
         };
-        Self { name: "loss".to_owned(), losses, share: None, shown: Shown::Mean, formula, sums }
+        Self { name: "loss".to_owned(), losses, share: None, shown: Shown::Mean, over, sums }
     }
 
     /// Why a scalar loss of several batches is not known from theirs.
     pub(crate) fn refused(&self) -> Result<()> {
-        match &self.formula {
-            Some(Err(error)) => Err(error.clone()),
+        match (&self.over, self.share) {
+            (Over::Batch(Err(error)), None) => Err(error.clone()),
             _ => Ok(()),
+        }
+    }
+
+    fn formula(&self) -> Option<&Formula> {
+        match (&self.over, self.share) {
+            (Over::Batch(Ok(formula)), None) => Some(formula),
+            _ => None,
         }
     }
 
@@ -296,7 +318,11 @@ impl Loss {
     /// counts, Σ share · loss / Σ share.
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
-        Self { share: Some(share), formula: None, sums: vec![0.0; 2], ..self }
+        let (losses, over) = match self.over {
+            Over::Rows(Some(mean)) => (mean, Over::Unknown),
+            over => (self.losses, over),
+        };
+        Self { losses, over, share: Some(share), sums: vec![0.0; 2], ..self }
     }
 
     /// Under another name.
@@ -312,7 +338,7 @@ impl Metric for Loss {
     }
 
     fn variables(&self) -> Vec<Var> {
-        let formula = self.formula.iter().flatten().flat_map(|formula| formula.variables());
+        let formula = self.formula().into_iter().flat_map(Formula::variables);
         std::iter::once(self.losses).chain(self.share).chain(formula).collect()
     }
 
@@ -320,18 +346,30 @@ impl Metric for Loss {
         Better::Lower
     }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
-        self.refused()
-            .map_err(|e| e.noted("`Loss::weighted` with a scalar can say how much each batch counts"))?;
-        if let (Some(Ok(formula)), [_, values @ ..]) = (&self.formula, values) {
+    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
+        self.refused().map_err(|e| e.noted(BY_SHARE))?;
+        if let (Over::Batch(Ok(formula)), None, [_, values @ ..]) = (&self.over, self.share, values) {
             return formula.update(&mut self.sums, values);
         }
+        let one = |value: &Variable| value.shape().iter().all(|&n| n == 1);
+        let of_batch = |loss: &Variable| match self.over {
+            Over::Rows(_) => false,
+            Over::Batch(_) => true,
+            Over::Unknown => loss.shape().is_empty(),
+        };
         let (sum, weight) = match values {
-            [loss, weight] if loss.shape().is_empty() && weight.shape().is_empty() => {
+            [loss, weight] if of_batch(loss) && one(loss) && one(weight) => {
                 let weight = checked_weight(self.sum(weight)?)?;
                 (self.sum(loss)? * weight, weight)
             }
-            [losses] => (self.sum(losses)?, one_a_row(&self.name, losses)? as f64),
+            [losses] => {
+                let sum = self.sum(losses)?;
+                let no_rows = losses.shape().is_empty() || (losses.lod().is_none() && sequences != 1);
+                if matches!(self.over, Over::Unknown) && one(losses) && no_rows {
+                    return Err(self.unknown(losses));
+                }
+                (sum, one_a_row(&self.name, losses)? as f64)
+            }
             [losses, share] if one_a_row(&self.name, losses)? == one_a_row(&self.name, share)? => {
                 same_sequences(&self.name, losses, share)?;
                 (self.sum(losses)?, self.sum(share)?)
@@ -350,11 +388,12 @@ impl Metric for Loss {
     }
 
     fn value(&self) -> f64 {
-        let mean = match (&self.formula, &self.sums[..]) {
-            (Some(Ok(formula)), sums) => formula.value(sums).map_or(f64::NAN, Option::unwrap_or_default),
-            (_, &[sum, weight]) if weight > 0.0 => sum / weight,
-            _ => return 0.0,
+        let mean = match (self.formula(), &self.sums[..]) {
+            (Some(formula), sums) => formula.value(sums).unwrap_or(Some(f64::NAN)),
+            (None, &[sum, weight]) if weight > 0.0 => Some(sum / weight),
+            _ => None,
         };
+        let Some(mean) = mean else { return 0.0 };
         match self.shown {
             Shown::Mean => mean,
             Shown::Perplexity => mean.exp(),
@@ -369,7 +408,10 @@ impl Metric for Loss {
     fn kind(&self) -> Option<MetricKind> {
         let (_, name) = Shown::ALL.into_iter().find(|(shown, _)| *shown == self.shown)?;
         let attributes = Attributes::new();
-        let attributes = if self.formula.is_some() { attributes.with(FORMULA, true) } else { attributes };
+        let attributes = match (&self.over, self.share) {
+            (Over::Batch(_), None) => attributes.with(FORMULA, true),
+            _ => attributes,
+        };
         Some(MetricKind { name, attributes })
     }
 }
@@ -377,6 +419,14 @@ impl Metric for Loss {
 impl Loss {
     fn wrong(&self, expected: &str, got: String) -> Error {
         Error::new(format!("metric `{}`", self.name), expected, got)
+    }
+
+    /// The error of a scalar loss whose program was not there when the metric was made.
+    fn unknown(&self, loss: &Variable) -> Error {
+        let got = format!("one number of shape {:?} for the whole batch", loss.shape());
+        let why = "the builder of the loss was gone, or was another thread's, when the metric was made, so what the number is \
+                   computed from is not known: make the metric before `Builder::finish`, on the builder's thread";
+        self.wrong("one loss per row", got).noted(why).noted(BY_SHARE)
     }
 
     /// The sum of all numbers, in f64.

@@ -27,19 +27,25 @@ pub(crate) struct BatchRunner {
     carried: Vec<CarriedState>,
     /// Feeds that no data have: see [`Parts`](crate::executor::Parts).
     pub(crate) seeds: Vec<(VarId, Variable)>,
+    /// The persistent variables that metrics look at, with the values that the last run began with.
+    persistent: BTreeMap<VarId, Option<Variable>>,
     /// Feeds that share sequences, by two, and in how many levels.
     alike: Vec<([String; 2], usize)>,
 }
 
 impl BatchRunner {
-    /// Of an executor that fetches what the carried states are after a batch.
-    pub(crate) fn new(executor: Executor) -> Self {
+    /// Of an executor that fetches what the carried states are after a batch, and of the persistent variables among `looked_at`.
+    pub(crate) fn new(executor: Executor, looked_at: impl Iterator<Item = VarId>) -> Self {
         let program = executor.program();
         let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
         Self {
             feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
             carried: program.carried_states().collect(),
             seeds: Vec::new(),
+            persistent: looked_at
+                .filter(|&var| program.var(var).persistable)
+                .map(|var| (var, None))
+                .collect(),
             alike: alike(program),
             executor,
         }
@@ -81,19 +87,19 @@ impl BatchRunner {
         let value = |state: &CarriedState| carried.get(&program.var(state.before).name);
         feeds.extend(self.carried.iter().filter_map(|state| Some((state.before, value(state)?))));
         feeds.extend(self.seeds.iter().map(|(id, seed)| (*id, seed)));
+        for (var, value) in &mut self.persistent {
+            *value = Some(Variable::new(scope.value(&program.var(*var).name)?, None)?);
+        }
         let run = how(&feeds).numbers(&batch.numbers);
         let ran = self.executor.run_data(scope, &run, made);
         ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
     }
 
     /// Takes the batch that was run into a metric, which keeps its number of sums.
-    pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch, scope: &mut Scope) -> Result<()> {
-        let values = metric.variables().into_iter().map(|var| {
-            let desc = self.executor.program().var(var.id());
-            match desc.persistable {
-                true => Variable::new(scope.value(&desc.name)?, None),
-                false => self.executor.fetch(var),
-            }
+    pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
+        let values = metric.variables().into_iter().map(|var| match self.persistent.get(&var.id()) {
+            Some(Some(value)) => Ok(value.clone()),
+            _ => self.executor.fetch(var),
         });
         let values = values.collect::<Result<Vec<_>>>()?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));

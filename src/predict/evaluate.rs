@@ -37,13 +37,14 @@ impl Predictor {
         let mut metrics: Vec<Box<dyn Metric>> = metrics.collect::<Result<_>>()?;
         let mut wanted: Vec<VarId> =
             metrics.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
+        let looked_at = wanted.clone();
         wanted.retain(|&var| !scored.var(var).persistable);
         wanted.extend(carried.iter().map(|state| state.after));
         wanted.sort();
         wanted.dedup();
         registered(scored, registry)?;
         let executor = Executor::on(scored, registry, &wanted, self.started()?.clone())?;
-        let (mut runner, mut weights) = (BatchRunner::new(executor), weights.clone());
+        let (mut runner, mut weights) = (BatchRunner::new(executor, looked_at.into_iter()), weights.clone());
         runner.check(data)?;
         let (mut carried, mut empty) = (BTreeMap::new(), true);
         for batch in data.batches(None, 0)? {
@@ -56,7 +57,7 @@ impl Predictor {
                 |_| Ok(()),
                 |_, _, e| e,
             )?;
-            metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch, &mut weights))?;
+            metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch))?;
             runner.hand_on(&mut carried)?;
             empty = false;
         }

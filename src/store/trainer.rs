@@ -6,7 +6,7 @@ use super::key_value::{Key, KeyValueStore};
 use super::merge::{Part, checked_finite, merge};
 use super::rule::{Rule, update_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Parts, Run, Scope, Stage, Threads, Totals};
+use crate::executor::{Executor, Parts, Run, Scope, Stage, Threads, Totals, Whole};
 use crate::kernels::arena::Plain;
 use crate::program::{LossTerms, OpDesc, Program, Registry, Role, VarId, VarRole};
 use crate::tensor::{DType, Dense, Element, Storage, StorageKind, Variable};
@@ -133,6 +133,15 @@ pub struct StoreTrainer<S> {
     parts: Parts,
     shared: Vec<Shared>,
     steps: u64,
+    /// Why it failed where the other workers wait for its gradients.
+    failed: Option<Error>,
+}
+
+/// What is pushed at the end of a step.
+struct Pushed {
+    loss: f64,
+    gradients: Vec<Storage>,
+    weight: f64,
 }
 
 impl<S: KeyValueStore> StoreTrainer<S> {
@@ -140,7 +149,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     ///
     /// # Errors
     /// If the program has no updates, or a row-sparse parameter; if `loss` is not computed from sums and means over rows: how much
-    /// the gradients of parts of a batch count would not be known.
+    /// the gradients of parts of a batch count would not be known, and workers cannot be told.
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, loss: impl Into<VarId>, store: S) -> Result<Self> {
         let (loss, caller) = (loss.into(), Location::caller());
@@ -155,10 +164,28 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         own.blocks[0].ops.retain(|op| !matches!(op.role, Role::Update | Role::Settle));
         let own = own.shortened(&gradients().chain([loss]).collect::<Vec<_>>());
         let threads = Threads::new(1)?;
-        let parts = Parts::new(&own, registry, LossTerms::of(&own, registry, loss)?, threads.clone())?;
+        let terms = LossTerms::of(&own, registry, loss).map_err(|e| {
+            e.noted(
+                "workers of a store take no weight of a batch (`Trainer::weight`): the loss has to be computed from sums and means \
+                 over rows, or one `Trainer` trains it",
+            )
+        })?;
+        let parts = Parts::new(&own, registry, terms, threads.clone())?;
         let fetched: Vec<VarId> = gradients().chain(parts.wanted()).collect();
         let (executor, scope) = (Executor::on(&parts.body, registry, &fetched, threads)?, Scope::of(&own)?);
-        Ok(Self { store, executor, scope, parts, shared, steps: 0 })
+        Ok(Self { store, executor, scope, parts, shared, steps: 0, failed: None })
+    }
+
+    /// Warnings to show before the first step: the operators that look at a whole batch, as a batch norm, each with its line. They see
+    /// the part of each worker by itself, so that the step of several workers is not that of one batch.
+    pub fn warnings(&self) -> Vec<String> {
+        let warned = self.parts.whole_batch().iter().map(|(operator, line)| {
+            format!(
+                "warning: `{operator}`, called at {line}, looks at a whole batch, and sees the part of each worker by itself: the \
+                 step of several workers is not that of one batch"
+            )
+        });
+        warned.collect()
     }
 
     /// The number of its next step, which random operators draw by: 0, unless a training goes on whose store was
@@ -170,11 +197,12 @@ impl<S: KeyValueStore> StoreTrainer<S> {
 
     /// A step on a batch, or on this trainer's part of one; `numbers` are those of its sequences in the data, or none. Returns the
     /// loss: of its part if the loss is a mean over rows, else of the whole batch, for which the workers then wait for each other
-    /// once more.
+    /// once more, and a third time if the gradients depend on the values of several sums and means.
     ///
     /// # Errors
-    /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed; as the store's, which says
-    /// when another worker has left.
+    /// If a feed does not fit; if the loss or a gradient is not finite, and then nothing was pushed. If the workers had begun to wait for
+    /// each other, each of them returns an error, and all may go on with other batches. As the store's, which says when another
+    /// worker has left.
     #[track_caller]
     pub fn step(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
         let caller = Location::caller();
@@ -182,52 +210,108 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 
     fn stepped(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<f64> {
+        if let Some(failed) = &self.failed {
+            return Err(failed
+                .clone()
+                .noted("the other workers wait for this step's gradients: drop this trainer"));
+        }
         self.pull(|shared, height| shared.rows_read(height, feeds))?;
         let not_pushed = |e: Error| e.noted("nothing was pushed");
-        let mut seeds = self.parts.seeds(None, &self.parts.zero())?;
-        // What follows from the totals of all parts, if a forward pass gives them before the gradients.
-        let mut known = None;
-        if !self.parts.is_late() {
-            let rows = |feed: VarId| Some(feeds.iter().find(|(id, _)| *id == feed)?.1.rows());
-            let sequences =
-                feeds.first().map_or(0, |(_, value)| value.lod().map_or(value.rows(), |lod| lod.sequences()));
-            let counted = self.parts.counted(sequences, rows);
-            let complete = counted.is_none();
-            let part = match counted {
-                Some(part) => part,
-                None => self.run(feeds, &seeds, numbers, Stage::Forward).map_err(not_pushed)?,
-            };
-            let (all, parts) = self.all(&part)?;
-            let whole = self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?;
-            seeds = self.parts.seeds(Some((&whole, &all)), &part)?;
-            known = complete.then_some((whole, parts));
+        let (pushed, workers) = match self.parts.is_late() {
+            true => self.late(feeds, numbers),
+            false => self.early(feeds, numbers),
         }
-        let part = self.run(feeds, &seeds, numbers, Stage::Gradients).map_err(not_pushed)?;
-        let (whole, parts) = match known {
-            Some(known) => known,
-            None => {
-                let alone = self.parts.is_mean();
-                let (all, parts) = if alone { (part.clone(), 1.0) } else { self.all(&part)? };
-                (self.parts.whole(&mut self.scope, &all).map_err(not_pushed)?, parts)
+        .map_err(not_pushed)?;
+        let done = pushed.map_err(not_pushed).and_then(|Pushed { loss, gradients, weight }| {
+            for (Shared { key, .. }, gradient) in self.shared.iter().zip(gradients) {
+                self.store.push(key, gradient, weight)?;
             }
-        };
-        let (factor, weight) = self.parts.in_mean(&whole, &part, parts);
-        let mut gradients = Vec::with_capacity(self.shared.len());
-        for Shared { name, grad, .. } in &self.shared {
-            let gradient = self.executor.fetch(*grad)?.into_parts().0;
-            checked_finite(&gradient, "gradient").map_err(|e| not_pushed(e.variable(name)))?;
-            let without_rows = whole.gradients.iter().filter(|(of, _)| of == grad);
-            let without_rows =
-                without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 });
-            gradients.push(merge(std::iter::once(Part { gradient, factor }).chain(without_rows).collect())?);
+            Ok(loss)
+        });
+        // What fails now the others do not know.
+        if let (Err(error), true) = (&done, workers > 1.0) {
+            self.failed = Some(error.clone());
         }
-        let loss = whole.loss;
-        for (Shared { key, .. }, gradient) in self.shared.iter().zip(gradients) {
-            self.store.push(key, gradient, weight)?;
-        }
+        let loss = done?;
         self.steps += 1;
         self.store.end_round()?;
         Ok(loss)
+    }
+
+    /// A step of one sum or mean with a gradient, whose factor may come after the gradients: what it pushes, and how many workers wait
+    /// for it.
+    fn late(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
+        let seeds = self.parts.seeds(None, &self.parts.zero())?;
+        let part = self.run(feeds, &seeds, numbers, Stage::Gradients)?;
+        self.check_gradients()?;
+        let (all, workers) = match self.parts.is_mean() {
+            true => (part.clone(), 1.0),
+            false => self.all(Ok(&part))?,
+        };
+        let whole = self.parts.whole(&mut self.scope, &all, self.steps)?;
+        Ok((self.pushed(&whole, &part, &all, workers), workers))
+    }
+
+    /// The same of several, whose factors come before the gradients.
+    fn early(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
+        let rows = |feed: VarId| Some(feeds.iter().find(|(id, _)| *id == feed)?.1.rows());
+        let program = self.executor.program();
+        let with_rows = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
+        let sequences = feeds.iter().find(|(id, _)| with_rows(*id)).map_or(0, |(_, x)| x.batch_size());
+        let counted = self.parts.counted(sequences, rows);
+        if let Some(part) = counted {
+            let (all, _) = self.all(Ok(&part))?;
+            let whole = self.parts.of_counted(&mut self.scope, &all, self.steps);
+            let ran = whole.and_then(|whole| self.gradients(feeds, numbers, &whole, &part, &all));
+            let (all, workers) = self.all(ran.as_ref())?;
+            let (part, whole) = (ran?, self.parts.whole(&mut self.scope, &all, self.steps)?);
+            return Ok((self.pushed(&whole, &part, &all, workers), workers));
+        }
+        let seeds = self.parts.seeds(None, &self.parts.zero())?;
+        let part = self.run(feeds, &seeds, numbers, Stage::Forward)?;
+        let (all, workers) = self.all(Ok(&part))?;
+        let whole = self.parts.whole(&mut self.scope, &all, self.steps)?;
+        let ran = self.gradients(feeds, numbers, &whole, &part, &all);
+        self.all(ran.as_ref())?;
+        Ok((self.pushed(&whole, &part, &all, workers), workers))
+    }
+
+    /// Runs the part until its gradients, by what follows from all. Its totals.
+    fn gradients(
+        &mut self,
+        feeds: &[(VarId, &Variable)],
+        numbers: &[u64],
+        whole: &Whole,
+        part: &Totals,
+        all: &Totals,
+    ) -> Result<Totals> {
+        let seeds = self.parts.seeds(Some((whole, all)), part)?;
+        let part = self.run(feeds, &seeds, numbers, Stage::Gradients)?;
+        self.check_gradients()?;
+        Ok(part)
+    }
+
+    fn check_gradients(&mut self) -> Result<()> {
+        for Shared { name, grad, .. } in &self.shared {
+            let gradient = self.executor.fetch(*grad)?;
+            checked_finite(gradient.storage(), "gradient").map_err(|e| e.variable(name))?;
+        }
+        Ok(())
+    }
+
+    /// What a part pushes whose gradients were computed.
+    fn pushed(&mut self, whole: &Whole, part: &Totals, all: &Totals, workers: f64) -> Result<Pushed> {
+        let (factor, weight) = self.parts.in_mean(whole, part, all, workers);
+        let mut gradients = Vec::with_capacity(self.shared.len());
+        for Shared { grad, name, .. } in &self.shared {
+            let gradient = self.executor.fetch(*grad)?.into_parts().0;
+            let without_rows = whole.gradients.iter().filter(|(of, _)| of == grad);
+            let without_rows =
+                without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 });
+            let parts = std::iter::once(Part { gradient, factor }).chain(without_rows).collect();
+            gradients.push(merge(parts).map_err(|e| e.variable(name))?);
+        }
+        Ok(Pushed { loss: whole.loss, gradients, weight })
     }
 
     /// Runs the part so far. Its totals.
@@ -244,11 +328,25 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         self.parts.read(&mut self.executor)
     }
 
-    /// The totals of all workers' parts, and how many there are.
-    fn all(&mut self, part: &Totals) -> Result<(Totals, f64)> {
-        let numbers: Vec<f64> = part.numbers().chain([1.0]).collect();
-        let all = self.store.sum(&numbers)?;
-        Ok((Totals::of_numbers(&all), all.last().copied().unwrap_or(1.0)))
+    /// The totals of all workers' parts, and how many there are. A worker whose part failed says so to all.
+    ///
+    /// # Errors
+    /// If a part failed, this one's error first; as the store's.
+    fn all(&mut self, part: Result<&Totals, &Error>) -> Result<(Totals, f64)> {
+        let totals = part.cloned().unwrap_or_else(|_| self.parts.zero());
+        let numbers: Vec<f64> =
+            totals.numbers().chain([1.0, if part.is_err() { 1.0 } else { 0.0 }]).collect();
+        let all = self.store.sum(&numbers);
+        part.map_err(Error::clone)?;
+        let all = all?;
+        let [totals @ .., workers, failed] = &all[..] else {
+            return Err(Error::new("sums of a store", numbers.len().to_string(), all.len().to_string()));
+        };
+        if *failed > 0.0 {
+            let got = format!("none of {failed} of {workers}, whose own errors say why");
+            return Err(Error::of(ErrorKind::NotFinite, "step", "the gradients of all workers", got));
+        }
+        Ok((Totals::of_numbers(totals), *workers))
     }
 
     /// The parameters as the store has them now, to evaluate or to save.

@@ -118,12 +118,19 @@ impl Trainer {
         let whole = match self.parts()?.is_late() {
             true => None,
             false => {
-                let known = self.totals_of(data, &batches)?;
-                let Self { compiled, scope, .. } = self;
+                let counted = self.counted(&batches)?;
+                let known = match &counted {
+                    Some(counted) => counted.clone(),
+                    None => self.totals_of(data, &batches)?,
+                };
+                let Self { compiled, scope, state, .. } = self;
                 let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
-                let parts = parts.as_mut().ok_or_else(unprepared)?;
+                let (parts, step) = (parts.as_mut().ok_or_else(unprepared)?, state.position.step);
                 let known_all = sum_of(parts.zero(), &known);
-                let whole = parts.whole(scope, &known_all)?;
+                let whole = match counted {
+                    Some(_) => parts.of_counted(scope, &known_all, step)?,
+                    None => parts.whole(scope, &known_all, step)?,
+                };
                 Some((whole, known, known_all))
             }
         };
@@ -137,7 +144,7 @@ impl Trainer {
         let Self { compiled, scope, rate, state, trained, .. } = self;
         let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let parts = parts.as_mut().ok_or_else(unprepared)?;
-        let whole = parts.whole(scope, &all)?;
+        let whole = parts.whole(scope, &all, state.position.step)?;
         let names: Vec<&str> =
             trained.iter().map(|(param, _)| state.program.var(*param).name.as_str()).collect();
         // The gradients of a batch alone are there as they are.
@@ -162,7 +169,19 @@ impl Trainer {
         self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
-    /// The totals of each batch, before its gradients: from its numbers of rows if these are enough, else by a forward pass.
+    /// The totals of each batch from its numbers of rows, if these are enough.
+    fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
+        let parts = self.parts()?;
+        let counted = batches.iter().map(|batch| {
+            let rows = |feed: VarId| {
+                Some(batch.values.iter().find(|(name, _)| *name == parts.body.var(feed).name)?.1.rows())
+            };
+            parts.counted(batch.numbers.len(), rows)
+        });
+        Ok(counted.collect())
+    }
+
+    /// The totals of each batch, by a forward pass before its gradients.
     fn totals_of(&mut self, data: &dyn Data, batches: &[Batch]) -> Result<Vec<Totals>> {
         let mut found = Vec::with_capacity(batches.len());
         let mut carried = self.state.carried.clone();
@@ -170,13 +189,6 @@ impl Trainer {
             let Self { compiled, scope, state, registry, .. } = self;
             let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
-            let rows = |feed: VarId| {
-                Some(batch.values.iter().find(|(name, _)| *name == parts.body.var(feed).name)?.1.rows())
-            };
-            if let Some(counted) = parts.counted(batch.numbers.len(), rows) {
-                found.push(counted);
-                continue;
-            }
             let step = state.position.step;
             runner.seeds = parts.seeds(None, &parts.zero())?;
             runner.run(

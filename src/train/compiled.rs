@@ -39,7 +39,7 @@ impl Compiled {
     ) -> Result<()> {
         self.runner.run(scope, of, carried, how, then, failed)?;
         for metric in metrics {
-            self.runner.update(&mut *metric.what, of.batch, scope).map_err(|e| e.called(metric.line))?;
+            self.runner.update(&mut *metric.what, of.batch).map_err(|e| e.called(metric.line))?;
         }
         self.runner.hand_on(carried)
     }

@@ -64,6 +64,7 @@ impl Trainer {
         self.check_rate()?;
         self.check_averages()?;
         self.unseen.clone().map_or(Ok(()), Err)?;
+        self.check_weight()?;
         let selected = match &self.select {
             None => usize::from(metrics.len() > 1),
             Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {
@@ -89,7 +90,9 @@ impl Trainer {
         wanted.sort();
         wanted.dedup();
         let program = parts.as_ref().map_or(program, |parts| &parts.body);
-        let mut runner = BatchRunner::new(Executor::on(program, &self.registry, &wanted, threads)?);
+        let looked_at = metrics.iter().flat_map(|m| m.variables()).map(Var::id);
+        let mut runner =
+            BatchRunner::new(Executor::on(program, &self.registry, &wanted, threads)?, looked_at);
         if let Some(parts) = &parts {
             runner.seeds = parts.seeds(None, &parts.zero())?;
         }
@@ -113,17 +116,18 @@ impl Trainer {
                     self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
                 })
             }
-            Some(weight) => {
-                let own = self.own(weight.what).and_then(|spec| {
-                    match spec.shape.is_empty() && spec.dtype.is_float() {
-                        true => Ok(()),
-                        false => Err(Error::new("weight of a batch", "a scalar float", spec.to_string())),
-                    }
-                });
-                own.map_err(|e| e.called(weight.line))?;
-                Ok(LossTerms::weighted(program, self.loss.id(), weight.what.id()))
-            }
+            Some(weight) => LossTerms::weighted(program, &self.registry, self.loss.id(), weight.what.id()),
         }
+    }
+
+    /// Checks that the weight of a batch is one float.
+    fn check_weight(&self) -> Result<()> {
+        let Some(weight) = &self.weight else { return Ok(()) };
+        let one = |spec: &Spec| match spec.shape.iter().all(|extent| extent.known() == Some(1)) {
+            true if spec.dtype.is_float() => Ok(()),
+            _ => Err(Error::new("weight of a batch", "one float", spec.to_string())),
+        };
+        self.own(weight.what).and_then(one).map_err(|e| e.called(weight.line))
     }
 
     /// The spec of a variable of the model that is trained.

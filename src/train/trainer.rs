@@ -72,6 +72,8 @@ pub struct Trainer {
     pub(super) loss: Var,
     /// How much a batch counts, where the loss does not tell.
     pub(super) weight: Option<Told<Var>>,
+    /// The first metric is the trainer's own, and no other one of the name `loss`.
+    pub(super) own_loss: bool,
     /// Why the loss of several batches is not known from theirs, and the line of the trainer.
     pub(super) unseen: Option<Error>,
     /// The parameters that it trains, each with its gradient.
@@ -151,6 +153,7 @@ impl Trainer {
             forward,
             loss,
             weight: None,
+            own_loss: true,
             unseen,
             trained: minimized.gradients,
             rate: minimized.rate,
@@ -198,7 +201,9 @@ impl Trainer {
         self.compiled = None;
         let metric: Told<Box<dyn Metric>> = Told::new(Box::new(metric));
         match self.metrics.first_mut() {
-            Some(loss) if loss.name() == metric.name() => (*loss, self.unseen) = (metric, None),
+            Some(loss) if loss.name() == metric.name() => {
+                (*loss, self.own_loss, self.unseen) = (metric, false, None);
+            }
             _ => self.metrics.push(metric),
         }
         self
@@ -228,9 +233,7 @@ impl Trainer {
     #[track_caller]
     pub fn weight(mut self, weight: Var) -> Self {
         (self.weight, self.unseen, self.compiled) = (Some(Told::new(weight)), None, None);
-        if let Some(loss) = self.metrics.first_mut()
-            && loss.name() == "loss"
-        {
+        if let (Some(loss), true) = (self.metrics.first_mut(), self.own_loss) {
             loss.what = Box::new(Loss::new(self.loss).weighted(weight));
         }
         self

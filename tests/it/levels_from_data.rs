@@ -582,4 +582,12 @@ fn arrays_unpadded_by_the_same_lengths_meet() {
     assert_eq!(rows.lod(), sum.lod());
     let error = run([3, 1]).unwrap_err().to_string();
     assert!(error.contains("expected at most 2, the places of a row of `x`, got 3"), "{error}");
+    // The second call names the operator that was called.
+    let net = Builder::new();
+    let (a, b) = (net.feed("a", DType::F64, &[3], 0), net.feed("b", DType::F64, &[], 0));
+    let lengths = net.feed("lengths", DType::I64, &[], 0);
+    a.sequence_unpad(lengths);
+    b.sequence_unpad(lengths);
+    let error = net.finish().err().unwrap().to_string();
+    assert!(error.starts_with("sequence_unpad #1: ") && error.contains("rows of places"), "{error}");
 }

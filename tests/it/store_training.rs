@@ -2,16 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use ndarray::{Array1, Array2};
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::layers::{Embedding, EmbeddingBag};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
-use unpadded::program::VarId;
+use unpadded::program::{Attributes, Initializer, VarId};
 use unpadded::store::{Key, KeyValueStore, LocalWorker, Mode, Rule, StoreTrainer, share};
 use unpadded::tensor::{Dense, Storage, StorageKind};
-use unpadded::{Builder, DType, Program, Result, Variable, ops};
+use unpadded::{Builder, DType, Program, Result, Var, Variable, ops};
 
 use crate::models::Random;
 use crate::store::{ALONE, alone, says, store};
@@ -301,7 +302,12 @@ fn what_several_trainers_cannot_share() {
     says(shared(&program), &["variable `embedding_0.weight`", "each row by itself, got `global_norm`"]);
     let (program, loss) = make(Some(&sgd), false, false);
     let worker = shared(&program).unwrap();
-    let words = ["expected sums and means over rows", "a number of the whole batch, in its rows", file!()];
+    let words = [
+        "expected sums and means over rows",
+        "a number of the whole batch, in its rows",
+        "workers of a store take no weight of a batch",
+        file!(),
+    ];
     says(StoreTrainer::new(&program, &ops::catalogue(), loss, worker), &words);
     // A store without the parameters.
     let (program, loss) = make(Some(&sgd), false, true);
@@ -345,6 +351,98 @@ fn a_loss_beyond_all_numbers() {
     assert_eq!(error.kind(), unpadded::ErrorKind::NotFinite);
     says(Err::<(), _>(error), &["loss", "nothing was pushed"]);
     assert_eq!(trainer.scope().unwrap().get("linear_0.weight").unwrap(), before);
+}
+
+type RowLoss = fn(root: Var, y: Var, x: Var) -> Var;
+
+/// What two workers get of each step, the second with other rows: √(x w) and y v, of 1 word and of one number a sequence.
+fn in_step(loss: RowLoss, steps: [[f64; 2]; 4]) -> [Vec<Result<f64>>; 2] {
+    let net = Builder::new().seed(2);
+    let (x, y) = (net.feed("x", DType::F64, &[], 1), net.feed("y", DType::F64, &[], 0));
+    let one = || Initializer::new("constant", Attributes::new().with("value", 1.0));
+    let [w, v] = ["w", "v"].map(|name| net.parameter(name, DType::F64, &[], one()));
+    let loss = loss((x * w).sqrt(), y * v, x).id();
+    let (x, y, mut program) = (x.id(), y.id(), net.finish().unwrap());
+    Sgd::new(1e-3).minimize(&mut program, &ops::catalogue(), loss).unwrap();
+    let mut handles = store(1).workers(2, Mode::Synchronous).unwrap();
+    share(&program, &mut Scope::of(&program).unwrap(), &mut handles[0]).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    // A worker that waits for ever does not hold the test.
+    for (number, worker) in handles.into_iter().enumerate() {
+        let (program, send) = (program.clone(), send.clone());
+        thread::spawn(move || {
+            let mut trainer = StoreTrainer::new(&program, &ops::catalogue(), loss, worker).unwrap();
+            let step = |step: &[f64; 2]| {
+                let row = Variable::from_sequences(&[vec![step[number]]]).unwrap();
+                let label = Variable::dense(Array1::from(vec![0.5]));
+                trainer.step(&[(x, &row), (y, &label)], &[])
+            };
+            let outcomes = steps.iter().map(step).collect::<Vec<_>>();
+            drop(trainer);
+            send.send((number, outcomes)).unwrap();
+        });
+    }
+    let mut outcomes = [Vec::new(), Vec::new()];
+    for _ in 0..2 {
+        let (number, of) = receive.recv_timeout(Duration::from_secs(60)).expect("no worker waits for ever");
+        outcomes[number] = of;
+    }
+    outcomes
+}
+
+/// Where one worker's gradient is not finite after the workers have met, each gets an error, and all go on.
+#[test]
+fn a_gradient_that_is_not_finite_fails_the_step_of_all_workers() {
+    let counted: RowLoss = |x, y, _| x.mean() + y.mean() * 0.3;
+    let by_value: RowLoss = |x, y, _| x.mean() * y.mean();
+    // The square root of 0 has no gradient.
+    let (bad, good) =
+        ([[1.0, 4.0], [1.0, 0.0], [2.0, 3.0], [1.0, 1.0]], [[1.0, 4.0], [2.0, 3.0], [1.0, 1.0], [1.0, 1.0]]);
+    for loss in [counted, by_value] {
+        let [[one, two], [expected, _]] = [in_step(loss, bad), in_step(loss, good)];
+        for (outcomes, words) in [(&one, "the gradients of all workers, got none of 1 of 2"), (&two, "`w`")] {
+            let losses: Vec<Option<f64>> =
+                outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect();
+            let wanted: Vec<f64> = expected[..3].iter().map(|outcome| *outcome.as_ref().unwrap()).collect();
+            assert_eq!(losses, [Some(wanted[0]), None, Some(wanted[1]), Some(wanted[2])]);
+            let error = outcomes[1].as_ref().unwrap_err();
+            assert_eq!(error.kind(), unpadded::ErrorKind::NotFinite, "{error}");
+            let error = error.to_string();
+            assert!(error.contains(words) && error.contains("nothing was pushed"), "{error}");
+        }
+    }
+}
+
+/// A worker that fails when the others wait for its gradient alone does not wait for them in its next step.
+#[test]
+fn a_worker_that_owes_its_gradient_is_not_waited_for() {
+    // The difference is 0, and its gradient for the second worker's number beyond all numbers.
+    let steep: RowLoss = |root, _, x| (root - x.sqrt()).mean() * 1e200;
+    let [one, two] = in_step(steep, [[1.0, 1e300], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]);
+    let [one, two] = [one, two].map(|of| of.into_iter().map(|outcome| outcome.map_err(|e| e.to_string())));
+    let (one, two): (Vec<_>, Vec<_>) = (one.collect(), two.collect());
+    assert_eq!(one[0], Ok(0.0));
+    assert!(one[1].as_ref().is_err_and(|e| e.contains("none of worker 1, which has left")), "{one:?}");
+    assert!(two[0].as_ref().is_err_and(|e| e.contains("`w`") && e.contains("nothing was pushed")), "{two:?}");
+    for again in &two[1..] {
+        assert!(again.as_ref().is_err_and(|e| e.contains("drop this trainer")), "{two:?}");
+    }
+}
+
+/// A batch norm sees the part of each worker by itself.
+#[test]
+fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[2], 0);
+    let (line, y) = (line!(), net.layer(unpadded::layers::Norm::batch()).of(x.linear(2)));
+    let loss = y.square().mean().id();
+    let mut program = net.finish().unwrap();
+    Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss).unwrap();
+    let mut worker = alone(&store(1));
+    share(&program, &mut Scope::of(&program).unwrap(), &mut worker).unwrap();
+    let warnings = StoreTrainer::new(&program, &ops::catalogue(), loss, worker).unwrap().warnings();
+    let words = format!("warning: `batch_norm`, called at {}:{line}:", file!());
+    assert!(warnings.len() == 1 && warnings[0].starts_with(&words), "{warnings:?}");
 }
 
 /// A classifier of sparse rows: the columns that occur are what travels of its weight.

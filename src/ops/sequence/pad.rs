@@ -82,7 +82,12 @@ operator! {
     outputs { OUT = out: one }
     impl Builder, Var {
         fn sequence_unpad(&self, x: Var, lengths: Var) -> Var {
-            if let Some(same) = self.made_by("sequence_unpad", "lengths", lengths) {
+            // What does not fit is an error of the operator that was called.
+            let fits = match (self.spec_of_tensor(x), self.spec_of_tensor(lengths)) {
+                (Some(x), Some(n)) => x.shape.len() > 1 && x.rows() == n.rows() && x.lod == n.lod,
+                _ => false,
+            };
+            if let (Some(same), true) = (self.made_by("sequence_unpad", "lengths", lengths), fits) {
                 return self.sequence_unpad_as(x, same);
             }
         }

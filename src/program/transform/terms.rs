@@ -14,7 +14,7 @@
 //! The function f is the *head*: operators on variables that have no rows. What only parameters reach, as a penalty on weights,
 //! belongs to it and counts once, whatever the parts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind, Place, Result};
 use crate::program::contract::hints::Total;
@@ -38,6 +38,8 @@ pub(crate) struct LossTerms {
     head: HashSet<VarId>,
     /// What rows reach.
     reached: HashSet<VarId>,
+    /// What feeds without rows reach, each with such a feed.
+    fed: HashMap<VarId, VarId>,
     /// The operators that look at the whole of each part: kind, and the user's line.
     pub(crate) whole: Vec<(String, String)>,
 }
@@ -55,28 +57,38 @@ impl LossTerms {
     /// The terms of `loss`, a variable of the root block without rows.
     ///
     /// # Errors
-    /// If it is not computed from sums and means over rows alone, by operators on what has no rows.
+    /// If it is not computed from sums and means over rows and from parameters alone, by operators on what has no rows.
     pub(crate) fn of(program: &Program, registry: &Registry, loss: VarId) -> Result<Self> {
         let mut terms = Self::empty(loss);
         terms.reach(program);
         terms.walk(program, registry, loss)?;
-        terms.look_for_whole(program, registry)?;
+        terms.look_for_whole(program, registry, true)?;
         let at = |var: VarId| forward(program).position(|op| op.writes().any(|v| v == var));
         terms.totals.sort_by_key(|total| at(total.var));
         Ok(terms)
     }
 
     /// Of a loss of which a batch counts as much as the scalar `weight` says.
-    pub(crate) fn weighted(program: &Program, loss: VarId, weight: VarId) -> Self {
+    ///
+    /// # Errors
+    /// If an operator is not registered.
+    pub(crate) fn weighted(
+        program: &Program,
+        registry: &Registry,
+        loss: VarId,
+        weight: VarId,
+    ) -> Result<Self> {
         let mut terms = Self::empty(loss);
         terms.reach(program);
         terms.totals.push(TotalVar { var: loss, of: weight, kind: Total::Mean });
-        terms
+        terms.look_for_whole(program, registry, false)?;
+        Ok(terms)
     }
 
     fn empty(loss: VarId) -> Self {
         let (totals, givens, whole) = (Vec::new(), Vec::new(), Vec::new());
-        Self { loss, totals, givens, head: HashSet::new(), reached: HashSet::new(), whole }
+        let (head, reached, fed) = (HashSet::new(), HashSet::new(), HashMap::new());
+        Self { loss, totals, givens, head, reached, fed, whole }
     }
 
     /// Whether the head computes a variable.
@@ -89,12 +101,18 @@ impl LossTerms {
         self.totals.iter().any(|total| total.var == self.loss)
     }
 
-    /// Finds what rows reach.
+    /// Finds what rows reach, and what feeds without rows reach.
     fn reach(&mut self, program: &Program) {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
         let feeds = program.vars().filter(|(_, var)| var.block == BlockId(0) && var.role == VarRole::Feed);
-        self.reached.extend(feeds.map(|(id, _)| id).filter(|&id| batched(id)));
+        let (with_rows, without): (Vec<VarId>, Vec<VarId>) =
+            feeds.map(|(id, _)| id).partition(|&id| batched(id));
+        self.reached.extend(with_rows);
+        self.fed.extend(without.into_iter().map(|feed| (feed, feed)));
         for op in forward(program) {
+            if let Some(feed) = op.reads().find_map(|var| self.fed.get(&var).copied()) {
+                self.fed.extend(op.writes().map(|var| (var, feed)));
+            }
             if op.reads().any(|var| self.reached.contains(&var)) || op.writes().any(batched) {
                 self.reached.extend(op.writes());
             }
@@ -107,6 +125,13 @@ impl LossTerms {
             return Ok(());
         }
         if !self.reached.contains(&var) {
+            if let Some(&feed) = self.fed.get(&var) {
+                let got = format!("`{}`, a feed without rows", program.var(feed).name);
+                let op = forward(program).find(|op| op.writes().any(|v| v == var));
+                let hint = "parts may be fed other values; a number that is the same for all rows can be a feed of one number per \
+                            sequence, multiplied with the losses before their sum or mean";
+                return Err(unseen(program, self.loss, op, &got).noted(hint));
+            }
             if !self.givens.contains(&var) {
                 self.givens.push(var);
             }
@@ -134,17 +159,17 @@ impl LossTerms {
     }
 
     /// Finds the operators before the totals whose rows depend on the whole of a part: those that say so, and those that read a
-    /// number of the whole part beside rows.
-    fn look_for_whole(&mut self, program: &Program, registry: &Registry) -> Result<()> {
+    /// number of the whole part beside rows, which are an error if `refuse`.
+    fn look_for_whole(&mut self, program: &Program, registry: &Registry, refuse: bool) -> Result<()> {
         let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
-        let mut needed: HashSet<VarId> = self.totals.iter().map(|total| total.of).collect();
+        let mut needed: HashSet<VarId> = self.totals.iter().flat_map(|total| [total.var, total.of]).collect();
         for op in program.root().ops.iter().rev().filter(|op| op.role == Role::Forward) {
             if !op.writes().any(|var| needed.contains(&var)) {
                 continue;
             }
             needed.extend(op.reads());
             let number = op.reads().find(|&v| self.reached.contains(&v) && !batched(v));
-            if let (Some(number), true) = (number, op.writes().any(batched)) {
+            if let (Some(number), true) = (number, refuse && op.writes().any(batched)) {
                 let got = format!("`{}`, a number of the whole batch, in its rows", program.var(number).name);
                 return Err(unseen(program, self.loss, Some(op), &got));
             }

@@ -124,17 +124,57 @@ fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
 
 #[test]
 fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
-    let net = Builder::new().seed(1);
-    let x = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(9, 2));
-    let (line, y) = (line!(), net.layer(unpadded::layers::Norm::batch()).of(x));
-    let loss = y.linear(1).square().mean();
-    let written = Written::default();
-    let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap();
-    let mut trainer = trainer.accumulate(2).progress(Progress::To(Box::new(written.clone())));
-    trainer.fit(&points(0..7, 4), &points(0..7, 4), Until::Epochs(1)).unwrap();
-    let said = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-    let words = format!("`batch_norm`, called at tests/it/trainer/accumulate.rs:{line}:");
-    assert!(said.contains(&words) && said.contains("each of the 2 batches of a step by itself"), "{said}");
+    for weighted in [false, true] {
+        let net = Builder::new().seed(1);
+        let x = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(9, 2));
+        let (line, y) = (line!(), net.layer(unpadded::layers::Norm::batch()).of(x));
+        let loss = y.linear(1).square().mean();
+        let weight = y.fill_like(1.0).sum();
+        let written = Written::default();
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap();
+        let trainer = if weighted { trainer.weight(weight) } else { trainer };
+        let mut trainer = trainer.accumulate(2).progress(Progress::To(Box::new(written.clone())));
+        trainer.fit(&points(0..7, 4), &points(0..7, 4), Until::Epochs(1)).unwrap();
+        let said = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let words = format!("`batch_norm`, called at tests/it/trainer/accumulate.rs:{line}:");
+        assert!(
+            said.contains(&words) && said.contains("each of the 2 batches of a step by itself"),
+            "{said}"
+        );
+    }
+}
+
+/// A loss of shape `[1]` is one number, whose weight may have that shape too.
+#[test]
+fn a_loss_of_one_number_in_any_shape_takes_a_weight() {
+    let made = |weight: bool| {
+        let net = Builder::new().seed(1);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let y = words.embedding(Embedding::new(9, 2).dtype(DType::F64)).linear(1).square();
+        let (loss, rows) = (y.sum_rows(), y.fill_like(1.0).sum_rows());
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+        if weight { trainer.weight(rows) } else { trainer }
+    };
+    let error = made(false).evaluate(&points(0..7, 4)).unwrap_err().to_string();
+    assert!(error.contains("got `sum_rows`, which `sum_rows` computes from rows"), "{error}");
+    assert!(error.contains("`Trainer::weight` can say"), "{error}");
+    let loss_of = |part, sequences| made(true).evaluate(&points(part, sequences)).unwrap().loss();
+    let expected = (4.0 * loss_of(0..4, 4) + 3.0 * loss_of(4..7, 4)) / 7.0;
+    assert!((loss_of(0..7, 4) - expected).abs() < 1e-12);
+}
+
+#[test]
+fn a_weight_of_many_numbers_is_refused_at_its_line() {
+    for batches in [1, 2] {
+        let net = Builder::new().seed(1);
+        let y = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(9, 2)).linear(1);
+        let (loss, rows) = (y.square().mean(), y.fill_like(1.0));
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+        let (line, trainer) = (line!(), trainer.weight(rows));
+        let error = trainer.accumulate(batches).evaluate(&points(0..7, 4)).unwrap_err();
+        assert!(error.to_string().contains("weight of a batch: expected one float, got f32"), "{error}");
+        assert!(error.place().caller.as_ref().is_some_and(|c| c.contains(&format!("rs:{line}:"))), "{error}");
+    }
 }
 
 #[test]

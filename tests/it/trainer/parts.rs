@@ -4,8 +4,10 @@ use unpadded::executor::Scope;
 use unpadded::layers::init;
 use unpadded::ops::CrossEntropy;
 use unpadded::optimizer::Optimizer;
+use unpadded::predict::Predictor;
 use unpadded::program::VarId;
 use unpadded::store::{LocalWorker, Mode, StoreTrainer, share};
+use unpadded::tensor::StorageKind;
 use unpadded::{Var, Variable};
 
 use super::*;
@@ -29,6 +31,8 @@ struct Rows {
     /// A parameter that words are multiplied by, and the table that they are looked up in.
     weight: Var,
     table: Var,
+    /// A parameter of shape `[1]`.
+    scale: Var,
 }
 
 fn rows(dtype: DType, sparse: bool) -> Rows {
@@ -47,13 +51,14 @@ fn rows(dtype: DType, sparse: bool) -> Rows {
     let weighted = logits.cross_entropy_with(words, classes);
     let sentences = x.sequence_pool(Pool::Mean).linear(2).cross_entropy(label);
     let words = logits.cross_entropy(words);
-    Rows { words, sentences, some: some.into(), weighted: weighted.into(), weight, table, net }
+    let scale = net.parameter("scale", dtype, &[1], init::uniform(0.5, 1.5));
+    Rows { words, sentences, some: some.into(), weighted: weighted.into(), weight, table, scale, net }
 }
 
 type Loss = (&'static str, fn(&Rows) -> Var);
 
 /// Of each kind of loss: one total, several, factors known from the numbers of rows, from values, penalties.
-const LOSSES: [Loss; 18] = [
+const LOSSES: [Loss; 23] = [
     ("mean", |r| r.words.mean()),
     ("a scaled mean", |r| r.words.mean() * 2.0),
     ("sum", |r| r.words.sum()),
@@ -72,6 +77,17 @@ const LOSSES: [Loss; 18] = [
     ("a product", |r| r.words.mean() * r.sentences.mean()),
     ("two quotients", |r| r.some[0].sum() / r.some[1].sum() + r.weighted[0].sum() / r.weighted[1].sum()),
     ("a penalty alone", |r| r.weight.square().sum() * 0.1),
+    ("a learned scale", |r| r.scale * r.words.mean()),
+    ("a learned variance", |r| (-r.scale).exp() * r.words.mean() + r.scale * 0.1),
+    ("a penalty over those that count", |r| {
+        r.words.mean() + r.sentences.mean() * 0.3 + r.weight.square().sum() / r.some[1].sum()
+    }),
+    ("a random penalty", |r| r.words.mean() + r.weight.dropout(0.5).square().sum() * 0.01),
+    ("a feed without rows in rows", |r| {
+        let fixed =
+            r.net.feed_stored("fixed", r.net.spec(r.words).unwrap().dtype, &[Some(3)], StorageKind::Dense);
+        (r.words * fixed.sum()).mean() + r.sentences.mean() * 0.3
+    }),
 ];
 
 /// A loss at random: sums, differences, products, quotients and functions of totals and of what parameters alone reach. Nothing
@@ -107,7 +123,7 @@ fn drawn(dice: &mut Dice, rows: &Rows, depth: usize) -> Var {
 #[test]
 fn a_step_of_parts_is_that_of_one_batch_for_losses_at_random() {
     let mut worst = [0.0f64; 2];
-    for seed in 0..times(100) as u64 {
+    for seed in 0..times(300) as u64 {
         let loss = |rows: &Rows| {
             let loss = drawn(&mut Dice::new(seed), rows, 1 + seed as usize % 3);
             // Without words there would be nothing to train.
@@ -121,9 +137,12 @@ fn a_step_of_parts_is_that_of_one_batch_for_losses_at_random() {
             joined.fit(&data(SEQUENCES), &data(SEQUENCES), Until::Steps(2)).unwrap();
             parts = parts.accumulate(n);
             parts.fit(&data(sequences), &data(sequences), Until::Steps(2)).unwrap();
-            let [a, b] = [&mut joined, &mut parts].map(|trainer| trainer.evaluate(&data(4)).unwrap().loss());
-            let far = (a - b).abs() / a.abs().max(1.0);
-            assert!(far < tolerance, "seed {seed}: {a} and {b}");
+            let expected = joined.evaluate(&data(SEQUENCES)).unwrap().loss();
+            for sequences in [1, 2, 7, SEQUENCES] {
+                let got = parts.evaluate(&data(sequences)).unwrap().loss();
+                let far = (got - expected).abs() / expected.abs().max(1.0);
+                assert!(far < tolerance, "seed {seed}, {sequences}: {got} of {expected}");
+            }
             for ((a, b), name) in parameters(&mut joined).iter().zip(parameters(&mut parts)).zip(PARAMETERS) {
                 let far = apart(a, &b);
                 assert!(far < tolerance, "seed {seed}, {n} of {sequences}: {name} {far:e}");
@@ -132,6 +151,42 @@ fn a_step_of_parts_is_that_of_one_batch_for_losses_at_random() {
         }
     }
     println!("largest difference: f64 {:e}, f32 {:e}", worst[0], worst[1]);
+}
+
+/// What is fed without rows where a loss asks for it.
+fn fixed(dtype: DType) -> Variable {
+    let numbers = Dense::from(ndarray::array![0.25f64, 1.0, -0.5]).cast(dtype);
+    Variable::new(numbers, None).unwrap()
+}
+
+/// The sentences, and `fixed` with each batch.
+struct Fixed(Loader, DType);
+
+impl Data for Fixed {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        let dtype = self.1;
+        let with = move |batch: Result<Batch>| {
+            batch.map(|mut batch| {
+                batch.values.insert(0, ("fixed".to_owned(), fixed(dtype)));
+                batch
+            })
+        };
+        Ok(Box::new(self.0.batches(epoch, from)?.map(with)))
+    }
+    fn batch_count(&self) -> Option<u64> {
+        self.0.batch_count()
+    }
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint()
+    }
+}
+
+/// The sentences in batches, as a trainer's program is fed.
+fn data_for(trainer: &Trainer, sequences: usize) -> Box<dyn Data> {
+    match trainer.program().find("fixed") {
+        Some(fixed) => Box::new(Fixed(data(sequences), trainer.program().spec(fixed).unwrap().dtype)),
+        None => Box::new(data(sequences)),
+    }
 }
 
 fn data(sequences: usize) -> Loader {
@@ -156,8 +211,8 @@ fn trainer_of(loss: &dyn Fn(&Rows) -> Var, dtype: DType, sparse: bool) -> Traine
     trainer.threads(1).progress(Progress::Quiet)
 }
 
-const PARAMETERS: [&str; 6] =
-    ["table", "w", "linear_0.weight", "linear_0.bias", "linear_1.weight", "linear_1.bias"];
+const PARAMETERS: [&str; 7] =
+    ["scale", "table", "w", "linear_0.weight", "linear_0.bias", "linear_1.weight", "linear_1.bias"];
 
 /// How far apart two are, by the largest number of each array.
 fn apart(a: &[f64], b: &[f64]) -> f64 {
@@ -179,11 +234,21 @@ fn a_step_of_parts_is_that_of_one_batch() {
     for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
         for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
             let mut joined = trainer_of(&loss.1, dtype, sparse);
-            let expected = joined.fit(&data(SEQUENCES), &data(SEQUENCES), Until::Steps(3)).unwrap();
+            let all = data_for(&joined, SEQUENCES);
+            let before = joined.evaluate(&*all).unwrap().loss();
+            let expected = joined.fit(&*all, &*all, Until::Steps(3)).unwrap();
+            // What is reported of the first step is the loss before its update.
+            let of_train = expected.history[0].train("loss").unwrap();
+            assert!(
+                loss.0 == "a random penalty" || (of_train - before).abs() < tolerance * before.abs(),
+                "{}: {of_train} of {before}",
+                loss.0
+            );
             let expected_values = parameters(&mut joined);
             for (sequences, n) in [(5, 3), (1, 14), (7, 2)] {
                 let mut parts = trainer_of(&loss.1, dtype, sparse).accumulate(n);
-                let got = parts.fit(&data(sequences), &data(SEQUENCES), Until::Steps(3)).unwrap();
+                let cut = data_for(&parts, sequences);
+                let got = parts.fit(&*cut, &*all, Until::Steps(3)).unwrap();
                 let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
                 assert!(far < tolerance, "{}, {sequences}: dev loss {far:e}", loss.0);
                 for ((a, b), name) in expected_values.iter().zip(parameters(&mut parts)).zip(PARAMETERS) {
@@ -203,9 +268,11 @@ fn a_step_of_parts_is_that_of_one_batch() {
 fn a_loss_on_other_data_is_that_of_one_batch() {
     for loss in LOSSES {
         let mut trainer = trainer_of(&loss.1, DType::F64, true);
-        let expected = trainer.evaluate(&data(SEQUENCES)).unwrap().loss();
+        let all = data_for(&trainer, SEQUENCES);
+        let expected = trainer.evaluate(&*all).unwrap().loss();
         for sequences in [1, 2, 7] {
-            let got = trainer.evaluate(&data(sequences)).unwrap().loss();
+            let cut = data_for(&trainer, sequences);
+            let got = trainer.evaluate(&*cut).unwrap().loss();
             assert!(
                 ((got - expected) / expected).abs() < 1e-12,
                 "{}, {sequences}: {got} of {expected}",
@@ -216,9 +283,14 @@ fn a_loss_on_other_data_is_that_of_one_batch() {
 }
 
 /// The losses that workers return and the parameters after three steps, the sentences dealt to the workers like this.
-fn dealt(loss: Loss, sparse: bool, cuts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
-    let rows = rows(DType::F64, sparse);
-    let (net, loss) = (rows.net.clone(), loss.1(&rows).id());
+fn dealt(
+    loss: &dyn Fn(&Rows) -> Var,
+    dtype: DType,
+    sparse: bool,
+    cuts: &[usize],
+) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let rows = rows(dtype, sparse);
+    let (net, loss) = (rows.net.clone(), loss(&rows).id());
     let (registry, mut program) = (net.registry(), net.program().unwrap());
     Sgd::new(0.1).minimize(&mut program, &registry, loss).unwrap();
     let values = store(2);
@@ -235,14 +307,15 @@ fn dealt(loss: Loss, sparse: bool, cuts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) 
                     .values
                     .iter()
                     .map(|(name, x)| (program.find(name).unwrap(), x.slice_sequences(part.clone()).unwrap()));
-                let feeds: Vec<(VarId, Variable)> = feeds.collect();
+                let without_rows = program.find("fixed").map(|id| (id, fixed(dtype)));
+                let feeds: Vec<(VarId, Variable)> = without_rows.into_iter().chain(feeds).collect();
                 let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
                 let losses = (0..3).map(|_| trainer.step(&feeds, &[]).unwrap()).collect::<Vec<_>>();
                 let values = trainer.scope().unwrap();
-                let values = PARAMETERS
-                    .iter()
-                    .filter_map(|name| Some(values.get(name).ok()?.as_slice::<f64>().unwrap().to_vec()));
-                (losses, values.collect())
+                let value = |name: &&str| {
+                    Some(values.get(name).ok()?.cast(DType::F64).as_slice::<f64>().unwrap().to_vec())
+                };
+                (losses, PARAMETERS.iter().filter_map(value).collect())
             })
         };
         let threads: Vec<_> = handles.into_iter().enumerate().map(run).collect();
@@ -253,9 +326,9 @@ fn dealt(loss: Loss, sparse: bool, cuts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) 
 #[test]
 fn workers_that_share_a_batch_make_the_step_of_one() {
     for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
-        let (losses, expected) = dealt(loss, sparse, &[0, SEQUENCES]);
+        let (losses, expected) = dealt(&loss.1, DType::F64, sparse, &[0, SEQUENCES]);
         for cuts in [&[0, 5, SEQUENCES][..], &[0, 0, 3, 11, SEQUENCES]] {
-            let (got_losses, got) = dealt(loss, sparse, cuts);
+            let (got_losses, got) = dealt(&loss.1, DType::F64, sparse, cuts);
             for ((a, b), name) in expected.iter().zip(&got).zip(PARAMETERS) {
                 let far = apart(a, b);
                 assert!(far < 1e-10, "{}, sparse {sparse}, {cuts:?}: {name} {far:e}", loss.0);
@@ -266,6 +339,118 @@ fn workers_that_share_a_batch_make_the_step_of_one() {
             }
         }
     }
+}
+
+#[test]
+fn workers_make_the_step_of_one_for_losses_at_random() {
+    for seed in 0..times(100) as u64 {
+        let loss =
+            |rows: &Rows| drawn(&mut Dice::new(seed), rows, 1 + seed as usize % 3) + rows.words.mean() * 0.1;
+        for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
+            let sparse = seed % 2 == 0;
+            let (_, expected) = dealt(&loss, dtype, sparse, &[0, SEQUENCES]);
+            let cuts = [&[0, 5, SEQUENCES][..], &[0, 0, 3, 11, SEQUENCES]][seed as usize / 2 % 2];
+            let (_, got) = dealt(&loss, dtype, sparse, cuts);
+            for ((a, b), name) in expected.iter().zip(&got).zip(PARAMETERS) {
+                let far = apart(a, b);
+                assert!(far < tolerance, "seed {seed}, {dtype}, {cuts:?}: {name} {far:e}");
+            }
+        }
+    }
+}
+
+/// Sums of several batches are in a checkpoint, and a model that was saved is measured by the same ones.
+#[test]
+fn a_loss_of_several_sums_is_saved_and_measured() {
+    let losses = LOSSES
+        .into_iter()
+        .filter(|(name, _)| ["two means", "class weights", "a penalty", "a learned variance"].contains(name));
+    let weighted = |rows: &Rows| rows.words.fill_like(1.0).sum();
+    for (loss, weight) in losses.flat_map(|loss| [(loss, false), (loss, true)]) {
+        let made = || {
+            let rows = rows(DType::F64, true);
+            let (loss, weight_of) = (loss.1(&rows), weighted(&rows));
+            let trainer = Trainer::new(rows.net, loss, &Sgd::new(0.1).momentum(0.9)).unwrap();
+            let trainer = trainer.output("losses", rows.words);
+            let trainer = if weight { trainer.weight(weight_of) } else { trainer };
+            trainer.accumulate(2).threads(1).progress(Progress::Quiet)
+        };
+        // 7 batches an epoch, so 4 steps.
+        let mut whole = made();
+        let expected = whole.fit(&data(2), &data(3), Until::Steps(11)).unwrap();
+        let file = path("formula");
+        let mut first = made();
+        first.fit(&data(2), &data(3), Until::Steps(6)).unwrap();
+        first.save(&file).unwrap();
+        let mut second = made();
+        second.resume(&file).unwrap();
+        let report = second.fit(&data(2), &data(3), Until::Steps(11)).unwrap();
+        assert_eq!(report.history[1].train("loss"), expected.history[1].train("loss"), "{}", loss.0);
+        assert!(bytes(&mut second) == bytes(&mut whole), "{}, weight {weight}", loss.0);
+        // A trainer without epochs: a predictor has the parameters of the best one.
+        let mut untrained = made();
+        untrained.save(&file).unwrap();
+        let predictor = Predictor::load(&file).unwrap();
+        for sequences in [3, SEQUENCES] {
+            let measured = predictor.evaluate(&data(sequences)).unwrap().loss();
+            let expected = untrained.evaluate(&data(sequences)).unwrap().loss();
+            assert!((measured - expected).abs() < 1e-12, "{}, weight {weight}: {measured}", loss.0);
+        }
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+/// A penalty counts where no worker's part has a word.
+#[test]
+fn a_penalty_counts_without_rows() {
+    let penalized: Loss = ("a penalty", |r| r.words.mean() + r.weight.square().sum() * 0.01);
+    let mut untrained = trainer_of(&penalized.1, DType::F64, true);
+    let expected: Vec<f64> = parameters(&mut untrained)[2].iter().map(|w| w * 0.998f64.powi(3)).collect();
+    for cuts in [&[1, 2][..], &[1, 1, 2], &[1, 2, 2, 2]] {
+        let (losses, values) = dealt(&penalized.1, DType::F64, true, cuts);
+        assert!(apart(&expected, &values[2]) < 1e-8, "{cuts:?}: {:?}, not {expected:?}", values[2]);
+        assert!(losses[0] > 0.0);
+    }
+}
+
+/// A feed without rows beside sums and means may differ from batch to batch.
+#[test]
+fn a_feed_without_rows_is_refused_beside_totals() {
+    let annealed = |rows: &Rows| {
+        let beta = rows.net.feed_stored("fixed", DType::F64, &[Some(3)], StorageKind::Dense);
+        rows.words.mean() + rows.sentences.mean() * beta.sum().square()
+    };
+    let mut trainer = trainer_of(&annealed, DType::F64, true);
+    let all = data_for(&trainer, SEQUENCES);
+    let error = trainer.evaluate(&*all).unwrap_err().to_string();
+    for words in [
+        "loss: expected sums and means over rows",
+        "got `fixed`, a feed without rows",
+        "a feed of one number per sequence, multiplied with the losses",
+        "`Trainer::weight` can say how much each batch counts",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+    // With a weight, and as a feed with rows.
+    let weighted = || {
+        let rows = rows(DType::F64, true);
+        let (loss, weight) = (annealed(&rows), rows.words.fill_like(1.0).sum());
+        let trainer = Trainer::new(rows.net, loss, &Sgd::new(0.1)).unwrap().weight(weight);
+        trainer.threads(1).progress(Progress::Quiet)
+    };
+    let expected = weighted().evaluate(&Fixed(data(7), DType::F64)).unwrap().loss();
+    let report = weighted().accumulate(2).fit(&Fixed(data(7), DType::F64), &*all, Until::Steps(1)).unwrap();
+    assert!((report.history[0].train("loss").unwrap() - expected).abs() < 1e-12);
+    let each: Loss = ("a number per sequence", |rows| {
+        let beta = rows.sentences.fill_like(0.75 * 0.75);
+        rows.words.mean() + (rows.sentences * beta).mean()
+    });
+    assert!(
+        (trainer_of(&each.1, DType::F64, true).evaluate(&data(SEQUENCES)).unwrap().loss()
+            - weighted().evaluate(&*all).unwrap().loss())
+        .abs()
+            < 1e-12
+    );
 }
 
 /// A batch in which no row counts has a loss of 0, and moves nothing.
