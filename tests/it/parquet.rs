@@ -164,7 +164,7 @@ fn what_does_not_fit_is_said_with_its_row() {
     assert!(bytes.starts_with(expected), "{bytes}");
     let nulls = with(new(), "nulls");
     let expected = "row 3 of parquet_nulls.parquet: expected a string in the field `text`, got null; read as `parquet`, since its \
-                    first bytes are `PAR1`; `format` says otherwise";
+                    first bytes are `PAR1`; `format` (`data.format` in a config) overrides it";
     assert_eq!(nulls, expected);
     let rest = LabelledTexts::open_with([fixture("nulls")], &new().malformed(Malformed::Skip)).unwrap();
     let rest: Vec<&str> = rest.texts().iter().map(|one| one.text.as_str()).collect();

@@ -54,9 +54,10 @@ impl Guess {
     /// Says in an error that the format was guessed, and why.
     pub(super) fn explain(&self, error: Error) -> Error {
         match &self.why {
-            Some(why) => {
-                error.noted(format!("read as `{}`, since {why}; `format` says otherwise", self.format))
-            }
+            Some(why) => error.noted(format!(
+                "read as `{}`, since {why}; `format` (`data.format` in a config) overrides it",
+                self.format
+            )),
             None => error,
         }
     }

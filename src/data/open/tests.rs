@@ -81,7 +81,7 @@ fn columns_are_found_by_name_number_and_content() {
 
     let said = files.said(with("odd.csv", &options.clone().text("opinions").label("stars")));
     let expected = "column `opinions` of file `odd.csv`, the text: expected one of `stars`, `opinion`, `who`, got `opinions`; \
-                    the nearest is `opinion`; read as `csv`, since its name ends with `.csv`; `format` says otherwise";
+                    the nearest is `opinion`; read as `csv`, since its name ends with `.csv`; `format` (`data.format` in a config) overrides it";
     assert_eq!(said, expected);
     let said = files.said(LabelledTexts::open(files.at("none.csv")));
     assert!(
@@ -110,7 +110,7 @@ fn malformed_records_have_their_line_and_the_guess() {
     );
     let said = |name: &str| files.said(LabelledTexts::open(files.at(name)));
     let expected = "a.tsv:2: expected 2 columns, as in most of the first records, got 1 in \"dull film neg\"; \
-                    read as `tsv`, since its name ends with `.tsv`; `format` says otherwise";
+                    read as `tsv`, since its name ends with `.tsv`; `format` (`data.format` in a config) overrides it";
     assert_eq!(said("a.tsv"), expected);
     assert!(
         said("b.csv").starts_with("b.csv:3: expected something in column text, got nothing in"),
