@@ -1,5 +1,6 @@
 //! Texts with a label each that are not held in memory.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,6 +33,34 @@ pub struct LabelledFiles {
     plan: Arc<Plan>,
     /// Parts of parts, the last of which is meant.
     parts: Vec<Part>,
+    /// What a pass over the texts has found.
+    known: Option<Known>,
+}
+
+/// How many texts there are, and a number of what they are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    size: u64,
+    fingerprint: Fingerprint,
+}
+
+impl Known {
+    fn add(&mut self, Labelled { text, label }: &Labelled) {
+        (self.size, self.fingerprint) = (self.size + 1, self.fingerprint.text(text).text(label));
+    }
+}
+
+/// What one pass over labelled files finds: [`LabelledFiles::survey`].
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// The texts that are not held out. Their loader needs no pass over the files.
+    pub rest: LabelledFiles,
+    /// The texts that are held out. Their loader needs no pass over the files.
+    pub held: LabelledFiles,
+    /// The labels of all texts, sorted; an error if there are not two.
+    pub labels: Result<Vocabulary>,
+    /// The vocabulary of the rest; an error as of [`Vocabulary::of`].
+    pub words: Result<Vocabulary>,
 }
 
 /// A part of the texts: those that are held out, or the rest.
@@ -62,7 +91,7 @@ impl LabelledFiles {
         paths: impl IntoIterator<Item = P>,
         options: &ReadOptions,
     ) -> Result<Self> {
-        Ok(Self { plan: Arc::new(Plan::new(paths, options).at_caller()?), parts: Vec::new() })
+        Ok(Self { plan: Arc::new(Plan::new(paths, options).at_caller()?), parts: Vec::new(), known: None })
     }
 
     /// What messages call them.
@@ -80,7 +109,7 @@ impl LabelledFiles {
     /// text alone. The rest comes first; of 0, nothing is held out.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let (mut rest, mut out) = (self.clone(), self);
+        let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
         rest.parts.push(Part { one_in, seed, held: false });
         out.parts.push(Part { one_in, seed, held: true });
         (rest, out)
@@ -94,6 +123,46 @@ impl LabelledFiles {
             parts.all(|part| is_held(part.one_in, part.seed, |f| f.text(&text.text)) == part.held)
         };
         Box::new(Arc::clone(&self.plan).records().filter(move |text| text.as_ref().map_or(true, &is_of)))
+    }
+
+    /// Labels, vocabulary and the parts of [`Self::hold_out`] by one pass over the files. `visit` sees each text, and whether it is held
+    /// out.
+    ///
+    /// # Errors
+    /// What is wrong in a file.
+    #[track_caller]
+    pub fn survey(
+        self,
+        (one_in, seed): (u64, u64),
+        tokenizer: &Tokenizer,
+        limits: &Limits,
+        visit: &mut dyn FnMut(&Labelled, bool),
+    ) -> Result<Survey> {
+        let (mut labels, mut known, mut wrong) =
+            (BTreeMap::<String, usize>::new(), [Known::default(); 2], None);
+        let texts = self.texts().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let mut texts = texts.filter_map(|text| {
+            let held = is_held(one_in, seed, |f| f.text(&text.text));
+            match labels.get_mut(&text.label) {
+                Some(count) => *count += 1,
+                None => drop(labels.insert(text.label.clone(), 1)),
+            }
+            known[usize::from(held)].add(&text);
+            visit(&text, held);
+            (!held).then_some(text.text)
+        });
+        let words = tokenizer.vocabulary(texts.by_ref(), limits);
+        texts.for_each(drop);
+        if let Some(e) = wrong {
+            return Err(e).at_caller();
+        }
+        let name = self.name();
+        let labels =
+            at_least_two(&name, labels.iter().flat_map(|(label, &count)| std::iter::repeat_n(label, count)));
+        let words = words.map_err(|e| e.noted(format!("in `{name}`")));
+        let (mut rest, mut held) = self.hold_out(one_in, seed);
+        (rest.known, held.known) = (Some(known[0]), Some(known[1]));
+        Ok(Survey { rest, held, labels, words })
     }
 
     /// The tokens of the texts that are known, by [`Tokenizer::vocabulary`]; distinct tokens are held in memory until they are counted.
@@ -122,7 +191,8 @@ impl LabelledFiles {
     }
 
     /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names. The files are read
-    /// once now, so that nothing wrong is met in the midst of an epoch, and once in each epoch.
+    /// once now, so that nothing wrong is met in the midst of an epoch, unless a [survey](Self::survey) has read them; and once in each
+    /// epoch.
     /// [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
     ///
     /// # Errors
@@ -144,15 +214,26 @@ impl LabelledFiles {
                 Ok(Sample::new(number, fields))
             })))
         };
-        let (mut size, mut fingerprint) = (0, Fingerprint::default());
-        for sample in open().at_caller()? {
-            fingerprint = sample.at_caller()?.fingerprint(fingerprint);
-            size += 1;
-        }
-        if size == 0 {
+        let known = match self.known {
+            Some(known) => known,
+            None => {
+                let (mut known, name) = (Known::default(), self.name());
+                for text in self.texts() {
+                    let text = text.at_caller()?;
+                    sample(&text, &name, tokenizer, (tokens, labels)).at_caller()?;
+                    known.add(&text);
+                }
+                known
+            }
+        };
+        if known.size == 0 {
             let what = format!("texts of `{}`", self.name());
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
         }
-        Loader::new(Streamed::new(fingerprint.finish(), open).size(size), &feeds)
+        // The numbers of tokens and labels follow from the texts and from what the vocabularies have.
+        let fingerprint =
+            tokens.tokens().chain(labels.tokens()).fold(known.fingerprint, |f, token| f.text(token));
+        let fingerprint = fingerprint.text(&tokenizer.name()).finish();
+        Loader::new(Streamed::new(fingerprint, open).size(known.size), &feeds)
     }
 }

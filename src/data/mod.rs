@@ -92,7 +92,7 @@ pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
 pub use fingerprint::Fingerprint;
 pub use folder::Folder;
-pub use labelled_files::LabelledFiles;
+pub use labelled_files::{LabelledFiles, Survey};
 pub use labelled_rows::{LabelledRows, Target};
 pub use labelled_texts::LabelledTexts;
 pub use libsvm::{FirstIndex, LabelledRow};

@@ -3,9 +3,7 @@
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{
-    CUT, Case, Coverage, HeldOut, Paths, Prepared, Truth, both, one_in, read_as, tokenizer,
-};
+use super::prepared::{CUT, Case, Counts, HeldOut, Paths, Prepared, Truth, both, one_in, read_as, tokenizer};
 use super::texts::Texts;
 use crate::data::{Data, Labelled, Tokenizer, Vocabulary};
 use crate::error::Result;
@@ -30,32 +28,38 @@ pub(super) fn data(
     Ok(Box::new(texts.loader(FEEDS, cut, known, config)?))
 }
 
-pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let Paths { train, dev, test } = Paths::of(config)?;
+pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+    let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
         Some(path) => Texts::open(path, config)?,
         None => Texts::Held(embedded::reviews(true)?),
     };
     let test = test.map(|path| train.open_alike(path)).transpose()?;
-    // Before any is held out: a label may be that of one text.
-    let labels = train.labels()?;
-    let (train, dev) = match dev {
-        Some(dev) => {
-            let dev = train.open_alike(dev)?;
-            (train, dev)
-        }
-        None if own => train.hold_out(one_in(config), config.run.seed),
-        None => (train, Texts::Held(embedded::reviews(false)?)),
-    };
     let cut = tokenizer(config)?;
-    let (mut lengths, mut held_out) = (Vec::new(), HeldOut::default());
-    train.each(|text| lengths.push(cut.tokens(&text.text).count()))?;
-    dev.each(|text| held_out.add(|| case(text)))?;
+    let part = if own && dev.is_none() { one_in(config) } else { 0 };
+    let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counts::default());
+    let mut measured = |text: &Labelled| {
+        held_out.add(|| case(text));
+        tokens.add(cut.tokens(&text.text));
+    };
+    let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
+    let found = train.survey((part, config.run.seed), &cut, &limits, &mut |text, held| match held {
+        true => measured(text),
+        false => lengths.push(cut.tokens(&text.text).count()),
+    })?;
+    let (train, labels) = (found.rest, found.labels?);
+    let dev = match dev {
+        Some(dev) => train.open_alike(dev)?,
+        None if own => found.held,
+        None => Texts::Held(embedded::reviews(false)?),
+    };
+    if part == 0 {
+        dev.each(&mut measured)?;
+    }
     both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
-    let words = net::known(train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
-    let mut coverage = Coverage::of(&words);
-    dev.each(|text| coverage.add(cut.tokens(&text.text)))?;
+    let words = net::known(found.words, config)?;
+    let coverage = tokens.coverage(&words);
     let loader = |texts: &Texts| texts.loader(FEEDS, &cut, (&words, &labels), config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let test = test.as_ref().map(loader).transpose()?;
@@ -78,7 +82,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         name: train.name().into_owned(),
         metric: "accuracy",
         lengths,
-        coverage: coverage.share(),
+        coverage,
         held_out,
         said,
     })

@@ -20,8 +20,8 @@ const FEEDS: [&str; 2] = ["x", "y"];
 /// Tokens of a window.
 const STEPS: usize = 64;
 
-pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let Paths { train, dev, test } = Paths::of(config)?;
+pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+    let Paths { train, dev, test, .. } = paths;
     let read = |path: PathBuf| PlainText::open_with([path], &options(config)?);
     let whole = train.map_or_else(embedded::prose, read)?;
     let (dev, test) = (dev.map(read).transpose()?, test.map(read).transpose()?);

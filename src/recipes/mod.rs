@@ -57,15 +57,17 @@ use crate::error::{AtCaller, Result};
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Prepared> {
     config.check().at_caller()?;
+    let paths = prepared::Paths::of(config).at_caller()?;
+    let left_out = paths.left_out();
     let prepared = match config.run.task {
-        Task::Classify if rows::are_meant(config).at_caller()? => rows::prepare(config),
-        Task::Classify => classify::prepare(config),
-        Task::Tag => tag::prepare(config),
-        Task::Lm => lm::prepare(config),
-        Task::Translate => translate::prepare(config),
+        Task::Classify if rows::are_meant(config, &paths).at_caller()? => rows::prepare(config, paths),
+        Task::Classify => classify::prepare(config, paths),
+        Task::Tag => tag::prepare(config, paths),
+        Task::Lm => lm::prepare(config, paths),
+        Task::Translate => translate::prepare(config, paths),
     };
     let mut prepared = prepared.at_caller()?;
-    prepared.said.extend(prepared::left_out(config).at_caller()?);
+    prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_string());
     prepared.trainer = match config.training.patience {

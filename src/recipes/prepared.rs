@@ -1,5 +1,6 @@
 //! What every recipe makes of its config and its texts.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::config::{Config, Task, Tokens};
@@ -95,17 +96,8 @@ pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
-}
-
-/// What is beside the parts of the data and none of them, for people.
-pub(super) fn left_out(config: &Config) -> Result<Option<String>> {
-    let Some(train) = &config.data.train else { return Ok(None) };
-    let left_out = Parts::find(train)?.left_out;
-    let names = left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
-    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    Ok((!names.is_empty()).then(|| {
-        format!("left out: {}; `data.train`, `data.dev` and `data.test` name other parts", names.join(", "))
-    }))
+    /// What is beside the parts and none of them.
+    left_out: Vec<PathBuf>,
 }
 
 impl Paths {
@@ -114,9 +106,23 @@ impl Paths {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
         let (dev, test) = (path(&data.dev), path(&data.test));
-        let Some(train) = &data.train else { return Ok(Self { train: None, dev, test }) };
-        let parts = Parts::find(train)?;
-        Ok(Self { train: Some(parts.train), dev: dev.or(parts.dev), test: test.or(parts.test) })
+        let Some(train) = &data.train else {
+            return Ok(Self { train: None, dev, test, left_out: Vec::new() });
+        };
+        let Parts { train, dev: own_dev, test: own_test, left_out } = Parts::find(train)?;
+        Ok(Self { train: Some(train), dev: dev.or(own_dev), test: test.or(own_test), left_out })
+    }
+
+    /// What is left out, for people.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "left out: {}; `data.train`, `data.dev` and `data.test` name other parts",
+                names.join(", ")
+            )
+        })
     }
 }
 
@@ -223,39 +229,37 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
     if config.text.lowercase { cut.lowercase() } else { cut }
 }
 
-/// Which share of tokens a vocabulary has.
-pub(super) struct Coverage<'a> {
-    known: &'a Vocabulary,
-    all: u64,
-    found: u64,
-}
+/// How often tokens occur.
+#[derive(Default)]
+pub(super) struct Counts(HashMap<String, u64>);
 
-impl<'a> Coverage<'a> {
-    pub(super) fn of(known: &'a Vocabulary) -> Self {
-        Self { known, all: 0, found: 0 }
-    }
-
+impl Counts {
     pub(super) fn add<T: AsRef<str>>(&mut self, tokens: impl IntoIterator<Item = T>) {
         for token in tokens {
-            self.all += 1;
-            self.found += u64::from(self.known.id(token.as_ref()).is_some());
+            match self.0.get_mut(token.as_ref()) {
+                Some(count) => *count += 1,
+                None => drop(self.0.insert(token.as_ref().to_owned(), 1)),
+            }
         }
     }
 
-    /// None of no token.
-    pub(super) fn share(&self) -> Option<f64> {
-        (self.all > 0).then(|| self.found as f64 / self.all as f64)
+    /// Which share of the tokens a vocabulary has; none of no token.
+    pub(super) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
+        let all: u64 = self.0.values().sum();
+        let found: u64 =
+            self.0.iter().filter(|(token, _)| known.id(token).is_some()).map(|(_, count)| count).sum();
+        (all > 0).then(|| found as f64 / all as f64)
     }
 }
 
-/// As [`Coverage`], of tokens that are all there.
+/// Which share of tokens a vocabulary has; none of no token.
 pub(super) fn coverage<T: AsRef<str>>(
     known: &Vocabulary,
     tokens: impl IntoIterator<Item = T>,
 ) -> Option<f64> {
-    let mut coverage = Coverage::of(known);
-    coverage.add(tokens);
-    coverage.share()
+    let mut counts = Counts::default();
+    counts.add(tokens);
+    counts.coverage(known)
 }
 
 /// How a loader of texts makes batches of a training.

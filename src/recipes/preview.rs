@@ -39,12 +39,13 @@ fn cut(text: &str) -> String {
 }
 
 fn of(config: &Config) -> Result<Preview> {
-    let Paths { train: Some(path), .. } = Paths::of(config)? else {
+    let paths = Paths::of(config)?;
+    let Some(path) = paths.train.clone() else {
         return Err(Error::new("data.train", "a path", "none"));
     };
     let read = options(config)?;
     let (options, records) = match config.run.task {
-        Task::Classify if rows::are_meant(config)? => {
+        Task::Classify if rows::are_meant(config, &paths)? => {
             let rows = LabelledRows::open(&path)?;
             let row = |row: &LabelledRow| {
                 let entries = row.indices.iter().zip(&row.values).take(8);

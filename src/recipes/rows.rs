@@ -24,11 +24,10 @@ const FIRST: &str = "first index";
 const MOST: usize = 1 << 21;
 
 /// Whether what a config trains on is rows of features, and no texts.
-pub(super) fn are_meant(config: &Config) -> Result<bool> {
-    let data = &config.data;
-    match (&data.format, &data.train) {
+pub(super) fn are_meant(config: &Config, paths: &Paths) -> Result<bool> {
+    match (&config.data.format, &paths.train) {
         (Some(format), _) => Ok(format.parse::<FileFormat>()? == FileFormat::Libsvm),
-        (None, Some(_)) => Ok(Paths::of(config)?.train.is_some_and(LabelledRows::are_in)),
+        (None, Some(train)) => Ok(LabelledRows::are_in(train)),
         (None, None) => Ok(false),
     }
 }
@@ -69,8 +68,8 @@ pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result
     Ok(Box::new(loader(config, &rows, columns, predictor.vocabulary("labels")?)?))
 }
 
-pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let Paths { train: Some(path), dev, test } = Paths::of(config)? else {
+pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+    let Paths { train: Some(path), dev, test, .. } = paths else {
         let expected = "a LIBSVM file, as its format says";
         return Err(Error::new("data.train", expected, "none: no rows come with the program"));
     };

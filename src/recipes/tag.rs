@@ -52,8 +52,8 @@ impl Found {
     }
 }
 
-pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let Paths { train, dev, test } = Paths::of(config)?;
+pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+    let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
         Some(path) => TaggedTexts::open_with([path], &options(config)?)?,

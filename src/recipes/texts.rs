@@ -6,7 +6,7 @@ use std::path::Path;
 use super::config::Config;
 use super::prepared::{batches, options};
 use crate::data::{
-    Labelled, LabelledFiles, LabelledTexts, Limits, Loader, ReadOptions, Tokenizer, Vocabulary,
+    Labelled, LabelledFiles, LabelledTexts, Limits, Loader, ReadOptions, Survey, Tokenizer, Vocabulary,
 };
 use crate::error::Result;
 
@@ -14,6 +14,14 @@ pub(super) enum Texts {
     Held(LabelledTexts),
     /// So many are in memory while an epoch is shuffled.
     InFiles(LabelledFiles, usize),
+}
+
+/// What is found of texts before a model is built.
+pub(super) struct Surveyed {
+    pub(super) rest: Texts,
+    pub(super) held: Texts,
+    pub(super) labels: Result<Vocabulary>,
+    pub(super) words: Result<Vocabulary>,
 }
 
 impl Texts {
@@ -50,30 +58,30 @@ impl Texts {
         }
     }
 
-    pub(super) fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+    /// Divides the texts and finds their vocabularies; `visit` sees each text, and whether it is held out. Files are read once.
+    pub(super) fn survey(
+        self,
+        (one_in, seed): (u64, u64),
+        cut: &Tokenizer,
+        limits: &Limits,
+        visit: &mut dyn FnMut(&Labelled, bool),
+    ) -> Result<Surveyed> {
         match self {
             Self::Held(texts) => {
+                // Before any is held out: a label may be that of one text.
+                let labels = texts.labels();
                 let (rest, held) = texts.hold_out(one_in, seed);
-                (Self::Held(rest), Self::Held(held))
+                rest.texts().iter().for_each(|text| visit(text, false));
+                held.texts().iter().for_each(|text| visit(text, true));
+                let words = rest.vocabulary(cut, limits);
+                Ok(Surveyed { rest: Self::Held(rest), held: Self::Held(held), labels, words })
             }
             Self::InFiles(files, window) => {
-                let (rest, held) = files.hold_out(one_in, seed);
-                (Self::InFiles(rest, window), Self::InFiles(held, window))
+                let Survey { rest, held, labels, words } =
+                    files.survey((one_in, seed), cut, limits, visit)?;
+                let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
+                Ok(Surveyed { rest, held, labels, words })
             }
-        }
-    }
-
-    pub(super) fn labels(&self) -> Result<Vocabulary> {
-        match self {
-            Self::Held(texts) => texts.labels(),
-            Self::InFiles(files, _) => files.labels(),
-        }
-    }
-
-    pub(super) fn vocabulary(&self, cut: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        match self {
-            Self::Held(texts) => texts.vocabulary(cut, limits),
-            Self::InFiles(files, _) => files.vocabulary(cut, limits),
         }
     }
 

@@ -40,8 +40,8 @@ pub(super) fn data(
     )))
 }
 
-pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let Paths { train: Some(path), dev, test } = Paths::of(config)? else {
+pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+    let Paths { train: Some(path), dev, test, .. } = paths else {
         let expected = "a file with lines of source<TAB>target";
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::options::{FileFormat, ReadOptions};
-use super::paths::extension;
+use super::paths::{by_ending, extension};
 use super::{fasttext, json, rows, trees};
 use crate::data::TextFile;
 use crate::data::records::OneLine;
@@ -114,18 +114,9 @@ pub(super) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadO
     }
 }
 
-/// What the ending of a name says.
+/// What the ending of a name says, if it is a format of the task.
 fn by_name(name: &str, task: Task) -> Option<FileFormat> {
-    let format = match extension(&name.to_lowercase())? {
-        "csv" => FileFormat::Csv,
-        "tsv" | "tab" => FileFormat::Tsv,
-        "jsonl" | "ndjson" | "json" => FileFormat::JsonLines,
-        "parquet" => FileFormat::Parquet,
-        "conll" | "conllu" | "bio" | "iob" => FileFormat::Columns,
-        "dict" => FileFormat::Dictionary,
-        _ => return None,
-    };
-    task.formats().contains(&format).then_some(format)
+    by_ending(name).filter(|format| task.formats().contains(format))
 }
 
 fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {

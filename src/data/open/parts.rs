@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::json;
-use super::paths::is_note;
+use super::options::FileFormat;
+use super::paths::{by_ending, is_note};
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -113,7 +114,8 @@ impl Parts {
         if !path.is_dir() {
             // Whatever else it is, whoever reads it says what is wrong with it.
             let lists = || json::lists_in(&TextFile::open(path)?);
-            let lists = if path.is_file() { lists().unwrap_or_default() } else { Vec::new() };
+            let other = path.to_str().and_then(by_ending).is_some_and(|of| of != FileFormat::JsonLines);
+            let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };
             for list in lists {
                 finding.add(path, &list, PathBuf::from(format!("{}!{list}", path.display())))?;
             }

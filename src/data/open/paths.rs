@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::options::ReadOptions;
+use super::options::{FileFormat, ReadOptions};
 use crate::data::{Encoding, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -115,6 +115,20 @@ pub(super) fn is_note(below: &str) -> bool {
     let name = below.rsplit('/').next().unwrap_or(below);
     let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];
     start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
+}
+
+/// The format that the ending of a name says.
+pub(super) fn by_ending(name: &str) -> Option<FileFormat> {
+    Some(match extension(&name.to_lowercase())? {
+        "csv" => FileFormat::Csv,
+        "tsv" | "tab" => FileFormat::Tsv,
+        "jsonl" | "ndjson" | "json" => FileFormat::JsonLines,
+        "parquet" => FileFormat::Parquet,
+        "conll" | "conllu" | "bio" | "iob" => FileFormat::Columns,
+        "dict" => FileFormat::Dictionary,
+        "svm" | "libsvm" | "svmlight" => FileFormat::Libsvm,
+        _ => return None,
+    })
 }
 
 /// The extension of a name, without that of gzip.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::options::ReadOptions;
-use super::paths::{Found, extension, find, prepared};
+use super::options::{FileFormat, ReadOptions};
+use super::paths::{Found, by_ending, find, prepared};
 use crate::data::records::OneLine;
 use crate::data::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -32,7 +32,11 @@ impl LabelledRows {
     /// Whether the names of what the path leads to end as `.svm`, `.libsvm` or `.svmlight`, or the first lines are a label and numbered
     /// features each. Of what cannot be read they are not.
     pub fn are_in(path: impl AsRef<Path>) -> bool {
-        files(path.as_ref()).is_ok_and(|files| files.iter().all(|file| numbered(file).unwrap_or(false)))
+        let path = path.as_ref();
+        if let Some(format) = path.to_str().and_then(by_ending) {
+            return format == FileFormat::Libsvm;
+        }
+        files(path).is_ok_and(|files| files.iter().all(|file| numbered(file).unwrap_or(false)))
     }
 }
 
@@ -69,8 +73,8 @@ pub(super) fn texts(file: &TextFile, wanted: &str) -> Result<()> {
 /// Whether the name of a file, or its first lines, say that it has rows of numbered features.
 fn numbered(file: &TextFile) -> Result<bool> {
     const LOOKED_AT: usize = 20;
-    if extension(&file.name().to_lowercase()).is_some_and(|of| ["svm", "libsvm", "svmlight"].contains(&of)) {
-        return Ok(true);
+    if let Some(format) = by_ending(&file.name()) {
+        return Ok(format == FileFormat::Libsvm);
     }
     let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
     let lines = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty());

@@ -285,6 +285,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let (whole_rest, whole_held) = whole.clone().hold_out(3, 5);
     assert_eq!((texts(&rest)?, texts(&held)?), (whole_rest.texts().into(), whole_held.texts().into()));
     assert_eq!(held.name(), whole_held.name());
+    let (rest_files, whole_rest_texts) = (rest.clone(), whole_rest.texts().to_vec());
     let (again, whole_again) = (rest.hold_out(2, 6), whole_rest.hold_out(2, 6));
     assert_eq!(texts(&again.0)?, whole_again.0.texts());
     assert_eq!(texts(&again.1)?, whole_again.1.texts());
@@ -298,7 +299,19 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
     assert_eq!(read(&streamed()?, None, 0)?, read(&in_memory, None, 0)?);
     assert_eq!(streamed()?.batch_count(), in_memory.batch_count());
-    assert_eq!(streamed()?.fingerprint(), in_memory.fingerprint());
+    // One pass finds what several do, and its parts are read no more until an epoch begins.
+    let mut seen = (Vec::new(), Vec::new());
+    let survey = in_files.clone().survey((3, 5), &cut, &limits, &mut |text, held| match held {
+        true => seen.1.push(text.clone()),
+        false => seen.0.push(text.clone()),
+    })?;
+    assert_eq!((&seen.0[..], &seen.1[..]), (whole_rest_texts.as_slice(), whole_held.texts()));
+    assert_eq!((survey.labels?, survey.words?), (whole.labels()?, rest_files.vocabulary(&cut, &limits)?));
+    for (surveyed, plain) in [(&survey.rest, &rest_files), (&survey.held, &held)] {
+        let of = |files: &LabelledFiles| files.loader(feeds, &cut, (&words, &labels));
+        assert_eq!(of(surveyed)?.fingerprint(), of(plain)?.fingerprint());
+        assert_eq!(read(&of(surveyed)?, None, 0)?, read(&of(plain)?, None, 0)?);
+    }
     let shuffled = streamed()?.shuffle(7).buffer(64);
     let (first, second) = (read(&shuffled, Some(0), 0)?, read(&shuffled, Some(1), 0)?);
     assert_ne!(first, second);
