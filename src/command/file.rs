@@ -154,7 +154,8 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     let Some((name, text)) = flag.split_once('=') else {
         return bad(format!("--set {flag}: expected name=value, as model.hidden=256, got no `=`"));
     };
-    let (name, text) = (name.trim(), text.trim());
+    // A separator may be a space.
+    let (name, text) = (name.trim(), if text.trim().is_empty() { text } else { text.trim() });
     if name == "task" {
         return bad(format!("--set {flag}: expected a setting of the task, got the task: --task says it"));
     }

@@ -35,6 +35,8 @@ pub struct TextFile {
     /// Of a JSON file that is one object, the name of the list that is meant.
     list: Option<Arc<str>>,
     encoding: Encoding,
+    /// Whether the encoding was detected, and is not UTF-8.
+    guessed: bool,
     malformed: Malformed,
     max_line: usize,
     max_text: usize,
@@ -67,6 +69,7 @@ impl TextFile {
             member,
             list: None,
             encoding: Encoding::default(),
+            guessed: false,
             malformed: Malformed::default(),
             max_line: Self::MAX_LINE,
             max_text: Self::MAX_TEXT,
@@ -170,6 +173,18 @@ impl TextFile {
     pub fn encoding(mut self, encoding: Encoding) -> Self {
         self.encoding = encoding;
         self
+    }
+
+    /// That the encoding is a guess.
+    pub(super) fn guessed(self) -> Self {
+        Self { guessed: true, ..self }
+    }
+
+    /// A note on the encoding, if it is a guess.
+    pub(super) fn encoding_note(&self) -> Option<String> {
+        let advice = "`encoding` (`data.encoding` in a config) sets another";
+        self.guessed
+            .then(|| format!("encoding windows-1252, since the bytes beyond ASCII are no UTF-8; {advice}"))
     }
 
     /// What is done about malformed lines.

@@ -3,7 +3,9 @@
 use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
-use super::prepared::{CUT, Case, Counts, HeldOut, Paths, Prepared, Truth, both, one_in, read_as, tokenizer};
+use super::prepared::{
+    CUT, Case, Counts, HeldOut, Paths, Prepared, Truth, both, one_in, read_as, read_otherwise, tokenizer,
+};
 use super::texts::Texts;
 use crate::data::{Data, Labelled, Tokenizer, Vocabulary};
 use crate::error::Result;
@@ -62,6 +64,10 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let coverage = tokens.coverage(&words);
     let loader = |texts: &Texts| texts.loader(FEEDS, &cut, (&words, &labels), config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
+    let others = [Some(&dev).filter(|_| part == 0 && own), test.as_ref()];
+    let others = others.into_iter().flatten();
+    let others: Vec<String> =
+        others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())).collect();
     let test = test.as_ref().map(loader).transpose()?;
     let mut trainer = network(config, &words, &labels, lengths.len())?.note(CUT, cut.name());
     let mut said = vec![format!(
@@ -73,6 +79,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         held_out.count
     )];
     said.extend(read_as(train.read_as()));
+    said.extend(others);
     said.extend(net::vectors(config, &mut trainer, &words)?);
     Ok(Prepared {
         trainer,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::config::{Cell, Config, ModelConfig, Tokens};
 use super::embedded;
 use super::net;
-use super::prepared::{CUT, Case, Paths, Prepared, Truth, coverage, one_in, options, tokenizer};
+use super::prepared::{CUT, Case, Paths, Prepared, Truth, coverage, one_in, options, read_as, tokenizer};
 use crate::data::{Continuous, Data, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
@@ -27,7 +27,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (dev, test) = (dev.map(read).transpose()?, test.map(read).transpose()?);
     let cut = tokenizer(config)?;
     let count = |text: &str| cut.tokens(text).count();
-    let name = whole.name().to_owned();
+    let (name, as_read) = (whole.name().to_owned(), read_as(whole.read_as()));
     // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
@@ -67,7 +67,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         coverage,
         lengths: Vec::new(),
         held_out: openings.map(|line| Case { text: opening(&cut, line), truth: Truth::Open }).collect(),
-        said: vec![said],
+        said: [said].into_iter().chain(as_read).collect(),
     })
 }
 

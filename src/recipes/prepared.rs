@@ -192,6 +192,12 @@ pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     (!said.is_empty()).then(|| format!("read as {said}"))
 }
 
+/// How another part was read, if otherwise than the training part.
+pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
+    let (own, of_train) = (read_as(options)?, read_as(train)?);
+    (own != of_train).then(|| format!("{name}: {own}"))
+}
+
 /// That there is something to learn from, and something else to measure on.
 pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
     let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };

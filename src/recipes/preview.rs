@@ -3,9 +3,7 @@
 use super::config::{Config, Task};
 use super::prepared::{Paths, options, read_as};
 use super::rows;
-use crate::data::{
-    Labelled, LabelledFiles, LabelledRow, LabelledRows, Pair, Pairs, PlainText, TaggedText, TaggedTexts,
-};
+use crate::data::{Labelled, LabelledFiles, LabelledRow, Pair, Pairs, PlainText, TaggedText, TaggedTexts};
 use crate::error::{AtCaller, Error, Result};
 
 /// How a data set is read, and its first records.
@@ -46,24 +44,27 @@ fn of(config: &Config) -> Result<Preview> {
     let read = options(config)?;
     let (options, records) = match config.run.task {
         Task::Classify if rows::are_meant(config, &paths)? => {
-            let rows = LabelledRows::open(&path)?;
+            let rows = rows::open(config, &path)?;
+            let first = rows.first_index().number();
             let row = |row: &LabelledRow| {
                 let entries = row.indices.iter().zip(&row.values).take(8);
-                let entries: Vec<String> = entries.map(|(index, value)| format!("{index}:{value}")).collect();
-                format!("features {} (counted from 0), label {}", entries.join(" "), row.label)
+                let entries: Vec<String> =
+                    entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
+                format!("features {}, label {}", entries.join(" "), row.label)
             };
-            return Ok(Preview { said: None, records: rows.rows().iter().take(SHOWN).map(row).collect() });
+            let said = Some(format!("read as rows of features, whose indices count from {first}"));
+            return Ok(Preview { said, records: rows.rows().iter().take(SHOWN).map(row).collect() });
         }
         Task::Classify => {
             let files = LabelledFiles::open_with([path], &read)?;
             let texts = files.texts().take(SHOWN).collect::<Result<Vec<_>>>()?;
             let line = |of: &Labelled| format!("text {}, label {}", cut(&of.text), cut(&of.label));
-            (Some(files.read_as().clone()), texts.iter().map(line).collect())
+            (files.read_as().clone(), texts.iter().map(line).collect())
         }
         Task::Translate => {
             let pairs = Pairs::open_with([path], &read)?;
             let line = |of: &Pair| format!("source {}, target {}", cut(&of.source), cut(&of.target));
-            (Some(pairs.read_as().clone()), pairs.pairs().iter().take(SHOWN).map(line).collect())
+            (pairs.read_as().clone(), pairs.pairs().iter().take(SHOWN).map(line).collect())
         }
         Task::Tag => {
             let texts = TaggedTexts::open_with([path], &read)?;
@@ -73,13 +74,13 @@ fn of(config: &Config) -> Result<Preview> {
                 let words: Vec<String> = words.collect();
                 format!("words/tags {}{}", cut(&words.join(" ")), label.unwrap_or_default())
             };
-            (Some(texts.read_as().clone()), texts.texts().iter().take(SHOWN).map(line).collect())
+            (texts.read_as().clone(), texts.texts().iter().take(SHOWN).map(line).collect())
         }
         Task::Lm => {
             let text = PlainText::open_with([path], &read)?;
             let lines = text.text().lines().filter(|line| !line.trim().is_empty());
-            (None, lines.take(SHOWN).map(cut).collect())
+            (text.read_as().clone(), lines.take(SHOWN).map(cut).collect())
         }
     };
-    Ok(Preview { said: options.as_ref().and_then(read_as), records })
+    Ok(Preview { said: read_as(&options), records })
 }

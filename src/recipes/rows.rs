@@ -32,6 +32,15 @@ pub(super) fn are_meant(config: &Config, paths: &Paths) -> Result<bool> {
     }
 }
 
+/// The rows of a path, whose indices count as the config says or as is detected.
+pub(super) fn open(config: &Config, path: &Path) -> Result<LabelledRows> {
+    let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
+    match set {
+        Some(first) => LabelledRows::open_from(path, first),
+        None => LabelledRows::open(path),
+    }
+}
+
 /// Rows of so many columns: others were not learnt of.
 fn fitting(path: &Path, columns: usize, first: FirstIndex) -> Result<(LabelledRows, Option<String>)> {
     let mut rows = LabelledRows::open_from(path, first)?;
@@ -80,11 +89,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             window.to_string(),
         ));
     }
-    let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
-    let all = match set {
-        Some(first) => LabelledRows::open_from(path, first)?,
-        None => LabelledRows::open(path)?,
-    };
+    let all = open(config, &path)?;
     let first = all.first_index();
     let (columns, labels, count) = (all.columns(), all.classes()?, all.rows().len());
     if !(1..=MOST).contains(&columns) {
@@ -130,7 +135,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             dev.rows().len()
         ),
     );
-    said.insert(1, counted(first, set.is_some()));
+    said.insert(1, counted(first, config.data.first_index.is_some()));
     Ok(Prepared {
         trainer,
         train: Box::new(of_train),

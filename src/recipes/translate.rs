@@ -7,7 +7,7 @@ use super::config::Config;
 use super::net;
 use super::prepared::{
     CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, both, coverage, one_in, options, read_as,
-    target_tokenizer, tokenizer,
+    read_otherwise, target_tokenizer, tokenizer,
 };
 use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
@@ -84,6 +84,9 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         targets.len(),
         dev.pairs().len()
     );
+    let others = [Some(&dev).filter(|_| given), test.as_ref()].into_iter().flatten();
+    let others = others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as()));
+    let others: Vec<String> = others.collect();
     let case = |(source, targets): (&str, Vec<&str>)| Case {
         text: source.to_owned(),
         truth: Truth::Texts(targets.into_iter().map(str::to_owned).collect()),
@@ -98,7 +101,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         coverage,
         lengths: train.pairs().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
         held_out: dev.by_source().into_iter().map(case).collect(),
-        said: [said].into_iter().chain(read_as(train.read_as())).collect(),
+        said: [said].into_iter().chain(read_as(train.read_as())).chain(others).collect(),
     })
 }
 

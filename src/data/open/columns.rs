@@ -131,13 +131,19 @@ fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// A cell for a message: not too long.
+/// A cell for a message: in one line, and not too long.
 fn cut(cell: &str) -> String {
     const SHOWN: usize = 40;
-    match cell.trim().char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", cell.trim().get(..end).unwrap_or_default()),
-        None => cell.trim().to_owned(),
+    let cell = cell.trim().replace('\n', "\\n");
+    match cell.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", cell.get(..end).unwrap_or_default()),
+        None => cell,
     }
+}
+
+/// Whether a column can be given by this name.
+fn is_name(cell: &str) -> bool {
+    !cell.trim().is_empty() && cell.trim().parse::<usize>().is_err()
 }
 
 /// Whether a cell is a number as tables have it.
@@ -216,6 +222,15 @@ impl Columns<'_> {
             }
         }
         let columns: Vec<usize> = columns.into_iter().flatten().collect();
+        if let ([first, second], [a, b]) = (wanted, &columns[..])
+            && a == b
+        {
+            let what =
+                format!("columns of the {} and the {} in file `{}`", first.what, second.what, self.name);
+            let error =
+                Error::of(ErrorKind::Format, what, "two columns", format!("column {} for both", a + 1));
+            return Err(error.noted(second.advice()));
+        }
         let often = |column: usize| first.iter().filter(|cell| Some(*cell) == first.get(column)).count();
         if header {
             for ((one, given), &column) in wanted.iter().zip(&given).zip(&columns) {
@@ -231,7 +246,8 @@ impl Columns<'_> {
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
-            Some(cell) if header && !cell.trim().is_empty() && often(column) == 1 => cell.trim().to_owned(),
+            // A name that is a number would be taken for a position in the next file.
+            Some(cell) if header && is_name(cell) && often(column) == 1 => cell.trim().to_owned(),
             _ => (column + 1).to_string(),
         };
         let names = columns.iter().map(name).collect();
@@ -263,7 +279,7 @@ impl Columns<'_> {
             Given::Name(name) => Some(name),
             _ => None,
         }) {
-            return (true, format!("line {line} is a header, since `{name}` names a column"));
+            return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
         let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
         for (place, (one, given)) in wanted.iter().zip(given).enumerate() {
@@ -279,6 +295,12 @@ impl Columns<'_> {
                 self.first(*column).is_some_and(|first| self.below(*column).any(|cell| cell == first))
             };
             let label = wanted.iter().position(|one| one.what == "label").map(|place| columns[place]);
+            // A column alone may begin with a word that some call their texts by.
+            const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
+            let alone = self.rows.first().is_some_and(|row| row.len() == 1);
+            if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
+                return (false, "no header".to_owned());
+            }
             // A label that occurs again is a label, and so are texts that all do.
             if label.map_or_else(|| columns.iter().all(again), |label| again(&label)) {
                 return (false, format!("no header: line {line} repeats below"));
@@ -373,7 +395,11 @@ impl Columns<'_> {
             false => format!("{} without known names; line {} is {cells}", counted(first.len()), self.line),
         };
         let expected = format!("one called {}", quoted(one.known.iter().take(4)));
-        Error::of(ErrorKind::Format, what, expected, got).noted(one.advice())
+        let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
+        match first.len() {
+            1 => error.noted("`separator` (`data.separator` in a config) sets what separates columns"),
+            _ => error,
+        }
     }
 }
 

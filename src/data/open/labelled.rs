@@ -57,7 +57,7 @@ impl Input {
                     let text = line.trim();
                     Ok((!text.is_empty()).then(|| Labelled { text: text.to_owned(), label: label.clone() }))
                 };
-                Ok(Box::new(prepared(file.clone(), options)?.records(OneLine(text))?))
+                Ok(Box::new(file.records(OneLine(text))?))
             }
             Self::Whole(file, label) => {
                 let text = prepared(file.clone(), options)?.text()?;
@@ -80,6 +80,7 @@ impl Form {
         let guess = guess(file, options, Task::Labelled)?;
         let mut options = ReadOptions { format: Some(guess.format), notes: Vec::new(), ..options.clone() };
         let parts = Self::parts(file, guess.format, &mut options).map_err(|e| guess.explain(e))?;
+        options.notes.extend(file.encoding_note());
         Ok(Self { guess, options, parts })
     }
 
@@ -237,6 +238,9 @@ fn folder(
         }
         FileFormat::FilePerClass => {
             for (label, file) in folder.file_per_class()? {
+                let file = prepared(file, options)?;
+                let name = label.clone();
+                notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
                 inputs.push(Input::Lines(file, label));
             }
         }
@@ -270,7 +274,9 @@ impl Plan {
                 let name = name.rsplit(['/', '!']).next().unwrap_or(name);
                 name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
             };
-            inputs.extend(classes.drain(..).map(|(name, file)| Input::Lines(file, label(&name))));
+            for (name, file) in classes.drain(..) {
+                inputs.push(Input::Lines(prepared(file, &options)?, label(&name)));
+            }
         }
         for (_, file) in classes {
             // All are read as the first, as far as their names say no other format.

@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 /// The form of a file, or of a folder, of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileFormat {
-    /// Columns between tabs, with a header line or without; quotation marks are text.
+    /// Columns between tabs, with a header line or without; quotation marks are text. Without any tab, as [`Self::Csv`].
     Tsv,
-    /// Columns between commas as in RFC 4180, with a header line or without: a cell in quotation marks may have commas and line
-    /// ends in it.
+    /// Columns between commas, semicolons, tabs or bars as in RFC 4180, with a header line or without: a cell in quotation marks
+    /// may have separators and line ends in it.
     Csv,
     /// JSON: an object a line, a list of objects or of lists, or an object with such lists in it, one of which is named as
     /// `file.json!train`. Also `json`.
@@ -99,7 +99,7 @@ impl FromStr for FileFormat {
 /// How the files of a data set are read. What is not said is found out: the format from the name and the first lines, the columns
 /// from a header line, the encoding from the bytes.
 ///
-/// Columns are given by name, or by number from 1 on. Of JSON, and of Parquet, they have names alone, and a dot leads
+/// Columns are given by name, or by number from 1 on. Of JSON objects, and of Parquet, they have names alone, and a dot leads
 /// into an object in an object: `review.text`.
 ///
 /// ```
@@ -257,7 +257,7 @@ impl fmt::Display for ReadOptions {
             return write!(f, "{format}, {columns}");
         }
         let column = |(what, name): (&str, &Option<String>)| {
-            let name = name.as_ref()?;
+            let name = name.as_ref()?.replace('\n', "\\n");
             let by_number = self.by_numbers() && name.parse::<usize>().is_ok();
             Some(if by_number { format!("{what} in column {name}") } else { format!("{what} in `{name}`") })
         };

@@ -94,7 +94,9 @@ impl Pairs {
                 };
                 let mut read = alike(&options, &file, Task::Pairs);
                 let guess = guess(&file, &read, Task::Pairs)?;
-                let found = records(&file, &guess, &mut read).and_then(Iterator::collect::<Result<Vec<_>>>);
+                let found = records(&file, &guess, &mut read);
+                read.notes.extend(file.encoding_note());
+                let found = found.and_then(Iterator::collect::<Result<Vec<_>>>);
                 pairs.extend(found.map_err(|e| guess.explain(e))?);
                 if options.format.is_none_or(|format| format == guess.format) {
                     options = read;

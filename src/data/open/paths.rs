@@ -14,6 +14,14 @@ pub(super) enum Found {
     Folder(PathBuf),
 }
 
+impl Found {
+    fn close(&mut self) {
+        if let Self::File(file) = self {
+            file.close();
+        }
+    }
+}
+
 /// What all these paths and patterns lead to, and what messages call it.
 pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<Found>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
@@ -21,18 +29,14 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
         names.push(path.as_ref().display().to_string());
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
+            // Of several files none is held open until it is read.
+            if found.len() > 1 {
+                found.iter_mut().rev().take(2).for_each(Found::close);
+            }
         }
     }
     if found.is_empty() {
         return Err(Error::of(ErrorKind::Io, "files of a data set", "at least one path", "none"));
-    }
-    if found.len() > 1 {
-        // Many files are not all held open until they are read.
-        found.iter_mut().for_each(|one| {
-            if let Found::File(file) = one {
-                file.close();
-            }
-        });
     }
     Ok((names.join(", "), found))
 }
@@ -72,11 +76,14 @@ fn of(path: &Path) -> Result<Found> {
 
 /// A file that is read as the options say, and in the encoding that it has.
 pub(super) fn prepared(file: TextFile, options: &ReadOptions) -> Result<TextFile> {
-    let encoding = match options.encoding {
-        Some(encoding) => encoding,
-        None => encoding(&file)?,
+    let file = match options.encoding {
+        Some(encoding) => file.encoding(encoding),
+        None => match encoding(&file)? {
+            Encoding::Utf8 => file,
+            other => file.encoding(other).guessed(),
+        },
     };
-    Ok(file.encoding(encoding).malformed(options.malformed))
+    Ok(file.malformed(options.malformed))
 }
 
 /// UTF-8, unless most of what is not ASCII is no UTF-8: then each such byte is a character. Of a large file the first bytes say it.

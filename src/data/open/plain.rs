@@ -21,31 +21,46 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct PlainText {
     name: String,
     text: String,
+    read_as: ReadOptions,
 }
 
-fn of_file(file: &TextFile, options: &ReadOptions) -> Result<String> {
+/// The text of a file; what was decided about it is added to `read_as`.
+fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) -> Result<String> {
     let guess = guess(file, options, Task::Plain)?;
     let wanted = [Wanted { what: "text", given: options.text.as_deref(), known: TEXT }];
-    let read = || match guess.format {
+    let alone = read_as.format.is_none();
+    let mut decided = |name: &str, notes: &[String]| {
+        if alone {
+            (read_as.format, read_as.text) = (Some(guess.format), Some(name.to_owned()));
+            read_as.notes.extend(notes.iter().cloned());
+        }
+    };
+    let mut read = || match guess.format {
         FileFormat::Plain => file.text(),
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
             let picked = objects::picked(file, format, &wanted)?;
             let name = picked.concat();
+            decided(&name, &[]);
             let line = move |object: &fields::Object| fields::text(object, &name).map(|text| text + "\n");
             objects::records(file, format, &picked, line)?.collect()
         }
         format => {
             let table = table::Table::of(file, format, options, &wanted)?;
+            decided(&table.names().concat(), table.notes());
             table.records(file, |cell| Ok(cell(0)? + "\n"))?.collect()
         }
     };
-    read().map_err(|e| guess.explain(e))
+    let found = read().map_err(|e| guess.explain(e));
+    if alone {
+        read_as.notes.extend(file.encoding_note());
+    }
+    found
 }
 
 impl PlainText {
     /// This text; `name` is what messages call it.
     pub fn new(name: &str, text: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), text: text.into() }
+        Self { name: name.to_owned(), text: text.into(), read_as: ReadOptions::default() }
     }
 
     /// The text of a file; of all files of a folder, a zip or a pattern such as `data/*.txt`, one behind the other; or that of a column
@@ -80,24 +95,24 @@ impl PlainText {
                     }
                 }
             }
-            let mut text = String::new();
+            let (mut text, mut read_as) = (String::new(), ReadOptions::new());
             for file in files {
                 let file = prepared(file, options)?;
                 // A text of one file is not copied.
                 match text.is_empty() {
-                    true => text = of_file(&file, options)?,
+                    true => text = of_file(&file, options, &mut read_as)?,
                     false => {
                         if !text.ends_with('\n') {
                             text.push('\n');
                         }
-                        text += &of_file(&file, options)?;
+                        text += &of_file(&file, options, &mut read_as)?;
                     }
                 }
             }
             if text.is_empty() {
                 return Err(Error::of(ErrorKind::Format, format!("text of `{name}`"), "some", "none"));
             }
-            Ok(Self { name, text })
+            Ok(Self { name, text, read_as })
         };
         read().at_caller()
     }
@@ -110,6 +125,11 @@ impl PlainText {
     /// The text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The format and the column that were detected, and why.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
     }
 
     /// The text, taken out.
@@ -131,6 +151,7 @@ impl PlainText {
         }
         let (rest, last) = self.text.split_at(place);
         let name = crate::data::hold_out::held_name(&self.name);
-        (Self { name: self.name, text: rest.to_owned() }, Self { name, text: last.to_owned() })
+        let last = Self { name, text: last.to_owned(), read_as: self.read_as.clone() };
+        (Self { name: self.name, text: rest.to_owned(), read_as: self.read_as }, last)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, by_ending, find, prepared};
+use super::options::FileFormat;
+use super::paths::{Found, by_ending, find};
 use crate::data::records::OneLine;
 use crate::data::{FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -36,14 +36,19 @@ impl LabelledRows {
         if let Some(format) = path.to_str().and_then(by_ending) {
             return format == FileFormat::Libsvm;
         }
-        files(path).is_ok_and(|files| files.iter().all(|file| numbered(file).unwrap_or(false)))
+        let is = |mut file: TextFile| {
+            let is = numbered(&file).unwrap_or(false);
+            file.close();
+            is
+        };
+        files(path).is_ok_and(|files| files.into_iter().all(is))
     }
 }
 
 fn files(path: &Path) -> Result<Vec<TextFile>> {
     let (name, found) = find([path])?;
     let file = |found| match found {
-        Found::File(file) => prepared(file, &ReadOptions::new()),
+        Found::File(file) => Ok(file),
         Found::Folder(_) => {
             let expected = "a file, or one in a zip as `data.zip!train.svm`";
             Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several"))

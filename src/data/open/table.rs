@@ -175,21 +175,34 @@ fn declared(line: &str) -> Option<char> {
 /// How well a separator fits the first records.
 struct Fit {
     separator: char,
-    /// How many of the records have as many columns as most, of at least two.
-    fits: usize,
-    /// Whether a space is behind each separator, as in prose.
+    /// Which share of the records has as many columns as most, of at least two.
+    share: f64,
+    /// Whether it is as in prose: a space is behind it, or digits are on both sides, wherever it is.
     loose: bool,
 }
 
 impl Fit {
+    /// The share from which on a separator fits: a few records may be malformed.
+    const FITS: f64 = 0.9;
+
     fn of(file: &TextFile, separator: char) -> Result<Self> {
-        let (mut counts, mut loose) = (HashMap::<usize, usize>::new(), true);
+        let (mut counts, mut loose, mut all) = (HashMap::<usize, usize>::new(), true, 0);
+        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+        let prose = |pair: &[String]| {
+            pair[1].starts_with(' ') || (digit(pair[0].chars().next_back()) && digit(pair[1].chars().next()))
+        };
         for row in rows(file, separator, true)?.take(LOOKED_AT).flatten() {
-            loose &= row.iter().skip(1).all(|cell| cell.starts_with(' '));
+            loose &= row.windows(2).all(prose);
             *counts.entry(row.len()).or_default() += 1;
+            all += 1;
         }
         let fits = counts.iter().filter(|(width, _)| **width > 1).map(|(_, count)| *count).max();
-        Ok(Self { separator, fits: fits.unwrap_or(0), loose })
+        let share = fits.map_or(0.0, |fits| fits as f64 / f64::from(all));
+        Ok(Self { separator, share, loose })
+    }
+
+    fn fits(&self) -> bool {
+        self.share >= Self::FITS
     }
 }
 
@@ -209,7 +222,7 @@ impl Dialect {
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
-            return Ok(Self { separator, quotes: !tabs, note: None });
+            return Ok(Self { separator, quotes: separator != '\t', note: None });
         }
         let usual = if tabs { '\t' } else { ',' };
         let mut lines = file.first_lines()?;
@@ -221,14 +234,17 @@ impl Dialect {
         if tabs && rows(file, usual, false)?.take(LOOKED_AT).flatten().any(|row| row.len() > 1) {
             return Ok(Self { separator: usual, quotes: false, note: None });
         }
-        let fits = [',', ';', '\t', '|'].map(|separator| Fit::of(file, separator));
+        let fits = [usual, '\t', ';', '|', ','].map(|separator| Fit::of(file, separator));
         let fits: Vec<Fit> = fits.into_iter().collect::<Result<_>>()?;
-        let best = fits.iter().max_by_key(|fit| (fit.fits, !fit.loose, fit.separator == usual));
-        let Some(best) = best.filter(|best| best.fits > 0) else {
-            return Ok(Self { separator: usual, quotes: !tabs, note: None });
+        let of = |separator| Self { separator, quotes: separator != '\t' || !tabs, note: None };
+        let tight = |fit: &&Fit| fit.fits() && !fit.loose;
+        let mut found = fits.iter().filter(tight);
+        let best = match found.next() {
+            Some(best) => best,
+            // Commas with a space behind each separate columns if the name says so, and nothing else does.
+            None => return Ok(of(usual)),
         };
-        let other =
-            fits.iter().find(|fit| fit.separator != best.separator && fit.fits == best.fits && !fit.loose);
+        let other = found.find(|fit| fit.separator != best.separator);
         let note = match other {
             Some(other) => Some(format!(
                 "separated by {}; {} would give equal columns, too: `separator` (`data.separator` in a config) sets it",
@@ -237,7 +253,7 @@ impl Dialect {
             )),
             None => (best.separator != usual).then(|| format!("separated by {}", named(best.separator))),
         };
-        Ok(Self { separator: best.separator, quotes: true, note })
+        Ok(Self { note, ..of(best.separator) })
     }
 
     fn cells(&self) -> Cells {

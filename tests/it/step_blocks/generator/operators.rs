@@ -16,7 +16,7 @@ use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 30] = [
+const ROUGH: [&str; 29] = [
     "abs",
     "accuracy",
     "argmax",
@@ -24,7 +24,6 @@ const ROUGH: [&str; 30] = [
     "focal_loss",
     "cast",
     "clamp",
-    "crf_marginals",
     "elu",
     "equal",
     "global_norm",

@@ -38,6 +38,8 @@ impl Maker {
                 let var = net.linear_chain_crf(x.var, transitions, wanted, &[]);
                 Ok(vec![self.item(net, var, f64::INFINITY)?])
             }
+            // No gradient passes them.
+            "crf_marginals" if self.kind.smooth => Ok(Vec::new()),
             "crf_marginals" => {
                 let forbidden = if tags > 1 && self.dice.chance(50) { vec![1] } else { vec![] };
                 let var = net.crf_marginals(x.var, transitions, &forbidden);
