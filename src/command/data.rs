@@ -99,7 +99,12 @@ fn check(texts: &Texts) -> Outcome<()> {
         return terminal::print(line);
     }
     prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).try_for_each(terminal::print)?;
-    terminal::print("nothing is wrong with it")
+    let doubt = shown.is_some_and(|said| said.contains("if it is a header"));
+    terminal::print(if doubt {
+        "nothing is wrong with it if its first line is a record"
+    } else {
+        "nothing is wrong with it"
+    })
 }
 
 fn stats(texts: &Texts) -> Outcome<()> {

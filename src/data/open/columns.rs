@@ -146,9 +146,13 @@ fn is_name(cell: &str) -> bool {
     !cell.trim().is_empty() && cell.trim().parse::<usize>().is_err()
 }
 
-/// Whether a cell is a number as tables have it.
+/// Whether a cell is a number, a share, a date or a time as tables have them.
 fn number(cell: &str) -> bool {
-    cell.trim().parse::<f64>().is_ok_and(f64::is_finite)
+    let cell = cell.trim();
+    let part = |c: char| c.is_ascii_digit() || "+-.,:/% eETZ".contains(c);
+    cell.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
+        && cell.contains(|c: char| c.is_ascii_digit())
+        && cell.chars().all(part)
 }
 
 /// Whether a cell says that there is no value.
@@ -175,6 +179,13 @@ impl Columns<'_> {
             })
             .collect();
         let (header, why) = self.header(wanted, &given);
+        if header && first.len() != width {
+            let what = format!("header in line {} of file `{}`", self.line, self.name);
+            let expected = format!("{width} columns, as most of the first records have");
+            let got = format!("{}: {}", first.len(), quoted(first.iter().map(|cell| cut(cell))));
+            let advice = "put cells that hold a separator in quotation marks, and name every column";
+            return Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice));
+        }
         let mut columns = vec![None; wanted.len()];
         for (place, (one, given)) in wanted.iter().zip(&given).enumerate() {
             columns[place] = match given {
@@ -294,15 +305,14 @@ impl Columns<'_> {
             let again = |column: &usize| {
                 self.first(*column).is_some_and(|first| self.below(*column).any(|cell| cell == first))
             };
-            let label = wanted.iter().position(|one| one.what == "label").map(|place| columns[place]);
             // A column alone may begin with a word that some call their texts by.
             const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
             let alone = self.rows.first().is_some_and(|row| row.len() == 1);
             if alone && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
             }
-            // A label that occurs again is a label, and so are texts that all do.
-            if label.map_or_else(|| columns.iter().all(again), |label| again(&label)) {
+            // What occurs again in its column is no name of it.
+            if columns.iter().any(again) {
                 return (false, format!("no header: line {line} repeats below"));
             }
             return (true, format!("line {line} is a header, since it has known names"));

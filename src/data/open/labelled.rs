@@ -210,14 +210,26 @@ fn folder(
     let format = match options.format {
         Some(format) => format,
         None => {
-            let named = files.iter().map(|(below, _)| below.as_str());
-            if let Some(part) = parts::part_in(named) {
-                let what = format!("folder `{}`", path.display());
-                let expected = "the files of one part: give the path of that part";
-                return Err(Error::of(ErrorKind::Format, what, expected, format!("`{part}` beside others")));
+            let names = || files.iter().map(|(below, _)| below.as_str());
+            let what = || format!("folder `{}`", path.display());
+            if let Some([one, other]) = parts::parts_in(names()) {
+                let expected =
+                    "the files of one part: give the path of the part, in a zip as `some.zip!train.csv`";
+                let got = format!("`{one}` beside `{other}`");
+                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+            }
+            let is_of_records = |below: &&str| extension(below).is_some_and(|e| RECORDS.contains(&e));
+            if !of_records && parents.len() == 1 && names().any(|below| is_of_records(&below)) {
+                let got = format!(
+                    "{} beside {}",
+                    listed(names().filter(is_of_records)),
+                    listed(names().filter(|below| !is_of_records(below)))
+                );
+                let expected = "files of records alone, or one file for each class: give the path of a file";
+                return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             match () {
-                () if of_records => FileFormat::Tsv,
+                () if of_records || files.len() == 1 => FileFormat::Tsv,
                 () if parents.len() > 1 => FileFormat::FolderPerClass,
                 () => FileFormat::FilePerClass,
             }
@@ -232,11 +244,13 @@ fn folder(
     }
     match format {
         FileFormat::FolderPerClass => {
+            notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.folder_per_class()? {
                 inputs.push(Input::Whole(file, label));
             }
         }
         FileFormat::FilePerClass => {
+            notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.file_per_class()? {
                 let file = prepared(file, options)?;
                 let name = label.clone();

@@ -87,13 +87,25 @@ impl Finding {
     }
 }
 
-/// The name of a part, if all that is in a folder is parts, by the paths below it.
-pub(super) fn part_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let mut tops: Vec<&str> =
-        below.into_iter().map(|below| below.split('/').next().unwrap_or(below)).collect();
-    tops.dedup();
-    let all = tops.len() > 1 && tops.iter().all(|top| part(top).is_some());
-    all.then(|| tops.first().map(|top| (*top).to_owned())).flatten()
+/// Two paths of different parts, if files or folders below a folder are called so.
+pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[&'a str; 2]> {
+    let mut first: Option<(usize, &str)> = None;
+    for path in below {
+        let names = path.match_indices('/').map(|(at, _)| at).chain([path.len()]).filter_map(|end| {
+            let whole = path.get(..end)?;
+            let name = whole.rsplit('/').next()?;
+            let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+            Some((part(stem).filter(|_| is_exact(stem))?, whole))
+        });
+        for (part, whole) in names {
+            match first {
+                Some((other, path)) if other != part => return Some([path, whole]),
+                Some(_) => {}
+                None => first = Some((part, whole)),
+            }
+        }
+    }
+    None
 }
 
 impl Parts {

@@ -495,7 +495,7 @@ fn class_folders_are_read_beside_other_files() {
     let found = LabelledTexts::open(files.at("films")).unwrap();
     assert_eq!(texts(&found), [("dull", "neg"), ("fine", "pos")]);
     let said = found.read_as().to_string();
-    let expected = "left out, since they are beside the class folders: `bags.feat`, `urls.txt`; \
+    let expected = "`folder-per-class`; left out, since they are beside the class folders: `bags.feat`, `urls.txt`; \
                     left out, since texts in it have no label: `unsup`";
     assert_eq!(said, expected);
     let said = files.said(LabelledTexts::open(files.at("mixed")));
