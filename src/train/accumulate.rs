@@ -173,10 +173,10 @@ impl Trainer {
     fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
         let parts = self.parts()?;
         let counted = batches.iter().map(|batch| {
-            let rows = |feed: VarId| {
-                Some(batch.values.iter().find(|(name, _)| *name == parts.body.var(feed).name)?.1.rows())
-            };
-            parts.counted(batch.numbers.len(), rows)
+            parts.counted(|feed| {
+                let name = &parts.body.var(feed).name;
+                batch.values.iter().find(|(fed, _)| fed == name).map(|(_, value)| value)
+            })
         });
         Ok(counted.collect())
     }
