@@ -362,7 +362,9 @@ fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
 
 fn check_depth(levels: usize) -> Result<()> {
     match levels > Lod::MAX_LEVELS {
-        true => Err(Error::new("levels of a LoD", format!("at most {}", Lod::MAX_LEVELS), levels.to_string())),
+        true => {
+            Err(Error::new("levels of a LoD", format!("at most {}", Lod::MAX_LEVELS), levels.to_string()))
+        }
         false => Ok(()),
     }
 }
