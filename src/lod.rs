@@ -341,9 +341,7 @@ fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
     let refuse = |expected: String, got: String| {
         Err(Error::new(format!("offsets of LoD level {level}"), expected, got))
     };
-    if level >= Lod::MAX_LEVELS {
-        return refuse(format!("at most {} levels", Lod::MAX_LEVELS), format!("level {level}"));
-    }
+    check_depth(level + 1)?;
     match offsets.first() {
         None => return refuse("at least the 0 they start with".into(), "none".into()),
         Some(0) => {}
@@ -362,7 +360,17 @@ fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
     }
 }
 
+fn check_depth(levels: usize) -> Result<()> {
+    match levels > Lod::MAX_LEVELS {
+        true => {
+            Err(Error::new("levels of a LoD", format!("at most {}", Lod::MAX_LEVELS), levels.to_string()))
+        }
+        false => Ok(()),
+    }
+}
+
 fn build(levels: Vec<Vec<usize>>) -> Result<Lod> {
+    check_depth(levels.len())?;
     let mut levels = levels.into_iter();
     let Some(offsets) = levels.next() else {
         return Err(Error::new("LoD", "at least one level", "none"));

@@ -117,21 +117,21 @@ impl Parts {
         self.late.is_some()
     }
 
-    /// The totals of a part of which only the numbers of rows are needed, where feeds tell them: those of `lods`, by feed.
-    pub(crate) fn counted(&self, sequences: usize, rows: impl Fn(VarId) -> Option<usize>) -> Option<Totals> {
+    /// The totals of a part of which only the numbers of rows are needed, where the values of its feeds tell them.
+    pub(crate) fn counted<'a>(&self, value: impl Fn(VarId) -> Option<&'a Variable>) -> Option<Totals> {
         if self.by_value {
             return None;
         }
+        // The first value of a feed whose rows are such.
+        let fed = |such: &dyn Fn(Extent) -> bool| {
+            let feeds = self.body.vars().filter(|(_, var)| var.role == VarRole::Feed);
+            let mut feeds = feeds.filter(|(_, var)| var.spec().is_some_and(|spec| such(spec.rows())));
+            feeds.find_map(|(feed, _)| value(feed))
+        };
         let count = |total: &TotalVar| {
-            let spec = self.body.spec(total.of).ok()?;
-            let rows = match spec.rows() {
-                Extent::Batch => sequences,
-                Extent::Rows(level) => {
-                    let feeds = self.body.vars().filter(|(_, var)| var.role == VarRole::Feed);
-                    let mut feeds = feeds
-                        .filter(|(_, var)| var.spec().is_some_and(|spec| spec.rows() == Extent::Rows(level)));
-                    rows(feeds.next()?.0)?
-                }
+            let rows = match self.body.spec(total.of).ok()?.rows() {
+                Extent::Batch => fed(&|rows| matches!(rows, Extent::Batch | Extent::Rows(_)))?.batch_size(),
+                Extent::Rows(level) => fed(&|rows| rows == Extent::Rows(level))?.rows(),
                 _ => return None,
             };
             Some([0.0, if total.kind == Total::Mean { rows as f64 } else { 1.0 }])

@@ -23,7 +23,15 @@ fn each_rule_has_its_message() {
         "offsets of LoD level 1: expected 3 sequences, the last offset of the level above, got 1",
     );
     assert!(Lod::new(vec![vec![0]; Lod::MAX_LEVELS]).is_ok());
-    assert!(Lod::new(vec![vec![0]; Lod::MAX_LEVELS + 1]).is_err());
+    let (expected, deepest) = ("levels of a LoD: expected at most 6, got", vec![vec![1]; Lod::MAX_LEVELS]);
+    for levels in [7, 9] {
+        let refused = Lod::new(vec![vec![0]; levels]).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("{expected} {levels}")), "{refused}");
+        let refused = Lod::from_lengths(&vec![vec![1]; levels]).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("{expected} {levels}")), "{refused}");
+    }
+    let refused = Lod::from_lengths(&deepest).unwrap().append(vec![0, 2]).unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("{expected} 7")), "{refused}");
 }
 
 #[test]

@@ -114,7 +114,12 @@ mod tests {
         for _ in 0..1_000_000 {
             tree = Sequences(vec![tree]);
         }
-        assert!(Lod::from_tree(&tree).unwrap_err().to_string().contains("at most 6 levels"));
+        assert!(
+            Lod::from_tree(&tree)
+                .unwrap_err()
+                .to_string()
+                .contains("levels of a LoD: expected at most 6, got 7")
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ struct Leaf {
     fetched: Var,
     dtype: DType,
     shape: Vec<usize>,
-    /// Where its sums are: so many numbers, and a count behind them.
+    /// Where its sums are: so many numbers, and a count behind them. The batches are counted behind all sums.
     at: usize,
     counts: Counts,
 }
@@ -111,7 +111,7 @@ impl Formula {
 
     /// Sums of no batch.
     pub(super) fn zeros(&self) -> Vec<f64> {
-        vec![0.0; self.leaves.iter().map(|leaf| leaf.len() + 1).sum()]
+        vec![0.0; self.leaves.iter().map(|leaf| leaf.len() + 1).sum::<usize>() + 1]
     }
 
     /// Takes in the values of a batch.
@@ -139,16 +139,19 @@ impl Formula {
                 }
             }
         }
+        if let Some(batches) = added.last_mut() {
+            *batches += 1.0;
+        }
         sums.copy_from_slice(&added);
         Ok(())
     }
 
-    /// The loss of all batches; `None` of none.
+    /// The loss of all batches, as that of one batch also where none has a row; `None` of no batch.
     ///
     /// # Errors
     /// If an operator refuses its values.
     pub(super) fn value(&self, sums: &[f64]) -> Result<Option<f64>> {
-        if self.leaves.iter().all(|leaf| sums[leaf.at + leaf.len()] == 0.0) {
+        if sums.last().is_none_or(|&batches| batches == 0.0) {
             return Ok(None);
         }
         let mut values: HashMap<VarId, Variable> = HashMap::new();

@@ -247,7 +247,8 @@ impl Shown {
 
 impl Loss {
     /// The mean of `losses`: one number a row, each counting once; or a scalar loss, as a [`Trainer`](crate::train::Trainer) has it: a
-    /// function of sums and means over rows, whose value over several batches is that of all their rows together. It is called `loss`.
+    /// function of sums and means over rows, whose value over several batches is that of all their rows together. Operators that look at
+    /// a whole batch, as `gather_rows` of a variable of the batch, see each batch by itself. It is called `loss`.
     ///
     /// The program tells what a scalar loss is computed from: its metric is made before [`Builder::finish`], on the builder's thread.
     pub fn new(losses: Var) -> Self {
@@ -355,7 +356,7 @@ impl Metric for Loss {
         let of_batch = |loss: &Variable| match self.over {
             Over::Rows(_) => false,
             Over::Batch(_) => true,
-            Over::Unknown => loss.shape().is_empty(),
+            Over::Unknown => loss.shape().is_empty() || (loss.lod().is_none() && sequences != 1),
         };
         let (sum, weight) = match values {
             [loss, weight] if of_batch(loss) && one(loss) && one(weight) => {
@@ -364,8 +365,7 @@ impl Metric for Loss {
             }
             [losses] => {
                 let sum = self.sum(losses)?;
-                let no_rows = losses.shape().is_empty() || (losses.lod().is_none() && sequences != 1);
-                if matches!(self.over, Over::Unknown) && one(losses) && no_rows {
+                if matches!(self.over, Over::Unknown) && one(losses) && of_batch(losses) {
                     return Err(self.unknown(losses));
                 }
                 (sum, one_a_row(&self.name, losses)? as f64)

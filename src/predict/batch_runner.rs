@@ -56,6 +56,17 @@ impl BatchRunner {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
 
+    /// How many sequences a batch has: as its feeds say, since data may leave out the numbers of samples.
+    fn sequences(&self, batch: &Batch) -> usize {
+        let program = self.executor.program();
+        let batched = |name: &String| {
+            let feed = self.feeds.get(name);
+            feed.is_some_and(|&id| program.spec(id).is_ok_and(|spec| spec.batched()))
+        };
+        let fed = batch.values.iter().find(|(name, _)| batched(name));
+        fed.map_or(batch.numbers.len(), |(_, value)| value.batch_size())
+    }
+
     /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run of the feeds, `then` goes
     /// on with what it has left; `failed` has a last look at an error of either.
     pub(crate) fn run(
@@ -70,9 +81,10 @@ impl BatchRunner {
         // Data of the user's own kinds do not know where they were made: then the call that trains is the place.
         let made = data.made_at().unwrap_or(Location::caller());
         let program = self.executor.program();
+        let sequences = self.sequences(batch);
         for state in &self.carried {
             let name = &program.var(state.before).name;
-            let value = fed(program, state, carried.get(name), batch.numbers.len())?;
+            let value = fed(program, state, carried.get(name), sequences)?;
             carried.insert(name.clone(), value);
         }
         let mut feeds: Vec<(VarId, &Variable)> = Vec::with_capacity(batch.values.len() + carried.len());
@@ -104,7 +116,7 @@ impl BatchRunner {
         let values = values.collect::<Result<Vec<_>>>()?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));
         let sums = metric.sums().len();
-        metric.update(&values, batch.numbers.len()).map_err(named)?;
+        metric.update(&values, self.sequences(batch)).map_err(named)?;
         check_count(metric, sums)
     }
 

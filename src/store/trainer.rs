@@ -254,11 +254,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
 
     /// The same of several, whose factors come before the gradients.
     fn early(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
-        let rows = |feed: VarId| Some(feeds.iter().find(|(id, _)| *id == feed)?.1.rows());
-        let program = self.executor.program();
-        let with_rows = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
-        let sequences = feeds.iter().find(|(id, _)| with_rows(*id)).map_or(0, |(_, x)| x.batch_size());
-        let counted = self.parts.counted(sequences, rows);
+        let value = |feed: VarId| feeds.iter().find(|(id, _)| *id == feed).map(|&(_, value)| value);
+        let counted = self.parts.counted(value);
         if let Some(part) = counted {
             let (all, _) = self.all(Ok(&part))?;
             let whole = self.parts.of_counted(&mut self.scope, &all, self.steps);

@@ -11,7 +11,6 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Stage, Totals};
-use crate::metrics::restore;
 use crate::predict::DataBatch;
 use crate::program::VarId;
 use crate::store::{Part, merge};
@@ -85,26 +84,13 @@ impl Trainer {
         Err(self.accumulate.iter().fold(error, |error, told| error.called(told.line)))
     }
 
-    /// A step of the batch `first` and the next ones. After an error all is as it was before.
+    /// A step of the batch `first` and the next ones.
     pub(super) fn accumulated(
         &mut self,
         data: &dyn Data,
         first: Batch,
         rest: &mut Batches,
     ) -> Result<BatchesMade> {
-        let carried = self.state.carried.clone();
-        let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
-        let made = self.sum_up(data, first, rest);
-        if made.is_err() {
-            self.state.carried = carried;
-            for (metric, sums) in self.metrics.iter_mut().zip(&sums) {
-                restore(&mut *metric.what, sums);
-            }
-        }
-        made
-    }
-
-    fn sum_up(&mut self, data: &dyn Data, first: Batch, rest: &mut Batches) -> Result<BatchesMade> {
         let mut made = BatchesMade::default();
         let mut next = Some(first);
         let mut batches = Vec::new();
@@ -173,10 +159,10 @@ impl Trainer {
     fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
         let parts = self.parts()?;
         let counted = batches.iter().map(|batch| {
-            let rows = |feed: VarId| {
-                Some(batch.values.iter().find(|(name, _)| *name == parts.body.var(feed).name)?.1.rows())
-            };
-            parts.counted(batch.numbers.len(), rows)
+            parts.counted(|feed| {
+                let name = &parts.body.var(feed).name;
+                batch.values.iter().find(|(fed, _)| fed == name).map(|(_, value)| value)
+            })
         });
         Ok(counted.collect())
     }

@@ -36,10 +36,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Run, Scope, diagnose};
+use crate::executor::{Executor, Run, Scope, Stage, diagnose};
 use crate::metrics::{Metric, Scores, restore};
 use crate::predict::DataBatch;
-use crate::program::{Program, Registry};
+use crate::program::{Program, Registry, Var, VarId};
+use crate::tensor::Variable;
 use crate::wire::Target;
 use compiled::Goes;
 use progress::{BatchesMade, Console, UNOPTIMISED};
@@ -68,6 +69,7 @@ impl Trainer {
         let caller = Location::caller();
         let remeasure = self.checked(train, dev).map_err(|e| e.called(caller))?;
         let file = self.claim(until, remeasure).map_err(|e| e.called(caller))?;
+        let whole_batch = self.of_batches(dev).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
@@ -77,6 +79,7 @@ impl Trainer {
             self.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
             self.without_gradient().iter().for_each(|warning| console.say(warning));
             self.of_parts().iter().for_each(|warning| console.say(warning));
+            whole_batch.iter().for_each(|warning| console.say(warning));
         }
         if let Some(position) = &resumed {
             console.say(&format!("resumed at {position}"));
@@ -215,25 +218,67 @@ impl Trainer {
         if early { Some(Ended::Early) } else { done }
     }
 
-    /// One training step on a batch, or on as many as make one.
+    /// One training step on a batch, or on as many as make one. After an error all is as it was before.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchesMade> {
-        if self.batches_a_step() > 1 {
-            return self.accumulated(data, batch, rest);
+        let carried = self.state.carried.clone();
+        let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
+        let made = match self.batches_a_step() {
+            1 => self.alone(data, &batch, &carried),
+            _ => self.accumulated(data, batch, rest),
+        };
+        if made.is_err() {
+            self.state.carried = carried;
+            for (metric, sums) in self.metrics.iter_mut().zip(&sums) {
+                restore(&mut *metric.what, sums);
+            }
         }
-        let Self { compiled, scope, state, metrics, registry, rate, .. } = self;
+        made
+    }
+
+    /// A step of one batch, from the states that `before` carries. The updates come last, since a metric may refuse the batch.
+    fn alone(
+        &mut self,
+        data: &dyn Data,
+        batch: &Batch,
+        before: &BTreeMap<String, Variable>,
+    ) -> Result<BatchesMade> {
+        // The mean of a loss takes every batch.
+        let refusing = self.metrics.len() > 1 || !self.own_loss || self.weight.is_some();
+        let stage = if refusing { Stage::Gradients } else { Stage::Updates };
+        let Self { compiled, scope, state, metrics, registry, rate, loss, trained, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
-        compiled.run(
+        let of = DataBatch { data, batch };
+        let failed = |scope: &mut Scope, run: &Run<'_>, e: Error| diagnosed(program, registry, scope, run, e);
+        let mut ran = compiled.run(
             scope,
-            DataBatch { data, batch: &batch },
+            of,
             Goes { carried, metrics },
-            |feeds| Run::train(feeds, step),
+            |feeds| Run::train(feeds, step).until(stage),
             |_| Ok(()),
-            |scope, run, error| diagnosed(program, registry, scope, run, error),
-        )?;
+            failed,
+        );
+        if refusing {
+            ran = ran.and_then(|()| compiled.runner.executor.update(scope)).or_else(|error| {
+                // A number that is not finite comes before what a metric says of it: a second run finds its operator.
+                let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
+                    Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
+                    _ => Err(error),
+                };
+                compiled.runner.run(
+                    scope,
+                    of,
+                    &mut before.clone(),
+                    |feeds| Run::train(feeds, step).until(Stage::Gradients),
+                    then,
+                    failed,
+                )
+            });
+        }
+        ran?;
         position.rate = Some(compiled.runner.executor.scalar(*rate)?);
         let mut made = BatchesMade::default();
-        made.count(&batch);
+        made.count(batch);
         Ok(made)
     }
 
@@ -384,6 +429,14 @@ fn stoppable(
     stop: &Arc<AtomicBool>,
 ) -> Result<(Batches, Arc<AtomicBool>)> {
     if data.may_wait() { until_stopped(batches, stop) } else { Ok((batches, Arc::default())) }
+}
+
+/// Checks that the loss and the gradients of a run are finite.
+fn finite(executor: &mut Executor, loss: Var, trained: &[(VarId, VarId)]) -> Result<()> {
+    if !executor.scalar(loss)?.is_finite() {
+        return Err(Error::of(ErrorKind::NotFinite, "loss", "a finite number", "NaN or infinity"));
+    }
+    trained.iter().try_for_each(|(param, _)| executor.gradient(*param)?.check_finite("gradient"))
 }
 
 /// An error of a step; if a number is not finite, of the operator that it first came from.

@@ -1,23 +1,44 @@
 //! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
 
 use super::compiled::Compiled;
-use super::trainer::{BY_WEIGHT, Trainer};
+use super::trainer::{BY_WEIGHT, Trainer, ends_at};
+use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Profile, Threads};
 use crate::metrics::Better;
 use crate::predict::BatchRunner;
+use crate::program::transform::terms::whole_batch;
 use crate::program::{BlockId, LossTerms, Spec, Var, VarId};
 
 impl Trainer {
     /// Warns of operators without a gradient between the loss and trained parameters.
     pub(super) fn without_gradient(&self) -> Vec<String> {
-        let warned = self.blocked.iter().map(|(operator, line)| {
+        let warned = self.blocked.iter().map(|operator| {
             format!(
-                "warning: no gradient goes through `{operator}`, called at {line}: what is before it is not trained by this path \
-                 (if it is meant, `stop_gradient` of an `assign` of its input says so)"
+                "warning: {}: what is before it is not trained by this path (if it is meant, `stop_gradient` of its output says \
+                 so)",
+                ends_at(operator)
             )
         });
         warned.collect()
+    }
+
+    /// Warns of operators whose results on development data of several batches are not those on one batch of all.
+    pub(super) fn of_batches(&self, dev: &dyn Data) -> Result<Vec<String>> {
+        let batches = match dev.batch_count() {
+            Some(0 | 1) => return Ok(Vec::new()),
+            Some(batches) => batches.to_string(),
+            None => "several".to_owned(),
+        };
+        let looked_at = self.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
+        let warned = whole_batch(&self.state.program, &self.registry, looked_at)?.into_iter();
+        let warned = warned.map(|(operator, line)| {
+            format!(
+                "warning: `{operator}`, called at {line}, looks at a whole batch, and sees {batches} batches of development \
+                 data by themselves: the loss and the metrics may not be those of one batch"
+            )
+        });
+        Ok(warned.collect())
     }
 
     /// Checks everything that a trainer was told, and compiles its program.

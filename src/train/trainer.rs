@@ -58,7 +58,7 @@ use crate::wire::Target;
 /// ```
 ///
 /// # When something goes wrong
-/// An error in the data or in a step ends `fit`. Parameters are those after the last step that was whole, and the
+/// An error in the data, in a step or of a metric ends `fit`. Parameters are those after the last step that was whole, and the
 /// checkpoint is the one that was saved last; the error says where it stands, so that the training can be resumed there.
 /// A loss or a gradient that is not finite is found before anything is updated, and the error names the operator, the
 /// variable and the line of the program that first produced such a number.
@@ -122,6 +122,11 @@ type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 /// What a user's function makes of the position.
 type RateBy = Box<dyn Fn(&Position) -> f64>;
 
+/// Where a gradient ends, of an operator and its line.
+pub(super) fn ends_at((operator, line): &(String, String)) -> String {
+    format!("no gradient goes through `{operator}`, called at {line}")
+}
+
 /// What to do about a loss of a batch that its parts do not tell.
 pub(super) const BY_WEIGHT: &str = "`Trainer::weight` can say how much each batch counts";
 
@@ -142,9 +147,13 @@ impl Trainer {
         let forward = program.vars().len();
         let own = Loss::new(loss);
         let unseen = own.refused().err().map(|error| error.noted(BY_WEIGHT).called(caller));
-        let blocked = blocked(&program, &registry, loss.id()).map_err(|e| e.called(caller))?;
-        let minimized =
-            optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
+        let blocked =
+            blocked(&program, &registry, loss.id(), &net.stopped()).map_err(|e| e.called(caller))?;
+        let untrained = program.var(loss.id()).stop_gradient;
+        let minimized = optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| {
+            let ends = blocked.iter().filter(|_| untrained).map(ends_at);
+            ends.fold(e, Error::noted).called(caller)
+        })?;
         program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
         Ok(Self {
@@ -194,7 +203,9 @@ impl Trainer {
 
     /// Computes a metric over each epoch and in each evaluation. The first one decides which epoch is the best, unless
     /// [`Self::select`] says another. The loss is always there, over all rows of the data as if they were one batch: its sums and
-    /// means over rows are those of all batches together. A metric that is called `loss` takes its place.
+    /// means over rows are those of all batches together. Operators that look at a whole batch, as `gather_rows` of a variable of the
+    /// batch, see each batch by itself; the progress warns of them where the development data have several batches. A metric that is
+    /// called `loss` takes its place.
     #[must_use]
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {

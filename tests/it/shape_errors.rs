@@ -82,6 +82,34 @@ fn rows_and_widths_must_meet() {
     says(net.embedding(bytes, Embedding::new(3, 2)), "expected dtype i64 or i32, got i8[rows2] lod(2)");
 }
 
+/// Arrays that are unpadded by the same lengths in a step block and around it: the error says how they meet.
+#[test]
+fn sequences_of_a_step_and_around_it_meet_by_the_hint() {
+    let built = |hinted: bool| {
+        let net = Builder::new();
+        let a = net.feed("a", DType::F32, &[3], 0);
+        let lengths = net.feed("lengths", DType::I64, &[], 0);
+        let words = net.feed("words", DType::F32, &[1], 1);
+        let around = a.sequence_unpad(lengths);
+        net.recurrent(words, |step, _| {
+            let memory = step.memory_from(a);
+            let rows = match hinted {
+                true => memory.sequence_unpad_as(around),
+                false => memory.sequence_unpad(lengths),
+            };
+            step.update(memory, memory * 0.5);
+            (rows + around).sequence_pool(unpadded::ops::Pool::Sum)
+        });
+        net.finish().map(drop)
+    };
+    says(built(false), "rows and LoD of `y`: expected those of `x`");
+    says(
+        built(false),
+        "padded arrays by `sequence_unpad_as` of a variable with these sequences, also in a step block",
+    );
+    built(true).unwrap();
+}
+
 #[test]
 fn columns_must_be_there() {
     let net = Builder::new();

@@ -56,7 +56,8 @@ operator! {
     /// gradient of what lies behind is 0.
     ///
     /// What is unpadded by the same variable of lengths has the same sequences: from the second call on, the operator is
-    /// [`sequence_unpad_as`](Self::sequence_unpad_as), after the output of the first. In a step block and around it they differ.
+    /// [`sequence_unpad_as`](Self::sequence_unpad_as), after the output of the first. In a step block and around it they differ:
+    /// there, `sequence_unpad_as` of what was unpadded around it makes them the same.
     ///
     /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
     /// block no memory may reach `lengths`. One may reach x.

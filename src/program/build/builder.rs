@@ -1,7 +1,7 @@
 //! The builder: ordinary Rust calls that append operators, each checked at once.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -95,6 +95,7 @@ impl Builder {
             errors: Vec::new(),
             fallback: Fallback::default(),
             warnings: Vec::new(),
+            stopped: HashSet::new(),
             dense: HashMap::new(),
         });
         let number = state.borrow().number.0;
@@ -475,9 +476,15 @@ impl Builder {
     #[track_caller]
     pub fn stop_gradient(&self, var: Var) {
         let Some(id) = self.known(var) else { return };
-        let program = &mut self.state.borrow_mut().program;
-        program.var_mut(id).stop_gradient = true;
-        program.var_mut(id).trainable = false;
+        let state = &mut *self.state.borrow_mut();
+        let var = state.program.var_mut(id);
+        (var.stop_gradient, var.trainable) = (true, false);
+        state.stopped.insert(id);
+    }
+
+    /// The variables that [`Self::stop_gradient`] was called on.
+    pub(crate) fn stopped(&self) -> HashSet<VarId> {
+        self.state.borrow().stopped.clone()
     }
 
     /// Appends an operator, with its inputs by slot name. The result is its outputs in the order of its slots: one variable,

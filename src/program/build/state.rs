@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) fallback: Fallback,
     /// What was made dense.
     pub(super) warnings: Vec<Warning>,
+    /// The variables that the user stopped the gradient of.
+    pub(super) stopped: HashSet<VarId>,
     /// The dense twins of variables, by the block that reads them.
     pub(super) dense: HashMap<(BlockId, VarId), VarId>,
 }
@@ -267,6 +269,7 @@ impl State {
         };
         let Some((operator, line)) = reader else {
             self.program.var_mut(id).stop_gradient = false;
+            self.stopped.remove(&id);
             return Ok(());
         };
         let expected = "to come before the first operator that reads the variable";

@@ -60,6 +60,10 @@ pub struct InferShape<'a> {
     pub(super) from_data: Vec<Made>,
 }
 
+/// What to do about variables of as many levels whose sequences differ.
+const OTHER_SEQUENCES: &str = "feeds have the same sequences by `feed_like`, padded arrays by `sequence_unpad_as` of a variable with \
+                               these sequences, also in a step block";
+
 impl<'a> InferShape<'a> {
     pub(super) fn new(signature: Signature, inputs: InputSlots<'a>, top: Extent, phase: Phase<'a>) -> Self {
         let InputSlots { specs: inputs, literals } = inputs;
@@ -166,12 +170,16 @@ impl<'a> InferShape<'a> {
         if x.lod == y.lod && x.rows() == y.rows() {
             return Ok(());
         }
-        let name = self.signature.inputs[b].name;
-        Err(Error::new(
+        let (name, other) = (self.signature.inputs[b].name, self.signature.inputs[a].name);
+        let error = Error::new(
             format!("rows and LoD of `{name}`"),
-            format!("those of `{}`, {x}", self.signature.inputs[a].name),
+            format!("those of `{other}`, {x}"),
             y.to_string(),
-        ))
+        );
+        match !x.lod.is_empty() && x.lod.len() == y.lod.len() {
+            true => Err(error.noted_in_code(OTHER_SEQUENCES)),
+            false => Err(error),
+        }
     }
 
     /// Checks that the variable of input slot `slot` has a LoD.

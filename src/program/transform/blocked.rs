@@ -13,11 +13,17 @@ use crate::program::spec::extent::VarId;
 type Writers<'a> = HashMap<VarId, (&'a OpDesc, Signature, usize)>;
 
 /// The operators without a gradient that `loss` depends on and whose inputs depend on trained parameters: each kind with the line
-/// that called it, in the order of the program. Inputs that [`stop_gradient`](crate::Builder::stop_gradient) was called on do not count.
+/// that called it, in the order of the program. What is before `stopped` variables, or before inputs that a loaded program stops, does
+/// not count.
 ///
 /// # Errors
 /// If an operator is unknown.
-pub(crate) fn blocked(program: &Program, registry: &Registry, loss: VarId) -> Result<Vec<(String, String)>> {
+pub(crate) fn blocked(
+    program: &Program,
+    registry: &Registry,
+    loss: VarId,
+    stopped: &HashSet<VarId>,
+) -> Result<Vec<(String, String)>> {
     let mut writers = Writers::new();
     let mut beside: HashMap<VarId, Vec<VarId>> = HashMap::new();
     let ops = program.blocks().flat_map(|(_, block)| &block.ops).filter(|op| op.role == Role::Forward);
@@ -42,6 +48,9 @@ pub(crate) fn blocked(program: &Program, registry: &Registry, loss: VarId) -> Re
     let (mut due, mut seen) = (vec![loss], HashSet::from([loss]));
     let mut found: Vec<(usize, &OpDesc)> = Vec::new();
     while let Some(var) = due.pop() {
+        if stopped.contains(&var) {
+            continue;
+        }
         let mut before: Vec<VarId> = beside.get(&var).cloned().unwrap_or_default();
         if let Some(&(op, signature, number)) = writers.get(&var) {
             let reads = |passes: fn(&Slot) -> bool| {

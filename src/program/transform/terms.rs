@@ -286,6 +286,36 @@ fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpD
     kept
 }
 
+/// The operators whose rows in an evaluation depend on the whole batch and that `vars` are computed from: kind, and the user's line. An
+/// operator whose outputs an update reads, as the mean of a batch norm, evaluates by what that keeps.
+///
+/// # Errors
+/// If an operator is not registered.
+pub(crate) fn whole_batch(
+    program: &Program,
+    registry: &Registry,
+    vars: impl Iterator<Item = VarId>,
+) -> Result<Vec<(String, String)>> {
+    let mut needed: HashSet<VarId> = vars.collect();
+    let updates = program.root().ops.iter().filter(|op| op.role == Role::Update);
+    let kept: HashSet<VarId> = updates.flat_map(OpDesc::reads).collect();
+    let batched = |id: VarId| program.spec(id).is_ok_and(|spec| spec.batched());
+    let mut whole = Vec::new();
+    for op in program.root().ops.iter().rev().filter(|op| op.role == Role::Forward) {
+        if !op.writes().any(|var| needed.contains(&var)) {
+            continue;
+        }
+        needed.extend(op.reads());
+        let by_batch = op.writes().any(batched) && !op.writes().any(|var| kept.contains(&var));
+        if by_batch && op.step.is_none() && registry.parse(&op.kind, &op.attributes)?.facts().batch_dependent
+        {
+            whole.push((op.kind.clone(), op.caller.clone()));
+        }
+    }
+    whole.reverse();
+    Ok(whole)
+}
+
 /// The error of a loss that is no function of totals.
 fn unseen(program: &Program, loss: VarId, op: Option<&OpDesc>, got: &str) -> Error {
     let expected = "sums and means over rows (`sum`, `mean`) and operators on these, so that batches of any sizes add up to it";

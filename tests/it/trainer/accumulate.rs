@@ -144,6 +144,92 @@ fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
     }
 }
 
+/// Where development data come in several batches, what sees each by itself is warned of; a batch norm evaluates by its averages.
+#[test]
+fn a_whole_batch_is_warned_of_on_development_data_of_several_batches() {
+    type Rows = fn(&Builder, Var, Var) -> Var;
+    let operators: [(&str, Rows, bool); 2] = [
+        ("gather_rows", |_, rows, label| rows - rows.gather_rows(label), true),
+        ("batch_norm", |net, rows, _| net.layer(unpadded::layers::Norm::batch()).of(rows), false),
+    ];
+    for (operator, rows, warned) in operators {
+        let said = |dev: usize| {
+            let net = Builder::new().seed(1);
+            let words = net.feed("words", DType::I64, &[], 1);
+            let label = net.feed("label", DType::I64, &[], 0);
+            let h = words.embedding(Embedding::new(20, 2)).sequence_pool(Pool::Sum);
+            let loss = rows(&net, h, label).square().mean();
+            let written = Written::default();
+            let trainer = Trainer::new(net, loss, &Sgd::new(0.0)).unwrap();
+            let mut trainer = trainer.progress(Progress::To(Box::new(written.clone())));
+            for epochs in 1..3 {
+                trainer.fit(&batches_of(8), &batches_of(dev), Until::Epochs(epochs)).unwrap();
+            }
+            String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
+        };
+        let of = |text: &str| text.lines().filter(|line| line.contains("looks at a whole batch")).count();
+        let (one, several) = (said(77), said(40));
+        assert_eq!((of(&one), of(&several)), (0, usize::from(warned)), "{operator}: {several}");
+        let words = format!("warning: `{operator}`, called at tests/it/trainer/accumulate.rs:");
+        let whole = "and sees 2 batches of development data by themselves";
+        assert!(!warned || several.contains(&words) && several.contains(whole), "{several}");
+    }
+}
+
+/// The batches of other data without the numbers of their samples.
+struct Unnumbered(Loader);
+
+impl Data for Unnumbered {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        let without = |batch: Result<Batch>| Ok(Batch { numbers: Vec::new(), ..batch? });
+        Ok(Box::new(self.0.batches(epoch, from)?.map(without)))
+    }
+    fn batch_count(&self) -> Option<u64> {
+        self.0.batch_count()
+    }
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint()
+    }
+}
+
+/// Feeds tell how many sequences a batch has: to both terms of a loss, to metrics and to carried states.
+#[test]
+fn batches_without_numbers_are_counted_by_their_feeds() {
+    let made = || {
+        let net = Builder::new().seed(1);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let label = net.feed("label", DType::I64, &[], 0);
+        let x = words.embedding(Embedding::new(20, 4).dtype(DType::F64));
+        let logits = x.sequence_pool(Pool::Sum).linear(2);
+        let loss = x.linear(1).square().mean() + logits.cross_entropy(label).mean();
+        Trainer::new(net, loss, &Sgd::new(0.5)).unwrap().threads(1).progress(Progress::Quiet)
+    };
+    let after = |sequences: usize, n: u64, numbered: bool| {
+        let data = batches_of(sequences);
+        let data: Box<dyn Data> = if numbered { Box::new(data) } else { Box::new(Unnumbered(data)) };
+        let mut trainer = made().accumulate(n);
+        trainer.fit(&*data, &*data, Until::Steps(1)).unwrap();
+        let mut of = |name: &str| trainer.scope().get(name).unwrap().as_slice::<f64>().unwrap().to_vec();
+        [of("linear_0.weight"), of("linear_1.weight")].concat()
+    };
+    let expected = after(77, 1, true);
+    let apart = |found: Vec<f64>| found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    for numbered in [true, false] {
+        assert!(apart(after(30, 3, numbered)) < 1e-12, "numbered: {numbered}");
+    }
+    // A state for each sequence.
+    let net = Builder::new().seed(1);
+    let words = net.feed("words", DType::I64, &[], 1);
+    net.feed("label", DType::I64, &[], 0);
+    let before = net.carried_state(4);
+    let x = words.embedding(Embedding::new(20, 3));
+    let (h, last) = net.gru_states(x, unpadded::layers::Gru::new(4).initial(before));
+    net.carry(before, last);
+    let mut trainer = Trainer::new(net, h.square().mean(), &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+    let expected = trainer.evaluate(&batches_of(11)).unwrap().loss();
+    assert_eq!(trainer.evaluate(&Unnumbered(batches_of(11))).unwrap().loss(), expected);
+}
+
 /// A loss of shape `[1]` is one number, whose weight may have that shape too.
 #[test]
 fn a_loss_of_one_number_in_any_shape_takes_a_weight() {

@@ -84,6 +84,17 @@ fn where_no_gradient_is_lost_nothing_is_said() {
         [scores, fixed].into_iter().for_each(|var| net.stop_gradient(var));
         (scores.crf_marginals(fixed, &[]) * h).mean()
     });
+    // The output itself, or what is computed from it.
+    nothing(|net, h| {
+        let likely = h.crf_marginals(transitions(net), &[]);
+        net.stop_gradient(likely);
+        (likely * h).mean()
+    });
+    nothing(|net, h| {
+        let fixed = h.crf_marginals(transitions(net), &[]).assign();
+        net.stop_gradient(fixed);
+        (fixed * h).mean()
+    });
     nothing(|net, h| {
         let open = net.recurrent(h, |step, h| {
             let steps = step.memory(1);
@@ -92,4 +103,17 @@ fn where_no_gradient_is_lost_nothing_is_said() {
         });
         open.mean()
     });
+}
+
+/// A loss without any gradient names where it ends.
+#[test]
+fn a_loss_without_a_gradient_names_the_operator() {
+    let net = Builder::new().seed(3);
+    let h = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(20, 3));
+    let (line, likely) = (line!(), h.crf_marginals(transitions(&net), &[]));
+    let loss = (likely - 1.0).square().mean();
+    let error = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap_err().to_string();
+    let ends =
+        format!("no gradient goes through `crf_marginals`, called at tests/it/trainer/blocked.rs:{line}:");
+    assert!(error.contains("expected to depend on a trainable variable") && error.contains(&ends), "{error}");
 }

@@ -127,6 +127,146 @@ fn several_numbers_of_a_batch_are_no_loss() {
     assert!(error.contains("loss: expected one number, or one per row, got f64[3]"), "{error}");
 }
 
+/// Refuses the batch of this number, from 0 on.
+struct Refusing(Var, usize, [f64; 1]);
+
+impl Metric for Refusing {
+    fn name(&self) -> &str {
+        "refusing"
+    }
+    fn variables(&self) -> Vec<Var> {
+        vec![self.0]
+    }
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+    fn update(&mut self, _: &[Variable], _: usize) -> Result<()> {
+        if self.2[0] as usize == self.1 {
+            return Err(Error::new("a metric", "another batch", "this one"));
+        }
+        self.2[0] += 1.0;
+        Ok(())
+    }
+    fn value(&self) -> f64 {
+        self.2[0]
+    }
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.2
+    }
+}
+
+/// Parameters are those after the last whole step, and the metrics have seen what it saw.
+#[test]
+fn a_batch_that_a_metric_refuses_moves_nothing() {
+    for accumulated in [1, 2] {
+        let made = |refused: usize| {
+            let net = Builder::new().seed(3);
+            let words = net.feed("words", DType::I64, &[], 1);
+            let label = net.feed("label", DType::I64, &[], 0);
+            let logits = words.embedding(Embedding::new(20, 6)).sequence_pool(Pool::Sum).linear(2);
+            let loss = logits.cross_entropy(label).mean();
+            let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap().progress(Progress::Quiet);
+            let trainer =
+                trainer.metric(Accuracy::new(logits, label)).metric(Refusing(label, refused, [0.0]));
+            trainer.accumulate(accumulated)
+        };
+        let mut trainer = made(4);
+        let error = trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap_err().to_string();
+        assert!(error.contains("a metric: expected another batch, got this one"), "{error}");
+        assert_eq!((trainer.position().step, trainer.position().batch), (4 / accumulated, 4));
+        let mut whole = made(usize::MAX);
+        whole.fit(&train(), &dev(), Until::Steps(4 / accumulated)).unwrap();
+        assert!(super::bytes(&mut trainer) == super::bytes(&mut whole));
+    }
+    // A weight that is none is found before its batch moves anything.
+    let net = Builder::new().seed(3);
+    let words = net.feed("words", DType::I64, &[], 1);
+    net.feed("label", DType::I64, &[], 0);
+    let rows = words.embedding(Embedding::new(20, 6)).square();
+    let (loss, weight) = (rows.mean(), -rows.fill_like(1.0).sum());
+    let mut trainer =
+        Trainer::new(net, loss, &Sgd::new(0.5)).unwrap().weight(weight).progress(Progress::Quiet);
+    let before = super::values(&mut trainer);
+    let error = trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap_err().to_string();
+    assert!(error.contains("weight of a batch"), "{error}");
+    assert_eq!(super::values(&mut trainer), before);
+}
+
+/// A number that is not finite is named by its operator, also where a metric refuses it.
+#[test]
+fn a_number_that_is_not_finite_comes_before_a_refusal() {
+    for refused in [0, usize::MAX] {
+        let net = Builder::new().seed(3);
+        let words = net.feed("words", DType::I64, &[], 1);
+        net.feed("label", DType::I64, &[], 0);
+        let scores = words.embedding(Embedding::new(20, 6)) * 1e30;
+        let loss = scores.exp().mean();
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.5)).unwrap().progress(Progress::Quiet);
+        let mut trainer = trainer.metric(Refusing(words, refused, [0.0]));
+        let before = super::values(&mut trainer);
+        let error = trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFinite, "{error}");
+        assert!(
+            error.place().operator.as_ref().is_some_and(|operator| operator.starts_with("exp")),
+            "{error}"
+        );
+        assert_eq!(super::values(&mut trainer), before);
+    }
+}
+
+/// The loss of batches without rows is that of one batch without rows.
+#[test]
+fn a_function_of_a_mean_without_rows_is_computed() {
+    let evaluated = |lengths: &[usize], sequences| {
+        let net = Builder::new().seed(1);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let loss = words.embedding(Embedding::new(9, 4)).linear(1).square().mean().exp() + 0.5;
+        let mut trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+        let samples: Samples = lengths.iter().map(|&n| vec![Field::Ints(vec![1; n])]).collect();
+        let data = Loader::new(samples, &["words"]).unwrap().batching(Batching::Sequences(sequences));
+        trainer.evaluate(&data).unwrap().loss()
+    };
+    for sequences in [1, 3] {
+        assert_eq!(evaluated(&[0, 0, 0], sequences), 1.5);
+    }
+    assert_eq!(evaluated(&[0, 0, 2], 1), evaluated(&[0, 0, 2], 3));
+    assert!(evaluated(&[0, 0, 2], 3) > 1.5);
+}
+
+/// A metric of a scalar that another thread makes says that it was made there.
+#[test]
+fn a_scalar_loss_needs_the_thread_of_its_builder() {
+    for shape_of_one in [false, true] {
+        let net = Builder::new().seed(3);
+        let words = net.feed("words", DType::I64, &[], 1);
+        net.feed("label", DType::I64, &[], 0);
+        let rows = words.embedding(Embedding::new(20, 6)).linear(1).square();
+        let loss = rows.mean() * 2.0;
+        let (shown, weight) = match shape_of_one {
+            true => (rows.sum_rows(), rows.fill_like(1.0).sum_rows()),
+            false => (loss, rows.fill_like(1.0).sum()),
+        };
+        let elsewhere = |weighted: bool| {
+            let made = move || match weighted {
+                true => Loss::new(shown).weighted(weight).named("shown"),
+                false => Loss::new(shown).named("shown"),
+            };
+            std::thread::spawn(made).join().unwrap()
+        };
+        let here = Loss::new(shown).weighted(weight).named("here");
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+        let mut trainer = trainer.metric(elsewhere(true)).metric(here);
+        let scores = trainer.evaluate(&dev()).unwrap();
+        assert_eq!(scores.get("shown"), scores.get("here"));
+        let mut trainer = trainer.metric(elsewhere(false).named("other"));
+        let error = trainer.evaluate(&dev()).unwrap_err().to_string();
+        for words in ["metric `other`: expected one loss per row", "was another thread's", "`Loss::weighted`"]
+        {
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
+
 fn fitted(mut trainer: Trainer) {
     trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
 }
