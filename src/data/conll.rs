@@ -65,7 +65,9 @@ fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &str> {
     let line = line.trim_start_matches(['\r', ' ']).trim_end_matches(is_blank);
     let separates = move |c| if separator == Separator::Spaces { is_blank(c) } else { c == '\t' };
     let cells = line.split(separates).map(|cell| cell.trim_matches(' '));
-    cells.filter(move |cell| separator == Separator::Tabs || !cell.is_empty())
+    // No tab before the first column aligns it: its word is missing.
+    let stays = move |at| separator == Separator::Tabs || (separator == Separator::TabRuns && at == 0);
+    cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
 }
 
 /// Whether a tag looks like one of a scheme, as `O` or `B-kind`.

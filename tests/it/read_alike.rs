@@ -126,7 +126,7 @@ fn tags_in_json_that_break_the_scheme_have_their_record() {
     let line = |i: usize| {
         let last = if i == 33 { "I-Y" } else { "I-X" };
         format!(
-            "{{\"tokens\": [\"in\", \"New\", \"York\"], \"tags\": [\"O\", \"B-X\", \"{last}\"], \"id\": {i}}}\n"
+            "{{\"tokens\": [\"in\", \"New\", \"York{i}\"], \"tags\": [\"O\", \"B-X\", \"{last}\"], \"id\": {i}}}\n"
         )
     };
     let train = place.file("train.jsonl", &(0..60).map(line).collect::<String>());

@@ -49,6 +49,8 @@ fn runs_of_tabs_align_columns_where_no_cell_is_empty() {
     assert_eq!(said, "words in column 1, tags in column 3, 3 columns between runs of tabs");
     assert_eq!(texts, ["1: Antananarivo/B-LOC is/O", "4: so/O"]);
     assert_eq!(read("c.conll", "is\t\tO\nso\t\tO\n", None).unwrap().1, ["1: is/O so/O"]);
+    let missing = "a\tN\tO\n".repeat(20) + "b\t\tN\tO\n\tN\tO\tX\n";
+    refused(missing.leak(), "c.conll:22: expected 3 columns between runs of tabs, got an empty one in");
     // As many tabs in each line: a value is missing.
     refused(
         "is\tV\t\tO\nso\t\tX\tO\n",
