@@ -9,7 +9,7 @@ use super::which::Which;
 use super::{json, terminal, train};
 use unpadded::Error;
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Config, Model, Task};
+use unpadded::recipes::{Answer, Config, Model, Task, TestData, test_data};
 
 /// How many lines are answered together, where they come quickly.
 const TOGETHER: usize = 256;
@@ -265,7 +265,8 @@ impl Eval {
         let model = self.which.load()?;
         let mut config: Config = super::file::parse("config of the checkpoint", model.config())?;
         config.data.test = Some(self.data.clone());
-        let data = unpadded::recipes::test_data(&config, &model).asked()?;
+        let TestData { data, said } = test_data(&config, &model).asked()?;
+        said.iter().for_each(terminal::say);
         let scores = model.predictor().evaluate(&*data).asked()?;
         for (name, value) in &scores.0 {
             let shown =

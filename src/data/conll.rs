@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::TextFile;
 use super::lines::Reason;
-use super::records::{Parser, shown, unbroken};
+use super::records::{OneLine, Parser, is_blank, shown, unbroken};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What begins a line that says in CoNLL-2003 that a document begins.
@@ -18,11 +20,23 @@ const UNIVERSAL: [&str; 10] =
 /// How many lines of a file decide what its columns are.
 const LOOKED_AT: usize = 1000;
 
+/// What separates columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Separator {
+    /// Any number of spaces and tabs.
+    Spaces,
+    /// One tab.
+    Tabs,
+    /// Any number of tabs, by which columns are aligned.
+    TabRuns,
+}
+
 /// The columns of a file of words and tags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Columns {
-    /// Whether tabs alone separate them; else spaces do, too.
-    tabs: bool,
+    separator: Separator,
     count: usize,
     /// Counted from 0.
     words: usize,
@@ -45,18 +59,15 @@ pub(super) struct Sentence {
     pub(super) tags: Vec<String>,
 }
 
-/// The cells of a line: between tabs, or between spaces and tabs. Other white space is part of a cell.
-fn cells(line: &str, tabs: bool) -> impl Iterator<Item = &str> {
-    let line = line.trim_matches(['\r', ' ']);
+/// The cells of a line. Other white space than the separator is part of a cell.
+fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &str> {
     // Nothing is behind the last column.
-    let line = if tabs { line.trim_end_matches(['\r', ' ', '\t']) } else { line };
-    let separator = move |c: char| c == '\t' || (!tabs && c == ' ');
-    line.split(separator).map(|cell| cell.trim_matches(' ')).filter(move |cell| tabs || !cell.is_empty())
-}
-
-/// The words of a line, between spaces and tabs.
-pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
-    cells(line, false)
+    let line = line.trim_start_matches(['\r', ' ']).trim_end_matches(is_blank);
+    let separates = move |c| if separator == Separator::Spaces { is_blank(c) } else { c == '\t' };
+    let cells = line.split(separates).map(|cell| cell.trim_matches(' '));
+    // No tab before the first column aligns it: its word is missing.
+    let stays = move |at| separator == Separator::Tabs || (separator == Separator::TabRuns && at == 0);
+    cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
 }
 
 /// Whether a tag looks like one of a scheme, as `O` or `B-kind`.
@@ -70,16 +81,44 @@ fn is_comment(line: &str) -> bool {
     line.strip_prefix('#').is_some_and(|rest| rest.starts_with([' ', '\t']))
 }
 
+/// The number of columns that most lines have, of equally frequent ones the first, and how many lines have it. At least two columns.
+fn most(words: &[&String], separator: Separator) -> (usize, usize) {
+    let (mut counts, mut best) = (HashMap::new(), (2, 0));
+    for line in words {
+        *counts.entry(cells(line, separator).count()).or_insert(0) += 1;
+    }
+    for line in words {
+        let count = cells(line, separator).count();
+        let lines = counts.get(&count).copied().unwrap_or(0);
+        if lines > best.1 {
+            best = (count, lines);
+        }
+    }
+    best
+}
+
+/// Whether runs of tabs align columns: some cells are empty, and nearly all lines have the same number of others. Where all lines
+/// have the same number of tabs, empty cells in other columns than in the first line are missing values.
+fn are_aligned(words: &[&String]) -> bool {
+    let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
+    let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
+    let Some(first) = rows.iter().find(|row| row.contains(&true)) else { return false };
+    let missing = rows.iter().all(|row| row.len() == first.len()) && rows.iter().any(|row| row != first);
+    let (count, lines) = most(words, Separator::TabRuns);
+    !missing && count > 1 && lines * 10 >= words.len() * 9
+}
+
 /// The first lines of a file.
-struct Head {
+struct First {
     lines: Vec<String>,
-    tabs: bool,
+    separator: Separator,
     count: usize,
 }
 
-impl Head {
+impl First {
     fn of(file: &TextFile) -> Result<Self> {
-        let lines: Vec<String> = file.lines()?.map_while(Result::ok).take(LOOKED_AT).collect();
+        let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
+        let lines: Vec<String> = lines.map_while(Result::ok).take(LOOKED_AT).collect();
         let is_word = |line: &&String| !line.trim().is_empty() && !line.starts_with(DOCUMENT);
         let mut words: Vec<&String> =
             lines.iter().filter(is_word).filter(|line| !line.starts_with('#')).collect();
@@ -87,29 +126,25 @@ impl Head {
             words = lines.iter().filter(is_word).collect();
         }
         let with_tabs = words.iter().filter(|line| line.contains('\t')).count();
-        let tabs = with_tabs * 2 > words.len();
-        // The number that most lines have, of equally frequent ones the first.
-        let (mut counts, mut best) = (HashMap::new(), (0, 2));
-        for line in &words {
-            *counts.entry(cells(line, tabs).count()).or_insert(0) += 1;
-        }
-        for line in &words {
-            let count = cells(line, tabs).count();
-            let lines = counts.get(&count).copied().unwrap_or(0);
-            if lines > best.0 {
-                best = (lines, count);
-            }
-        }
-        Ok(Self { tabs, count: best.1, lines })
+        let separator = match with_tabs * 2 > words.len() {
+            true if are_aligned(&words) => Separator::TabRuns,
+            true => Separator::Tabs,
+            false => Separator::Spaces,
+        };
+        Ok(Self { separator, count: most(&words, separator).0, lines })
+    }
+
+    fn count_of(&self, line: &str) -> usize {
+        cells(line, self.separator).count()
     }
 
     /// Runs of lines that have all columns: about the sentences.
     fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
-        let fits = |line: &String| !line.starts_with('#') && cells(line, self.tabs).count() == self.count;
+        let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
         self.lines
             .split(move |line| !fits(line))
             .filter(|lines| !lines.is_empty())
-            .map(|lines| lines.iter().map(|line| cells(line, self.tabs).collect()).collect())
+            .map(|lines| lines.iter().map(|line| cells(line, self.separator).collect()).collect())
     }
 
     /// Whether the first column numbers the words of each sentence, from 0 or 1 on.
@@ -127,7 +162,7 @@ impl Head {
         self.lines.iter().any(|line| {
             let starts = before.trim().is_empty() || is_comment(before);
             before = line;
-            starts && is_comment(line) && cells(line, self.tabs).count() != self.count
+            starts && is_comment(line) && self.count_of(line) != self.count
         })
     }
 
@@ -150,28 +185,28 @@ impl Columns {
         tags: Option<&str>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        let head = Head::of(file)?;
+        let first = First::of(file)?;
         let wrong = |expected: String, got: String| {
             Err(Error::of(ErrorKind::Format, format!("columns of file `{}`", file.name()), expected, got))
         };
         let name = file.name().to_lowercase();
         let named = name.strip_suffix(".gz").unwrap_or(&name).ends_with(".conllu");
-        let numbered = head.is_numbered();
-        let commented = head.lines.iter().find(|line| !line.trim().is_empty());
+        let numbered = first.is_numbered();
+        let commented = first.lines.iter().find(|line| !line.trim().is_empty());
         let commented = commented.is_some_and(|line| line.starts_with('#'));
-        let full = head.tabs && head.count == UNIVERSAL.len();
+        let full = first.separator != Separator::Spaces && first.count == UNIVERSAL.len();
         let universal = named || (full && (numbered || commented));
         let mut found = Self {
-            tabs: head.tabs || universal,
-            count: if universal { UNIVERSAL.len() } else { head.count },
+            separator: if universal { Separator::Tabs } else { first.separator },
+            count: if universal { UNIVERSAL.len() } else { first.count },
             words: usize::from(numbered || universal),
             tags: match (universal, numbered) {
                 (true, _) => 3,
-                (_, true) => head.first_tags(),
-                _ => head.count.saturating_sub(1),
+                (_, true) => first.first_tags(),
+                _ => first.count.saturating_sub(1),
             },
             numbered,
-            comments: head.has_comments(),
+            comments: first.has_comments(),
             universal,
         };
         if found.count < 2 {
@@ -182,8 +217,8 @@ impl Columns {
                 let expected = format!("{}, as in the file that was read before", like.count);
                 return wrong(expected, found.count.to_string());
             }
-            let (tabs, comments) = (found.tabs, found.comments || like.comments);
-            return Ok(Self { tabs, comments, ..*like });
+            let (separator, comments) = (found.separator, found.comments || like.comments);
+            return Ok(Self { separator, comments, ..*like });
         }
         let at = |what: &str, given: &str| {
             let by_name = || UNIVERSAL.iter().position(|name| universal && name.eq_ignore_ascii_case(given));
@@ -205,6 +240,11 @@ impl Columns {
         Ok(found)
     }
 
+    /// Whether the words and the tags are in one of the columns.
+    pub(super) fn are_whole(self) -> bool {
+        self.words < self.count && self.tags < self.count
+    }
+
     /// The sentences of a file, in its order.
     pub(super) fn sentences(self, file: &TextFile) -> Result<Vec<Sentence>> {
         let block = Block { columns: self, number: 0, spoiled: false, sentence: Sentence::begun(0) };
@@ -213,18 +253,32 @@ impl Columns {
 
     /// Whether a line says that a document begins, and is no word.
     fn is_mark(&self, line: &str) -> bool {
-        let word = cells(line, self.tabs).nth(self.words);
+        let word = cells(line, self.separator).nth(self.words);
         line.starts_with(DOCUMENT) || word.is_some_and(|word| word == DOCUMENT)
     }
 
-    /// Whether a line is a comment, `begins` if no word of its sentence came before it.
-    fn skips(&self, line: &str, begins: bool) -> bool {
+    /// Whether a line is a comment, `begins` if no word of its sentence came before it. A line with all columns is the word `#`,
+    /// but between spaces only if its tag is one of a scheme: a comment may have as many words.
+    fn skips(&self, line: &str, begins: bool) -> Result<bool, Reason> {
         if self.numbered || self.universal {
-            return line.starts_with('#');
+            return Ok(line.starts_with('#'));
         }
-        let fits = || cells(line, self.tabs).count() == self.count;
-        // A word `#` with its tag is a word, unless it cannot be told from a comment of as many words.
-        begins && is_comment(line) && self.comments && (!self.tabs || !fits())
+        if !(begins && is_comment(line) && self.comments) {
+            return Ok(false);
+        }
+        if cells(line, self.separator).count() != self.count {
+            return Ok(true);
+        }
+        let tag = cells(line, self.separator).nth(self.tags).unwrap_or_default();
+        if self.separator != Separator::Spaces || is_of_scheme(tag) {
+            return Ok(false);
+        }
+        let expected = format!(
+            "a comment or a word, which a line of `#` and {} columns between spaces does not tell apart: use tabs, or remove \
+             the comment",
+            self.count
+        );
+        Err(Reason { expected, got: shown(line) })
     }
 }
 
@@ -239,7 +293,11 @@ impl fmt::Display for Columns {
             format!("column {}{}", at + 1, name.map_or_else(String::new, |name| format!(" ({name})")))
         };
         let (words, tags) = (column(self.words), column(self.tags));
-        let separator = if self.tabs { "tabs" } else { "spaces" };
+        let separator = match self.separator {
+            Separator::Spaces => "spaces",
+            Separator::Tabs => "tabs",
+            Separator::TabRuns => "runs of tabs",
+        };
         write!(f, "words in {words}, tags in {tags}, {} columns between {separator}", self.count)?;
         if self.numbered && !self.universal {
             f.write_str(", of which the first numbers the words")?;
@@ -269,13 +327,13 @@ struct Block {
 impl Block {
     fn word(&mut self, line: &str) -> Result<(), Reason> {
         let (columns, begins) = (self.columns, self.sentence.words.is_empty());
-        if columns.skips(line, begins) {
+        if columns.skips(line, begins)? {
             self.sentence.dense &= begins;
             return Ok(());
         }
         unbroken(line)?;
         let (mut count, mut empty, mut first, mut word, mut tag) = (0, false, "", "", "");
-        for (at, cell) in cells(line, columns.tabs).enumerate() {
+        for (at, cell) in cells(line, columns.separator).enumerate() {
             (count, empty) = (at + 1, empty || cell.is_empty());
             if at == 0 {
                 first = cell;
@@ -287,7 +345,11 @@ impl Block {
                 tag = cell;
             }
         }
-        let between = if columns.tabs { " between tabs" } else { "" };
+        let between = match columns.separator {
+            Separator::Spaces => "",
+            Separator::Tabs => " between tabs",
+            Separator::TabRuns => " between runs of tabs",
+        };
         let of = if columns.universal { ", as CoNLL-U has" } else { "" };
         if count != columns.count || empty {
             let got = if empty { "an empty one in".into() } else { format!("{count} in") };

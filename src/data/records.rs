@@ -57,8 +57,15 @@ impl Default for ColumnSpec {
     }
 }
 
-/// What separates columns. Other white space, as a no-break space, is part of a word.
-const BLANK: [char; 3] = [' ', '\t', '\r'];
+/// Whether a character separates words and columns. Other white space, as a no-break space, is part of a word.
+pub(super) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r')
+}
+
+/// The words of a line, between spaces and tabs.
+pub(super) fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(is_blank).filter(|word| !word.is_empty())
+}
 
 impl ColumnSpec {
     /// Adds a line to a sentence.
@@ -68,7 +75,7 @@ impl ColumnSpec {
         }
         unbroken(line)?;
         let cells = |take: &mut dyn FnMut(&str)| match self.separator {
-            None => line.split(BLANK).filter(|cell| !cell.is_empty()).for_each(take),
+            None => words(line).for_each(take),
             Some(separator) => line.split(separator).for_each(take),
         };
         let (mut count, mut empty) = (0, false);

@@ -49,6 +49,11 @@ impl TagSpelling {
         })
     }
 
+    /// A tag of each letter, and that of words in no chunk.
+    fn samples(&self) -> String {
+        ["B-kind", "I-kind", "E-kind", "S-kind", "O"].map(|tag| self.spelled(tag)).join(" ")
+    }
+
     /// The letter of a tag in the standard spelling, and its kind; `None` of a tag that is not spelled so.
     fn parse<'a>(&self, tag: &'a str) -> Option<(char, &'a str)> {
         if tag == self.outside {
@@ -129,6 +134,18 @@ pub struct Tagging {
 impl Tagging {
     fn new(scheme: TagScheme, spelling: TagSpelling) -> Self {
         Self { scheme, spelling, note: None }
+    }
+
+    /// The scheme's name and a tag of each letter as they are spelled, such as `IOB2 B_kind I_kind E_kind S_kind O`.
+    pub(super) fn to_note(&self) -> String {
+        format!("{} {}", self.scheme.name(), self.spelling.samples())
+    }
+
+    /// What [`Self::to_note`] gives; `None` of another text.
+    pub(super) fn of_note(note: &str) -> Option<Self> {
+        let (name, samples) = note.split_once(' ')?;
+        let (scheme, _) = TagScheme::ALL.into_iter().find(|(_, one)| *one == name)?;
+        Some(Self::new(scheme, TagSpelling::all().find(|spelling| spelling.samples() == samples)?))
     }
 
     /// Why tags are plain of which some look like those of a scheme.
@@ -324,7 +341,9 @@ impl Found {
         };
         let hint = match tagging.scheme {
             TagScheme::Plain => "",
-            _ => "; `repair_tags` rewrites tags in the wrong order as conlleval reads them",
+            _ => {
+                "; `repair_tags` (`data.repair_tags` in a config) rewrites tags in the wrong order as conlleval reads them"
+            }
         };
         Err(Error::of(ErrorKind::Format, place(at, word), expected, got).noted(format!("{count}{hint}")))
     }

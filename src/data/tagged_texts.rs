@@ -1,9 +1,9 @@
 //! Texts whose words have a tag each, and what a tagger is trained on of them.
 
-use super::conll::{self, Columns, Sentence};
+use super::conll::{Columns, Sentence};
 use super::hold_out::{held_name, hold_out};
 use super::lines::Reason;
-use super::records::{shown, unbroken};
+use super::records::{self, shown, unbroken};
 use super::tag_spelling::Found;
 use super::{Field, Fingerprint, Limits, ReadOptions, Samples, Tagging, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -17,6 +17,13 @@ pub struct TaggedText {
     pub tags: Vec<String>,
     /// What the whole of it is, if that is said: an intent, say.
     pub label: Option<String>,
+}
+
+impl TaggedText {
+    /// The words of a line, between spaces and tabs; other white space is part of a word, as in the files of a training.
+    pub fn words_of(line: &str) -> impl Iterator<Item = &str> {
+        records::words(line)
+    }
 }
 
 /// Texts whose words have a tag each, in memory, and what messages call where they are from.
@@ -50,9 +57,18 @@ pub struct TaggedTexts {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Place {
     file: usize,
-    line: u64,
-    /// Whether each word is a line after the one before it.
-    dense: bool,
+    at: At,
+}
+
+/// Where in its file a text is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum At {
+    /// In this line and those behind it: each word in a line.
+    LineOfFirst(u64),
+    /// The whole is in this line, or begins there and has others between its words.
+    Line(u64),
+    /// The record of this number, of files that have no lines.
+    Record(u64),
 }
 
 impl TaggedTexts {
@@ -68,14 +84,19 @@ impl TaggedTexts {
         }
     }
 
-    /// Texts of a file, each with its line and whether its words are a line each.
-    fn placed(file: &TextFile, texts: impl IntoIterator<Item = (TaggedText, u64, bool)>) -> Self {
+    /// Texts of a file, each with its place.
+    fn placed(file: &TextFile, texts: impl IntoIterator<Item = (TaggedText, At)>) -> Self {
         let mut found = Self { files: vec![file.name()], ..Self::new(&file.name(), []) };
-        for (text, line, dense) in texts {
+        for (text, at) in texts {
             found.texts.push(text);
-            found.places.push(Place { file: 0, line, dense });
+            found.places.push(Place { file: 0, at });
         }
         found
+    }
+
+    /// The records of a file, in its order.
+    pub(super) fn of_records(file: &TextFile, texts: Vec<TaggedText>) -> Self {
+        Self::placed(file, texts.into_iter().zip((1..).map(At::Record)))
     }
 
     /// The texts of both, these first.
@@ -130,8 +151,10 @@ impl TaggedTexts {
 
     /// The texts in these columns of a file.
     pub(super) fn of_these(columns: Columns, file: &TextFile) -> Result<Self> {
-        let of =
-            |Sentence { line, dense, words, tags }| (TaggedText { words, tags, label: None }, line, dense);
+        let of = |Sentence { line, dense, words, tags }| {
+            let at = if dense { At::LineOfFirst(line) } else { At::Line(line) };
+            (TaggedText { words, tags, label: None }, at)
+        };
         Ok(Self::placed(file, columns.sentences(file)?.into_iter().map(of)))
     }
 
@@ -171,7 +194,7 @@ impl TaggedTexts {
         let (tag_lines, label_lines) = (of(tags)?, labels.map(of).transpose()?);
         let mut texts = Vec::with_capacity(lines.len());
         for (at, (line, tag_line)) in lines.iter().zip(&tag_lines).enumerate() {
-            let cut = |line: &str| conll::words(line).map(str::to_owned).collect::<Vec<_>>();
+            let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
             let text = TaggedText { words: cut(line), tags: cut(tag_line), label: None };
             let wrong = |file: &TextFile, expected: String, got: String| {
                 Error::of(ErrorKind::Format, format!("{}:{}", file.name(), at + 1), expected, got)
@@ -191,7 +214,8 @@ impl TaggedTexts {
                     return Err(wrong(words, expected, "a blank line".into()));
                 }
                 _ => {
-                    texts.push((TaggedText { label: label.map(str::to_owned), ..text }, at as u64 + 1, false))
+                    let label = label.map(str::to_owned);
+                    texts.push((TaggedText { label, ..text }, At::Line(at as u64 + 1)))
                 }
             }
         }
@@ -297,8 +321,11 @@ impl TaggedTexts {
     fn place(&self, text: usize, word: usize) -> String {
         let place = self.places.get(text).and_then(|place| Some((self.files.get(place.file)?, place)));
         match place {
-            Some((file, place)) if place.dense => format!("{file}:{}", place.line + word as u64),
-            Some((file, place)) => format!("{file}:{}", place.line),
+            Some((file, Place { at: At::LineOfFirst(line), .. })) => format!("{file}:{}", line + word as u64),
+            Some((file, Place { at: At::Line(line), .. })) => format!("{file}:{line}"),
+            Some((file, Place { at: At::Record(number), .. })) => {
+                format!("tags of record {number} of `{file}`")
+            }
             None => format!("tags of text {} of `{}`", text + 1, self.name),
         }
     }

@@ -4,10 +4,11 @@ use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
 use super::prepared::{
-    CUT, Case, Counts, HeldOut, Paths, Prepared, Truth, both, one_in, read_as, read_otherwise, tokenizer,
+    CUT, Case, Counts, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, one_in,
+    options, options_of, read_as, read_otherwise, tokenizer,
 };
 use super::texts::Texts;
-use crate::data::{Data, Labelled, Tokenizer, Vocabulary};
+use crate::data::{Labelled, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
@@ -18,23 +19,20 @@ use crate::train::Trainer;
 
 pub(super) const FEEDS: [&str; 2] = ["words", "label"];
 
-pub(super) fn data(
-    config: &Config,
-    predictor: &Predictor,
-    cut: &Tokenizer,
-    path: &str,
-) -> Result<Box<dyn Data>> {
+pub(super) fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
     let known = (predictor.vocabulary("words")?, predictor.vocabulary("labels")?);
     // Nothing is shuffled that a model is measured on.
-    let texts = Texts::open(path, config)?;
-    Ok(Box::new(texts.loader(FEEDS, cut, known, config)?))
+    let like = options_of(config, predictor)?;
+    let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
+    let data = texts.loader(FEEDS, cut, known, config)?;
+    Ok(TestData { data: Box::new(data), said: read_as(texts.read_as()).into_iter().collect() })
 }
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
-        Some(path) => Texts::open(path, config)?,
+        Some(path) => Texts::open(path, config, &options(config)?)?,
         None => Texts::Held(embedded::reviews(true)?),
     };
     let test = test.map(|path| train.open_alike(path)).transpose()?;
@@ -69,7 +67,9 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let others: Vec<String> =
         others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())).collect();
     let test = test.as_ref().map(loader).transpose()?;
-    let mut trainer = network(config, &words, &labels, lengths.len())?.note(CUT, cut.name());
+    let mut trainer = network(config, &words, &labels, lengths.len())?
+        .note(CUT, cut.name())
+        .note(READ_AS, train.read_as().to_note());
     let mut said = vec![format!(
         "{}: {} texts of {} labels, {} words known; {} held out",
         train.name(),

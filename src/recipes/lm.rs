@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use super::config::{Cell, Config, ModelConfig, Tokens};
 use super::embedded;
 use super::net;
-use super::prepared::{CUT, Case, Paths, Prepared, Truth, coverage, one_in, options, read_as, tokenizer};
-use crate::data::{Continuous, Data, PlainText, Tokenizer, Vocabulary};
+use super::prepared::{
+    CUT, Case, Paths, Prepared, TestData, Truth, coverage, one_in, options, read_as, tokenizer,
+};
+use crate::data::{Continuous, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::Loss;
@@ -78,14 +80,10 @@ fn stream(config: &Config, cut: &Tokenizer, tokens: &Vocabulary, text: &str) -> 
     Continuous::try_new(ids, streams, STEPS, FEEDS)
 }
 
-pub(super) fn data(
-    config: &Config,
-    predictor: &Predictor,
-    cut: &Tokenizer,
-    path: &str,
-) -> Result<Box<dyn Data>> {
+pub(super) fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
     let text = PlainText::open_with([path], &options(config)?)?;
-    Ok(Box::new(stream(config, cut, predictor.vocabulary("tokens")?, text.text())?))
+    let data = stream(config, cut, predictor.vocabulary("tokens")?, text.text())?;
+    Ok(TestData { data: Box::new(data), said: Vec::new() })
 }
 
 /// How a line begins.

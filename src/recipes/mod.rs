@@ -40,14 +40,13 @@ pub use config::{
     nearest,
 };
 pub use model::{Answer, Model};
-pub use prepared::{Case, HeldOut, Prepared, Truth};
+pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::{Preview, preview};
 pub use settings::{Key, Setting, Value};
 pub use weigh::Weigher;
 
 use prepared::{CONFIG, TASK};
 
-use crate::data::Data;
 use crate::error::{AtCaller, Result};
 
 /// Reads the texts and builds the model that a config describes.
@@ -77,13 +76,13 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     Ok(prepared)
 }
 
-/// The texts of `data.test`, read as those that a model was trained on, cut and numbered as it does: what
-/// [`Predictor::evaluate`](crate::predict::Predictor::evaluate) takes.
+/// The texts of `data.test`, cut and numbered as a model does: what [`Predictor::evaluate`](crate::predict::Predictor::evaluate) takes.
+/// They are read as the config sets; else by the format, the columns and the tag scheme of the files that the model was trained on.
 ///
 /// # Errors
 /// If the texts cannot be read, are not of its task, or have a label or tag that the model does not know.
 #[track_caller]
-pub fn test_data(config: &Config, model: &Model) -> Result<Box<dyn Data>> {
+pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
     let path = config.data.test.as_deref().unwrap_or_default();
     let predictor = model.predictor();
     match (model.task(), model.tokenizers()) {

@@ -8,7 +8,7 @@ use super::prepared::{CONFIG, CUT, TARGET_CUT, TASK};
 use super::translate::Translator;
 use super::{classify, rows, tag};
 use crate::checkpoint::Checkpoint;
-use crate::data::Tokenizer;
+use crate::data::{TaggedText, Tokenizer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops;
 use crate::predict::{Predictor, Sampling, Session};
@@ -240,7 +240,7 @@ impl Model {
 
     fn tags(&self, texts: &[&str]) -> Result<Vec<Answer>> {
         let words: Vec<Vec<String>> =
-            texts.iter().map(|text| text.split_ascii_whitespace().map(str::to_owned).collect()).collect();
+            texts.iter().map(|text| TaggedText::words_of(text).map(str::to_owned).collect()).collect();
         let (known, spelt) = (self.predictor.vocabulary("words")?, self.predictor.vocabulary("characters")?);
         let ids: Vec<Vec<i64>> = words
             .iter()

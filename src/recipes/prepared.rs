@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::config::{Config, Task, Tokens};
 use crate::data::{Batching, Data, Encoding, Loader, Malformed, Parts, ReadOptions, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
+use crate::predict::Predictor;
 use crate::train::Trainer;
 
 /// A training that may begin.
@@ -29,6 +30,14 @@ pub struct Prepared {
     /// Texts of `dev`, each with what would be right.
     pub held_out: HeldOut,
     /// Lines that say what was read, for people.
+    pub said: Vec<String>,
+}
+
+/// What a model is tested on.
+pub struct TestData {
+    /// What [`Predictor::evaluate`] takes.
+    pub data: Box<dyn Data>,
+    /// Lines that say how the file was read, for people.
     pub said: Vec<String>,
 }
 
@@ -90,6 +99,8 @@ pub(super) const CONFIG: &str = "config";
 pub(super) const CUT: &str = "tokens";
 /// How the text that is written is cut, if otherwise.
 pub(super) const TARGET_CUT: &str = "target tokens";
+/// How the training files were read.
+pub(super) const READ_AS: &str = "read as";
 
 /// Where the parts of the texts are.
 pub(super) struct Paths {
@@ -163,6 +174,25 @@ pub(super) fn options(config: &Config) -> Result<ReadOptions> {
         options = options.repair_tags();
     }
     Ok(if data.binary { options.binary() } else { options })
+}
+
+/// How files are read for a model: as the config says, else as the files that it was trained on.
+pub(super) fn options_of(config: &Config, predictor: &Predictor) -> Result<ReadOptions> {
+    let set = options(config)?;
+    match predictor.note(READ_AS) {
+        Some(note) => {
+            set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
+        }
+        None => Ok(set),
+    }
+}
+
+/// Adds to an error about a file how the training files were read, since it is read like them.
+pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
+    match read_as(options) {
+        Some(said) => error.noted(format!("{said}, as the files of the training")),
+        None => error,
+    }
 }
 
 fn separator(given: &str) -> Result<char> {

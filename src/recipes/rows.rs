@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::config::Config;
 use super::net;
-use super::prepared::{Case, Paths, Prepared, Truth, batches, one_in};
-use crate::data::{Data, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, Target, Vocabulary};
+use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in};
+use crate::data::{FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, Target, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Linear, init};
 use crate::metrics::Accuracy;
@@ -71,10 +71,12 @@ fn first(predictor: &Predictor) -> Result<FirstIndex> {
     })
 }
 
-pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<Box<dyn Data>> {
-    let columns = columns(predictor)?;
-    let (rows, _) = fitting(Path::new(path), columns, first(predictor)?)?;
-    Ok(Box::new(loader(config, &rows, columns, predictor.vocabulary("labels")?)?))
+pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+    let (columns, first) = (columns(predictor)?, first(predictor)?);
+    let (rows, dropped) = fitting(Path::new(path), columns, first)?;
+    let data = loader(config, &rows, columns, predictor.vocabulary("labels")?)?;
+    let counted = format!("indices count from {}, as in the training", first.number());
+    Ok(TestData { data: Box::new(data), said: [counted].into_iter().chain(dropped).collect() })
 }
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {

@@ -7,9 +7,10 @@ use super::config::Config;
 use super::embedded;
 use super::net::{self, TABLE};
 use super::prepared::{
-    Case, HeldOut, Paths, Prepared, Truth, batches, both, coverage, one_in, options, read_as,
+    Case, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, batches, both, coverage,
+    one_in, options, options_of, read_as,
 };
-use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Vocabulary};
+use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Vocabulary};
 use crate::error::Result;
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
@@ -26,13 +27,26 @@ pub(super) fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<Box<dyn Data>> {
+pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
     let known = |name| predictor.vocabulary(name).cloned();
     let labelled = predictor.outputs().any(|output| output == "labels");
     let (words, characters, tags) = (known("words")?, known("characters")?, known("tags")?);
     let labels = labelled.then(|| known("labels")).transpose()?;
     let found = Found { words, characters, tags, labels };
-    Ok(Box::new(found.loader(&TaggedTexts::open_with([path], &options(config)?)?, config)?))
+    let like = options_of(config, predictor)?;
+    let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let mut said: Vec<String> = read_as(texts.read_as()).into_iter().collect();
+    if config.data.repair_tags {
+        said.push(repaired([&texts], None));
+    }
+    Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
+}
+
+/// How many tags were rewritten, for people.
+fn repaired<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>, tagging: Option<&Tagging>) -> String {
+    let repaired: usize = all.into_iter().map(TaggedTexts::repaired).sum();
+    let scheme = tagging.map_or_else(|| "the scheme of the training".to_owned(), Tagging::name);
+    format!("tags rewritten to keep {scheme}, as conlleval reads them: {repaired}")
 }
 
 /// What there is to learn.
@@ -74,7 +88,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     both(all.iter().map(|texts| (texts.name(), texts.texts().len())))?;
     let tagging = TaggedTexts::scheme(all.iter().copied())?;
     let found = Found {
-        words: train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN]))?,
+        words: net::known(train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?,
         characters: train.characters(&Limits::default())?,
         tags: TaggedTexts::tags(all.iter().copied())?,
         labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
@@ -82,7 +96,8 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
     let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;
-    let mut trainer = network(config, &found, &tagging, train.texts().len())?;
+    let mut trainer = network(config, &found, &tagging, train.texts().len())?
+        .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(
         "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
         train.name(),
@@ -97,8 +112,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         said.push(format!("plain tags{why}: a run of equal tags is one chunk"));
     }
     if config.data.repair_tags {
-        let repaired: usize = all.iter().map(|texts| texts.repaired()).sum();
-        said.push(format!("tags rewritten to keep {tagging}, as conlleval reads them: {repaired}"));
+        said.push(repaired(all, Some(&tagging)));
     }
     let held_out = dev.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
     let coverage = coverage(&found.words, held_out);
@@ -108,7 +122,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         truth: Truth::Tags(text.tags.clone(), text.label.clone()),
     };
     // A text is asked about as words between spaces.
-    let whole = |text: &&TaggedText| text.words.iter().all(|word| !word.contains([' ', '\t']));
+    let whole = |text: &&TaggedText| text.words.iter().all(|word| TaggedText::words_of(word).eq([word]));
     let held_out: HeldOut = dev.texts().iter().filter(whole).map(case).collect();
     Ok(Prepared {
         trainer,

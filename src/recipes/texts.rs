@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use super::config::Config;
-use super::prepared::{batches, options};
+use super::prepared::batches;
 use crate::data::{
     Labelled, LabelledFiles, LabelledTexts, Limits, Loader, ReadOptions, Survey, Tokenizer, Vocabulary,
 };
@@ -26,11 +26,10 @@ pub(super) struct Surveyed {
 
 impl Texts {
     /// The texts of a path, where the config wants them.
-    pub(super) fn open(path: impl AsRef<Path>, config: &Config) -> Result<Self> {
-        let options = options(config)?;
+    pub(super) fn open(path: impl AsRef<Path>, config: &Config, options: &ReadOptions) -> Result<Self> {
         Ok(match config.data.window {
-            Some(window) => Self::InFiles(LabelledFiles::open_with([path], &options)?, window),
-            None => Self::Held(LabelledTexts::open_with([path], &options)?),
+            Some(window) => Self::InFiles(LabelledFiles::open_with([path], options)?, window),
+            None => Self::Held(LabelledTexts::open_with([path], options)?),
         })
     }
 

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::net;
 use super::prepared::{
-    CUT, Case, Paths, Prepared, TARGET_CUT, Truth, batches, both, coverage, one_in, options, read_as,
-    read_otherwise, target_tokenizer, tokenizer,
+    CUT, Case, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, batches, both,
+    coverage, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
 };
-use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
+use crate::data::{Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -32,12 +32,12 @@ pub(super) fn data(
     predictor: &Predictor,
     cuts: [&Tokenizer; 2],
     path: &str,
-) -> Result<Box<dyn Data>> {
+) -> Result<TestData> {
     let known = [predictor.vocabulary("sources")?, predictor.vocabulary("targets")?];
-    Ok(Box::new(batches(
-        Pairs::open_with([path], &options(config)?)?.loader(FEEDS, cuts, known, ENDS)?,
-        config,
-    )))
+    let like = options_of(config, predictor)?;
+    let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let data = batches(pairs.loader(FEEDS, cuts, known, ENDS)?, config);
+    Ok(TestData { data: Box::new(data), said: read_as(pairs.read_as()).into_iter().collect() })
 }
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
@@ -72,7 +72,8 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let of_test = test.as_ref().map(loader).transpose()?;
     let trainer = network(config, [&sources, &targets], train.pairs().len())?;
-    let trainer = trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name());
+    let trainer =
+        trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
     let held_out = dev.pairs().iter().flat_map(|pair| cut.tokens(&pair.source));
     let coverage = coverage(&sources, held_out);
     let apart = if given { "" } else { ", no source of which is among them" };

@@ -47,6 +47,7 @@ mod parquet;
 mod predictor;
 mod profile;
 mod queue;
+mod read_alike;
 mod recipes;
 mod refused;
 mod row_sparse;

@@ -49,7 +49,7 @@ fn a_classifier_answers_out_of_its_file() -> Result<()> {
         // The same score from the file as in the training.
         let mut eval = config.clone();
         eval.data.test = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/reviews/dev.tsv").into());
-        let scores = model.predictor().evaluate(&*test_data(&eval, &model)?)?;
+        let scores = model.predictor().evaluate(&*test_data(&eval, &model)?.data)?;
         assert_eq!(scores.get("accuracy"), Some(after));
         std::fs::remove_file(path).ok();
     }
@@ -179,7 +179,7 @@ fn rows_of_features_have_classes() -> Result<()> {
     assert!(said.contains("row: expected"), "{said}");
     let mut test = config.clone();
     test.data.test = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/clicks/test.libsvm").into());
-    let scores = model.predictor().evaluate(&*test_data(&test, &model)?)?;
+    let scores = model.predictor().evaluate(&*test_data(&test, &model)?.data)?;
     assert!(scores.get("accuracy").is_some_and(|accuracy| accuracy > 0.7), "{scores:?}");
     std::fs::remove_file(path).ok();
     Ok(())
@@ -240,7 +240,7 @@ fn features_that_count_from_0_do_so_in_every_file() -> Result<()> {
         other => panic!("{other:?}"),
     };
     assert_eq!((label(&answers[0]), label(&answers[1])), ("0".to_owned(), "1".to_owned()));
-    let scores = model.predictor().evaluate(&*test_data(&config(&zero), &model)?)?;
+    let scores = model.predictor().evaluate(&*test_data(&config(&zero), &model)?.data)?;
     assert_eq!(scores.get("accuracy"), Some(1.0));
     std::fs::remove_file(path).ok();
     Ok(())

@@ -171,7 +171,7 @@ fn recipes_cut_by_the_file_and_need_it_no_more() -> Result<()> {
     let Answer::Label { words, .. } = &answers[0] else { panic!("{answers:?}") };
     assert!(words.iter().map(|(word, _)| word.as_str()).eq(cut("wordpiece").tokens(text)));
     config.data.test = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/reviews/dev.tsv").into());
-    assert!(model.predictor().evaluate(&*test_data(&config, &model)?)?.get("accuracy").is_some());
+    assert!(model.predictor().evaluate(&*test_data(&config, &model)?.data)?.get("accuracy").is_some());
     assert!(Checkpoint::load(&path)?.notes["tokens"].starts_with("tokenizer.json {"));
     std::fs::remove_file(path).ok();
 

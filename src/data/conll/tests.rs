@@ -42,6 +42,34 @@ fn the_line_with_other_columns_is_the_wrong_one() {
     refused("is\t\tO\nso\tX\tO\n", "c.conll:1: expected 3 columns between tabs, got an empty one in");
 }
 
+#[test]
+fn runs_of_tabs_align_columns_where_no_cell_is_empty() {
+    let text = "Antananarivo\tNNP\tB-LOC\nis\t\t\tVBZ\tO\n\nso\t\t\tRB\tO\n";
+    let (said, texts) = read("c.conll", text, None).unwrap();
+    assert_eq!(said, "words in column 1, tags in column 3, 3 columns between runs of tabs");
+    assert_eq!(texts, ["1: Antananarivo/B-LOC is/O", "4: so/O"]);
+    assert_eq!(read("c.conll", "is\t\tO\nso\t\tO\n", None).unwrap().1, ["1: is/O so/O"]);
+    let missing = "a\tN\tO\n".repeat(20) + "b\t\tN\tO\n\tN\tO\tX\n";
+    refused(missing.leak(), "c.conll:22: expected 3 columns between runs of tabs, got an empty one in");
+    // As many tabs in each line: a value is missing.
+    refused(
+        "is\tV\t\tO\nso\t\tX\tO\n",
+        "c.conll:1: expected 4 columns between tabs, got an empty one in \"is\\tV\\t\\tO\"",
+    );
+    let aligned = "1\ta\t\ta\tX\t_\t_\t0\troot\t_\t_\n2\tb\t\tb\tX\t_\t_\t1\tdep\t_\t_\n";
+    refused(aligned, "c.conll:1: expected 10 columns between tabs, as CoNLL-U has, got an empty one in");
+}
+
+#[test]
+fn a_hash_among_comments_is_kept_or_refused() {
+    let text = "# about one text\n# O\na B-X\n\n# about another text\nb O\n";
+    assert_eq!(read("c", text, None).unwrap().1, ["2: #/O a/B-X", "6: b/O"]);
+    refused(
+        "# about one text\na N\n\n# SYM\nb N\n",
+        "c.conll:4: expected a comment or a word, which a line of `#` and 2 columns between spaces does not tell apart",
+    );
+}
+
 const UNIVERSAL_TEXT: &str = "# sent_id = 1\n# text = des arbres\n1-2\tdes\t_\t_\t_\t_\t_\t_\t_\t_\n\
     1\tde\tde\tADP\tP\t_\t3\tcase\t_\t_\n2\tles\tle\tDET\tD\tDefinite=Def\t3\tdet\t_\t_\n\
     3\tarbres\tarbre\tNOUN\tN\t_\t0\troot\t_\t_\n3.1\tsont\tetre\tAUX\t_\t_\t_\t_\t_\t_\n\n\
@@ -103,7 +131,7 @@ fn other_files_have_the_columns_of_the_first() {
     let (first, other) = (file("a", "1 a N O\n2 b V B-X\n"), file("b", "1\tc\tB-X\tO\n"));
     let like = Columns::of(&first, None, None, None).unwrap();
     let found = Columns::of(&other, None, None, Some(&like)).unwrap();
-    assert_eq!((found.words, found.tags, found.tabs), (1, 3, true));
+    assert_eq!((found.words, found.tags, found.separator), (1, 3, Separator::Tabs));
     let error = Columns::of(&file("c", "a O\n"), None, None, Some(&like)).unwrap_err().to_string();
     let expected = "columns of file `c`: expected 4, as in the file that was read before, got 2";
     assert!(error.contains(expected), "{error}");

@@ -16,6 +16,7 @@ mod parts;
 mod paths;
 mod plain;
 mod rows;
+mod stored;
 mod table;
 mod tagged;
 mod trees;

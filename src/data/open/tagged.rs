@@ -57,7 +57,7 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
     options.format = Some(guess.format);
     let mut read = || match guess.format {
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            of_objects(file, format, options).map(|texts| TaggedTexts::new(&file.name(), texts))
+            of_objects(file, format, options).map(|texts| TaggedTexts::of_records(file, texts))
         }
         _ => {
             let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);

@@ -57,6 +57,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let (cut, none) = (Tokenizer::characters(), Limits { max_size: 0, ..Limits::default() });
     calls.at("Pairs::open", || Pairs::open(&nowhere));
     let options = ReadOptions::new();
+    calls.at("ReadOptions::or_note", || ReadOptions::new().or_note(""));
     calls.at("Pairs::open_with", || Pairs::open_with([&nowhere], &options));
     calls.at("Pairs::of_lines", || Pairs::of_lines(&line));
     calls.at("Pairs::sources", || pairs.sources(&cut, &none));

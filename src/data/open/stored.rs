@@ -1,0 +1,152 @@
+//! How a data set was read, as text: a checkpoint keeps it, so that later files of the data set are read alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::options::{FileFormat, ReadOptions};
+use crate::data::Tagging;
+use crate::data::conll::Columns;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// What holds for other files, too; formats and schemes by their names.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct Stored {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    separator: Option<char>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tags: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    columns: Option<Columns>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tagging: Option<String>,
+}
+
+impl ReadOptions {
+    /// The format, the columns and the tag scheme, set or detected, as text for a checkpoint's note.
+    ///
+    /// ```
+    /// use unpadded::data::{FileFormat, ReadOptions};
+    /// let note = ReadOptions::new().format(FileFormat::Csv).text("review").to_note();
+    /// assert_eq!(note, r#"{"format":"csv","text":"review"}"#);
+    /// let read = ReadOptions::new().label("3").or_note(&note)?;
+    /// assert_eq!(read.to_note(), r#"{"format":"csv","text":"review","label":"3"}"#);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub fn to_note(&self) -> String {
+        let stored = Stored {
+            format: self.format.map(|format| format.name().to_owned()),
+            header: self.header,
+            separator: self.separator,
+            text: self.text.clone(),
+            label: self.label.clone(),
+            source: self.source.clone(),
+            target: self.target.clone(),
+            tokens: self.tokens.clone(),
+            tags: self.tags.clone(),
+            columns: self.columns.as_deref().copied(),
+            tagging: self.tagging.as_deref().map(Tagging::to_note),
+        };
+        // It has strings, numbers and flags alone, which are all written; of an empty note reading says so.
+        serde_json::to_string(&stored).unwrap_or_default()
+    }
+
+    /// These options, and where they set nothing, what a note of [`Self::to_note`] has.
+    ///
+    /// # Errors
+    /// If the text is no such note.
+    #[track_caller]
+    pub fn or_note(self, note: &str) -> Result<Self> {
+        self.or_stored(note).at_caller()
+    }
+
+    fn or_stored(self, note: &str) -> Result<Self> {
+        let wrong =
+            |got: String| Error::of(ErrorKind::Format, "note of how files are read", "one of `to_note`", got);
+        let stored: Stored = serde_json::from_str(note).map_err(|e| wrong(format!("{note:?} ({e})")))?;
+        let tagging = stored.tagging.map(|text| {
+            Tagging::of_note(&text).ok_or_else(|| wrong(format!("the tag scheme {text:?}"))).map(Box::new)
+        });
+        let format = stored.format.map(|name| name.parse::<FileFormat>()).transpose()?;
+        if stored.columns.is_some_and(|columns| !columns.are_whole()) {
+            return Err(wrong("columns that are not there".to_owned()));
+        }
+        // The columns of words and tags that are set anew are looked for anew.
+        let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
+        let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
+        let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
+        Ok(Self {
+            format: self.format.or(format),
+            header: self.header.or(stored.header),
+            separator: self.separator.or(stored.separator),
+            text: self.text.or(stored.text),
+            label: self.label.or(stored.label),
+            source: self.source.or(stored.source),
+            target: self.target.or(stored.target),
+            tokens: self.tokens.or(stored.tokens),
+            tags: self.tags.or(stored.tags),
+            columns: self.columns.or(stored.columns.filter(|_| !reset).map(Box::new)),
+            tagging: self.tagging.or(tagging.transpose()?),
+            told: Some(told),
+            ..self
+        })
+    }
+
+    /// Of tagged texts: the scheme by which [`Self::repair_tags`] rewrites tags, as other texts of the data set keep it.
+    #[must_use]
+    pub fn tagging(self, tagging: Tagging) -> Self {
+        Self { tagging: Some(Box::new(tagging)), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{TagScheme, TaggedTexts, TextFile};
+
+    #[test]
+    fn a_note_keeps_columns_and_tags() {
+        let file = TextFile::embedded("c.conll", "1 a B_X N\n2 b I_X N\n");
+        let columns = Columns::of(&file, None, Some("3"), None).unwrap();
+        let tags = ["B_X", "I_X", "O"].map(str::to_owned);
+        let tagging = TagScheme::of([&tags[..]]).unwrap();
+        let read = ReadOptions { columns: Some(Box::new(columns)), ..ReadOptions::new().tags("3") };
+        let note = read.tagging(tagging.clone()).to_note();
+        let again = ReadOptions::new().or_note(&note).unwrap();
+        assert_eq!((again.columns.as_deref(), again.tagging.as_deref()), (Some(&columns), Some(&tagging)));
+        assert_eq!(again.to_note(), note);
+        // What is set anew is looked for anew.
+        let other = ReadOptions::new().tags("4").or_note(&note).unwrap();
+        assert_eq!((other.tags.as_deref(), other.columns), (Some("4"), None));
+        let texts = TaggedTexts::of_columns(&file).unwrap();
+        assert_eq!(texts.read_as().to_note(), "{}");
+    }
+
+    #[test]
+    fn another_text_is_no_note() {
+        let columns = r#"{"columns":{"separator":"tabs","count":2,"words":0,"tags":7,"numbered":false,"comments":false,"universal":false}}"#;
+        for (note, expected) in [
+            ("", "expected one of `to_note`, got \"\""),
+            (r#"{"format":"x"}"#, "expected one of `tsv`"),
+            (r#"{"tagging":"IOB2 B-kind"}"#, "the tag scheme \"IOB2 B-kind\""),
+            (r#"{"what":1}"#, "unknown field `what`"),
+            (columns, "columns that are not there"),
+        ] {
+            let error = ReadOptions::new().or_note(note).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
