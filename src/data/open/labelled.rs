@@ -19,7 +19,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug)]
 enum Input {
     /// Each record has its label. The form of the first file is known, that of the others is detected when they are read.
-    Records(TextFile, Option<Form>),
+    Records(TextFile, Option<Box<Form>>),
     /// Each line is a text of this label.
     Lines(TextFile, String),
     /// The whole is a text of this label.
@@ -287,7 +287,7 @@ impl Plan {
             let file = prepared(file, &options)?;
             let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
             options = form.options.clone();
-            inputs.push(Input::Records(file, Some(form)));
+            inputs.push(Input::Records(file, Some(Box::new(form))));
         }
         options.notes.extend(notes);
         Ok(Self { name, inputs, options })
