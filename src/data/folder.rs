@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::TextFile;
 use super::archive::{Member, Origin, Wrapping, debris};
+use super::kind::is_markup;
+use super::lines::quoted;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The files of a folder or of a zip, with all folders in it, sorted by name; hidden ones are passed over.
@@ -118,7 +120,8 @@ impl Folder {
         self.several(classes)
     }
 
-    /// A folder a class: each file with the name of the folder it is in.
+    /// A folder a class: each file with the name of the folder it is in. The files may be pages of HTML, or documents of XML, if all are
+    /// by their names.
     ///
     /// # Errors
     /// If a file is in no folder of its own class, or if there is one label alone.
@@ -127,20 +130,15 @@ impl Folder {
         let folder = |below: &str| {
             parts(below).0.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
         };
-        let stray: Vec<String> = self
-            .files
-            .iter()
-            .filter(|(below, _)| folder(below).is_none())
-            .map(|(below, _)| format!("`{below}`"))
-            .collect();
-        if !stray.is_empty() {
-            const SHOWN: usize = 10;
-            let more = if stray.len() > SHOWN { ", …" } else { "" };
-            let got = format!("{}{more} in none", stray[..stray.len().min(SHOWN)].join(", "));
+        let names = self.files.iter().map(|(below, _)| below.as_str());
+        let mut stray = names.filter(|below| folder(below).is_none()).peekable();
+        if stray.peek().is_some() {
+            let got = format!("{} in none", quoted(stray));
             let what = format!("files of `{}`", self.name);
             return Err(Error::of(ErrorKind::Format, what, "each in a folder that is its label", got));
         }
-        let label = |(below, file): &(String, TextFile)| Some((folder(below)?, file.clone()));
+        let markup = self.files.iter().all(|(below, _)| is_markup(below));
+        let label = |(below, file): &(String, TextFile)| Some((folder(below)?, file.clone().markup(markup)));
         self.several(self.files.iter().filter_map(label).collect())
     }
 

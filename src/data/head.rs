@@ -6,10 +6,11 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::archive::Bytes;
+use super::kind::Failed;
 use crate::error::{Error, Result};
 
-/// How many bytes detection reads at most.
-const MOST: usize = 1 << 26;
+/// How many bytes detection reads at most; a test need not write more.
+const MOST: usize = if cfg!(test) { 1 << 20 } else { 1 << 26 };
 /// How many bytes are read at a time.
 const PIECE: u64 = 1 << 18;
 
@@ -144,15 +145,6 @@ fn copy(piece: &[u8], at: &mut usize, into: &mut [u8]) -> usize {
     into[..read].copy_from_slice(&from[..read]);
     *at += read;
     read
-}
-
-/// An error of a file that detection has met.
-struct Failed(Option<io::Error>);
-
-impl Read for Failed {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tokenizers as Hugging Face's `tokenizer.json` describes them, by the crate `tokenizers`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::catch_unwind;
@@ -21,6 +22,8 @@ pub(super) struct HuggingFace {
     /// The token of each number.
     tokens: Vec<String>,
     unknown: Option<i64>,
+    /// The numbers of special tokens, which no text has.
+    specials: HashSet<u32>,
 }
 
 impl PartialEq for HuggingFace {
@@ -67,6 +70,8 @@ impl HuggingFace {
         // Nothing is padded here, and nothing cut off.
         cutter.with_padding(None);
         cutter.with_truncation(None).map_err(|e| wrong(expected, e.to_string()))?;
+        // A text that spells a special token is text.
+        cutter.set_encode_special_tokens(true);
 
         let known = cutter.get_vocab(true);
         let count = known.values().max().map_or(0, |&last| last as usize + 1);
@@ -87,7 +92,9 @@ impl HuggingFace {
 
         let of_name = |key: &str| Some(cutter.token_to_id(model.get(key)?.as_str()?)?.into());
         let unknown = of_name("unk_token").or_else(|| model.get("unk_id")?.as_i64());
-        let found = Self { json, cutter, tokens, unknown };
+        let added = cutter.get_added_tokens_decoder();
+        let specials = added.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
+        let found = Self { json, cutter, tokens, unknown, specials };
         // Whoever meets a character that no text has shows now whether there is a token for what is not known.
         match found.cutter.encode("\u{10fffd}", false) {
             Ok(_) => Ok(found),
@@ -102,10 +109,19 @@ impl HuggingFace {
 
     /// The tokens of a text. One that cannot be cut, as by a pattern that takes too long, is a token that is not known.
     pub(super) fn cut(&self, text: &str) -> Vec<String> {
-        match self.cutter.encode_fast(text, false) {
-            Ok(cut) => cut.get_ids().iter().filter_map(|&id| self.tokens.get(id as usize).cloned()).collect(),
-            Err(_) => vec![text.to_owned()],
+        match self.ids(text) {
+            Some(ids) => ids.iter().filter_map(|&id| self.tokens.get(id as usize).cloned()).collect(),
+            None => vec![text.to_owned()],
         }
+    }
+
+    /// The numbers of a text's tokens; none of a text that cannot be cut. A model without merges may spell a special token whole: that is
+    /// a token that is not known, or left out where the file has no number for these.
+    fn ids(&self, text: &str) -> Option<Vec<u32>> {
+        let cut = self.cutter.encode_fast(text, false).ok()?;
+        let unknown = self.unknown.and_then(|id| u32::try_from(id).ok());
+        let of_text = |&id: &u32| if self.specials.contains(&id) { unknown } else { Some(id) };
+        Some(cut.get_ids().iter().filter_map(of_text).collect())
     }
 
     /// The text of tokens; special ones are left out.
@@ -125,10 +141,8 @@ impl HuggingFace {
     ) -> Result<Vocabulary> {
         let mut counts = vec![0; self.tokens.len()];
         for text in texts {
-            if let Ok(cut) = self.cutter.encode_fast(text.as_ref(), false) {
-                cut.get_ids()
-                    .iter()
-                    .for_each(|&id| counts.get_mut(id as usize).into_iter().for_each(|count| *count += 1));
+            for id in self.ids(text.as_ref()).unwrap_or_default() {
+                counts.get_mut(id as usize).into_iter().for_each(|count| *count += 1);
             }
         }
         // What is not known has a token of the file's, or there is nothing that is not known.
@@ -141,5 +155,37 @@ impl HuggingFace {
         let specials = self.tokens.len()..self.tokens.len() + more.len();
         Vocabulary::new(own.chain(more), specials, self.unknown)
             .map_err(|token| Error::new("tokens of a vocabulary", "each once", format!("`{token}` twice")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_spells_a_special_token_is_text() {
+        let added = |id: u32, token: &str| {
+            format!(
+                "{{\"id\": {id}, \"content\": \"{token}\", \"special\": true, \"single_word\": false, \"lstrip\": false, \
+                 \"rstrip\": false, \"normalized\": false}}"
+            )
+        };
+        let of = |vocabulary: &str, split: &str| {
+            let json = format!(
+                "{{\"version\": \"1.0\", \"added_tokens\": [{}, {}], \"pre_tokenizer\": {{\"type\": \"{split}\"}}, \
+                 \"model\": {{\"type\": \"WordLevel\", \"unk_token\": \"<unk>\", \"vocab\": {vocabulary}}}}}",
+                added(0, "<unk>"),
+                added(1, "</s>")
+            );
+            HuggingFace::new("x.json", json).unwrap()
+        };
+        let own = "{\"<unk>\": 0, \"</s>\": 1, \"end\": 2, \"</\": 3, \"s\": 4, \">\": 5}";
+        let pieces = of(own, "Whitespace");
+        assert_eq!(pieces.cut("end </s> end"), ["end", "</", "s", ">", "end"]);
+        let words = of(own, "WhitespaceSplit");
+        assert_eq!(words.cut("end </s> end"), ["end", "<unk>", "end"]);
+        let limits = Limits { specials: vec!["</s>".to_owned()], ..Limits::default() };
+        let counted = words.vocabulary(["end </s>"], &limits).unwrap();
+        assert_eq!((counted.special("</s>").unwrap(), counted.count(1), counted.count(0)), (1, 0, 1));
     }
 }

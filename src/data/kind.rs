@@ -82,9 +82,11 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     }
     let is_tar =
         first.get(257..262) == Some(b"ustar") && first.get(..100).is_some_and(|name| name.contains(&0));
-    if is_tar {
-        return Some(("a tar archive", "unpack it by `tar -xf FILE`"));
-    }
+    is_tar.then_some(("a tar archive", "unpack it by `tar -xf FILE`"))
+}
+
+/// As [`foreign`], of a page of HTML or a document of XML.
+fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first).trim_ascii_start();
     // A page is a line without columns; a data set of pages may have them.
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -95,21 +97,49 @@ fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     match line.contains(&b'\t') {
         false if begins("<!doctype html") || begins("<html") => Some((
             "an HTML page in the place of the file",
-            "download the file itself: the page may be one of login or of an error",
+            "download the file itself if the page is one of login or of an error; if pages are the texts, set the format (`data.format`) to \
+             `folder-per-class` or `plain`",
         )),
-        false if begins("<?xml") => Some(("an XML document", "convert it to CSV, JSON Lines or text")),
+        false if begins("<?xml") => Some((
+            "an XML document",
+            "convert it to CSV, JSON Lines or text; if documents are the texts, set the format (`data.format`) to `folder-per-class` or \
+             `plain`",
+        )),
         _ => None,
     }
 }
 
-/// The same bytes, if they may be text.
+/// The same bytes, if they may be text, perhaps with markup.
 ///
 /// # Errors
 /// What the file is, if it is known and no text, and what to do about it.
-pub(super) fn checked(name: &str, mut bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
+pub(super) fn checked(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
+    unless(foreign, name, bytes)
+}
+
+/// The same bytes, if they are no page of HTML and no document of XML.
+///
+/// # Errors
+/// As [`checked`].
+pub(super) fn no_markup(name: &str, bytes: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
+    unless(markup, name, bytes)
+}
+
+/// Whether a file of this name is one of HTML or XML.
+pub(super) fn is_markup(name: &str) -> bool {
+    let extension = name.rsplit(['/', '!']).next().and_then(|name| name.rsplit_once('.'));
+    let known = ["html", "htm", "xhtml", "xml"];
+    extension.is_some_and(|(_, extension)| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
+}
+
+fn unless(
+    of: fn(&[u8]) -> Option<(&'static str, &'static str)>,
+    name: &str,
+    mut bytes: Box<dyn Read + Send>,
+) -> Result<Box<dyn Read + Send>> {
     let mut first = Vec::with_capacity(LOOKED_AT);
     let read = bytes.by_ref().take(LOOKED_AT as u64).read_to_end(&mut first);
-    if let Some((kind, advice)) = foreign(&first) {
+    if let Some((kind, advice)) = of(&first) {
         return Err(refused(name, kind, advice));
     }
     // An error behind some bytes is met by whoever reads on.
@@ -121,7 +151,7 @@ pub(super) fn checked(name: &str, mut bytes: Box<dyn Read + Send>) -> Result<Box
 }
 
 /// Bytes that cannot be read.
-struct Failed(Option<io::Error>);
+pub(super) struct Failed(pub(super) Option<io::Error>);
 
 impl Read for Failed {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -186,7 +216,8 @@ mod tests {
             (b"<?xml version='1.0'?><Error>", "XML"),
         ];
         for (bytes, kind) in known {
-            assert!(foreign(bytes).is_some_and(|(found, _)| found.contains(kind)), "{kind}");
+            let found = foreign(bytes).or_else(|| markup(bytes));
+            assert!(found.is_some_and(|(found, _)| found.contains(kind)), "{kind}");
         }
         let texts: [&[u8]; 8] = [
             b"",
@@ -199,7 +230,12 @@ mod tests {
             b"PAR1\x15",
         ];
         for bytes in texts {
-            assert_eq!(foreign(bytes), None, "{:?}", String::from_utf8_lossy(bytes));
+            assert_eq!(
+                foreign(bytes).or_else(|| markup(bytes)),
+                None,
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
         }
     }
 }

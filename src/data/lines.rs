@@ -73,6 +73,14 @@ pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     }
 }
 
+/// Names in quotation marks, the first ones of many.
+pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 10;
+    let mut names = names.into_iter();
+    let shown: Vec<String> = names.by_ref().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    format!("{}{}", shown.join(", "), if names.next().is_some() { ", …" } else { "" })
+}
+
 /// The lines of a file.
 pub(super) struct Lines {
     pub(super) name: Arc<str>,

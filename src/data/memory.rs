@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -72,6 +73,39 @@ pub(crate) fn shown(bytes: u128) -> String {
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
+/// How many data sets are being read whole, and what the process held when the first of them began.
+static WHOLE: Mutex<(usize, Option<u64>)> = Mutex::new((0, None));
+
+fn whole() -> MutexGuard<'static, (usize, Option<u64>)> {
+    WHOLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A data set of which all that is read is held, from whatever files; until it is dropped.
+#[derive(Debug)]
+pub(super) struct Whole(());
+
+impl Whole {
+    /// Reading begins: memory is compared with what the process holds now.
+    pub(super) fn begin() -> Self {
+        let mut whole = whole();
+        if whole.0 == 0 {
+            whole.1 = resident();
+        }
+        whole.0 += 1;
+        Self(())
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        let mut whole = whole();
+        whole.0 = whole.0.saturating_sub(1);
+        if whole.0 == 0 {
+            whole.1 = None;
+        }
+    }
+}
+
 /// Watches memory while a file is read: whoever reads it may hold all of it.
 #[derive(Debug, Default)]
 pub(super) struct Room {
@@ -84,8 +118,8 @@ pub(super) struct Room {
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Room {
-    /// Counts bytes that were read. Every 16 MiB it compares the memory that is left with what the process has come to hold since it
-    /// began with this file: numbers made of texts take about one and a half times the memory of the texts.
+    /// Counts bytes that were read. Every 16 MiB it compares the memory that is left with what the process has come to hold since the
+    /// data set began ([`Whole`]), or since it began with this file: numbers made of texts take about one and a half times the memory of the texts.
     ///
     /// # Errors
     /// If less is left; `what` is what messages call the place.
@@ -101,8 +135,14 @@ impl Room {
 
     fn look(&mut self, what: impl FnOnce() -> String) -> Result<()> {
         let (Some(resident), Some(available)) = (resident(), available()) else { return Ok(()) };
-        let held = resident.saturating_sub(*self.before.get_or_insert(resident));
+        let held = resident.saturating_sub(self.baseline(resident));
         if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }
+    }
+
+    /// What the process held before anything was read.
+    fn baseline(&mut self, resident: u64) -> u64 {
+        let own = *self.before.get_or_insert(resident);
+        whole().1.unwrap_or(own)
     }
 
     fn full(&self, what: String, available: u64) -> Error {
@@ -127,6 +167,19 @@ mod tests {
             assert!(available().is_some_and(|bytes| bytes > 0) && resident().is_some_and(|bytes| bytes > 0));
         }
         assert_eq!((shown(5 << 20), shown(3 << 30)), ("5 MiB".into(), "3.0 GiB".into()));
+    }
+
+    #[test]
+    fn small_files_of_a_data_set_count_together() {
+        let reading = Whole::begin();
+        let Some(began) = whole().1 else { return };
+        // Each file has a reader of its own; another test may have begun earlier.
+        let bases = [1, 2].map(|more| Room::default().baseline(began + more * MIB));
+        assert!(bases[0] == bases[1] && bases[0] <= began, "{bases:?}");
+        let inner = Whole::begin();
+        drop(reading);
+        assert!(Room::default().baseline(u64::MAX) < u64::MAX);
+        drop(inner);
     }
 
     #[test]

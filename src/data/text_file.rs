@@ -7,8 +7,11 @@ use std::sync::Arc;
 use super::Fingerprint;
 use super::archive::{Bytes, Member, Origin, Wrapping};
 use super::head::Head;
+use super::kind;
 use super::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
-use super::lines::{Encoding, Lines};
+use super::lines::{Encoding, Lines, quoted};
+#[cfg(feature = "parquet")]
+use super::memory::Room;
 use super::records::{
     Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, labelled, pair, translation,
 };
@@ -34,6 +37,8 @@ pub struct TextFile {
     member: Option<Member>,
     /// Of a JSON file that is one object, the name of the list that is meant.
     list: Option<Arc<str>>,
+    /// Whether it may be a page of HTML or a document of XML.
+    markup: bool,
     encoding: Encoding,
     /// Whether the encoding was detected, and is not UTF-8.
     guessed: bool,
@@ -68,6 +73,7 @@ impl TextFile {
             origin,
             member,
             list: None,
+            markup: false,
             encoding: Encoding::default(),
             guessed: false,
             malformed: Malformed::default(),
@@ -123,13 +129,9 @@ impl TextFile {
 
     #[track_caller]
     fn which(&self, members: &[Member], got: &str) -> Error {
-        const SHOWN: usize = 10;
-        let shown: Vec<String> =
-            members.iter().take(SHOWN).map(|member| format!("`{}`", member.name)).collect();
-        let more = if members.len() > SHOWN { ", …" } else { "" };
-        let expected = match &shown[..] {
+        let expected = match members {
             [] => "a file in it".to_owned(),
-            _ => format!("one of {}{more}", shown.join(", ")),
+            _ => format!("one of {}", quoted(members.iter().map(|member| &*member.name))),
         };
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
     }
@@ -166,6 +168,12 @@ impl TextFile {
     /// Closes the file that detection has opened.
     pub(super) fn close(&mut self) {
         self.head = Head::default();
+    }
+
+    /// Whether the file may be a page of HTML or a document of XML, as a text that is a whole file may.
+    pub(super) fn markup(mut self, may: bool) -> Self {
+        self.markup = may;
+        self
     }
 
     /// How its bytes stand for characters.
@@ -234,12 +242,17 @@ impl TextFile {
 
     /// The bytes, out of what is around them, and what messages call them. What detection has opened is read on.
     pub(super) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
-        self.head.take().map_or_else(|| self.opened(), Ok)
+        self.checked(self.head.take().map_or_else(|| self.opened(), Ok)?)
     }
 
     /// The first bytes, to detect what the file is: [`Self::bytes`] gives them again.
     pub(super) fn sample(&self) -> Result<(Arc<str>, Bytes)> {
-        self.head.sample(|| self.opened())
+        self.checked(self.head.sample(|| self.opened())?)
+    }
+
+    fn checked(&self, (name, bytes): (Arc<str>, Bytes)) -> Result<(Arc<str>, Bytes)> {
+        let bytes = if self.markup { bytes } else { kind::no_markup(&name, bytes)? };
+        Ok((name, bytes))
     }
 
     /// The first lines, to detect what they are.
@@ -281,9 +294,17 @@ impl TextFile {
     /// All its bytes, out of what is around them, of at most [`Self::max_text`].
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
-        let ((name, bytes), mut contents) = (self.bytes()?, Vec::new());
-        let read = bytes.take((self.max_text as u64).saturating_add(1)).read_to_end(&mut contents);
-        read.map_err(|e| super::lines::broken(format!("file `{name}`"), &e))?;
+        const PIECE: u64 = 1 << 20;
+        let ((name, bytes), mut contents, mut room) = (self.bytes()?, Vec::new(), Room::default());
+        let mut bytes = bytes.take((self.max_text as u64).saturating_add(1));
+        loop {
+            let read = bytes.by_ref().take(PIECE).read_to_end(&mut contents);
+            let read = read.map_err(|e| super::lines::broken(format!("file `{name}`"), &e))?;
+            room.read(read, || format!("file `{name}`"))?;
+            if read == 0 {
+                break;
+            }
+        }
         if contents.len() > self.max_text {
             let expected = format!("at most {} bytes in gzip or zip, or a file without them", self.max_text);
             return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), expected, "more"));

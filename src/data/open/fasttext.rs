@@ -1,8 +1,9 @@
 //! Lines of fastText: labels that begin with `__label__`, and the text behind them.
 
-use crate::data::Labelled;
 use crate::data::lines::Reason;
-use crate::data::records::shown;
+use crate::data::records::{OneLine, Stream, shown};
+use crate::data::{Labelled, TextFile};
+use crate::error::Result;
 
 /// What a label begins with.
 const LABEL: &str = "__label__";
@@ -12,27 +13,54 @@ pub(super) fn labelled(line: &str) -> bool {
     line.trim_start().starts_with(LABEL)
 }
 
-/// The text of a line and its one label; none of a blank line.
-pub(super) fn record(line: &str) -> Result<Option<Labelled>, Reason> {
-    let line = line.trim();
-    if line.is_empty() {
+/// The labels at the start of a line, each once, and the text behind them.
+fn cut(line: &str) -> (Vec<&str>, &str) {
+    let (mut labels, mut rest) = (Vec::new(), line.trim());
+    while let Some(behind) = rest.strip_prefix(LABEL) {
+        let (label, text) = behind.split_once(char::is_whitespace).unwrap_or((behind, ""));
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+        rest = text.trim_start();
+    }
+    (labels, rest)
+}
+
+/// The text of a line, once with each of its labels; none of a blank line.
+fn record(line: &str) -> Result<Option<Vec<Labelled>>, Reason> {
+    if line.trim().is_empty() {
         return Ok(None);
     }
-    let wrong = |expected: &str, got: String| {
-        Err(Reason { expected: expected.to_owned(), got: format!("{got} in {}", shown(line)) })
+    let wrong = |expected: &str| {
+        Err(Reason { expected: expected.to_owned(), got: format!("none in {}", shown(line.trim())) })
     };
-    let labels = line.split_whitespace().filter(|word| word.starts_with(LABEL)).count();
-    if labels > 1 {
-        let expected = "one label a line: keep one of several, or write the line once with each";
-        return wrong(expected, format!("{labels} labels"));
+    match cut(line) {
+        (labels, _) if labels.is_empty() => wrong("a label at the start of the line, as `__label__good`"),
+        (labels, _) if labels.contains(&"") => wrong("a name behind `__label__`"),
+        (_, "") => wrong("a text behind the label"),
+        (labels, text) => {
+            let with = |label: &str| Labelled { text: text.to_owned(), label: label.to_owned() };
+            Ok(Some(labels.into_iter().map(with).collect()))
+        }
     }
-    let Some(behind) = line.strip_prefix(LABEL) else {
-        return wrong("a label at the start of the line, as `__label__good`", "none".to_owned());
+}
+
+/// The records of a file.
+pub(super) fn records(file: &TextFile) -> Result<Stream<Labelled>> {
+    let all = |of: Result<Vec<Labelled>>| {
+        let (records, error) = of.map_or_else(|e| (Vec::new(), Some(Err(e))), |records| (records, None));
+        records.into_iter().map(Ok).chain(error)
     };
-    let (label, text) = behind.split_once(char::is_whitespace).unwrap_or((behind, ""));
-    match (label, text.trim()) {
-        ("", _) => wrong("a name behind `__label__`", "none".to_owned()),
-        (_, "") => wrong("a text behind the label", "none".to_owned()),
-        (label, text) => Ok(Some(Labelled { text: text.to_owned(), label: label.to_owned() })),
-    }
+    Ok(Box::new(file.records(OneLine(record))?.flat_map(all)))
+}
+
+/// A note if texts have several labels, of the first lines that are looked at.
+pub(super) fn note(file: &TextFile) -> Result<Option<String>> {
+    let several = |line: &str| Ok(Some(cut(line).0.len() > 1));
+    let several = file.first_records(OneLine(several))?.filter(|one| matches!(one, Ok(true))).count();
+    Ok(match several {
+        0 => None,
+        1 => Some("1 text with several labels is read once with each".to_owned()),
+        _ => Some(format!("{several} texts with several labels are read once with each")),
+    })
 }

@@ -1,15 +1,29 @@
 //! Records of JSON: an object a line; or the elements of a list, which is the whole file or stands in the object that is it.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use super::fields::{Object, Value, record};
 use super::paths::extension;
 use super::walk::Walk;
-use crate::data::lines::Reason;
+use crate::data::lines::{Reason, quoted};
+use crate::data::memory::Room;
 use crate::data::records::{OneLine, Skipped, Stream, shown};
 use crate::data::{Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
+/// What was decided about a file: how its records are arranged, and what the elements of those that are lists are called.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    arrangement: Arrangement,
+    names: Option<Arc<[String]>>,
+    /// Whether the first record is the names.
+    header: bool,
+}
+
 /// How records stand in a file.
-enum Layout {
+#[derive(Debug, Clone)]
+enum Arrangement {
     /// A line each.
     Lines,
     /// As elements of one list.
@@ -20,66 +34,104 @@ enum Layout {
     Object(Vec<String>),
 }
 
+impl Layout {
+    /// Of a file, of which an object that is the whole file is read to its end.
+    pub(super) fn of(file: &TextFile) -> Result<Self> {
+        let (arrangement, columns) = arrangement(file)?;
+        Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
+    }
+
+    /// The same, with a first record that is the names of the elements.
+    pub(super) fn with_header(self, names: Vec<String>) -> Self {
+        Self { names: Some(names.into()), header: true, ..self }
+    }
+
+    /// Whether the object has a list of the elements' names beside that of the records, as pandas writes it.
+    pub(super) fn has_columns(&self) -> bool {
+        self.names.is_some() && !self.header
+    }
+}
+
 /// Whether a name says that each line is a record.
 fn of_lines(file: &TextFile) -> bool {
     extension(&file.name().to_lowercase()).is_some_and(|of| ["jsonl", "ndjson"].contains(&of))
 }
 
-fn layout(file: &TextFile) -> Result<Layout> {
+/// How the records are arranged, and the names of the elements if the file says them.
+fn arrangement(file: &TextFile) -> Result<(Arrangement, Option<Vec<String>>)> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
-        Some(b'[') => return Ok(Layout::List),
+        Some(b'[') => return Ok((Arrangement::List, None)),
         Some(b'{') if file.list().is_none() => {}
-        Some(b'{') => return lists(file).map(|(lists, _)| Layout::Lists(lists)),
-        _ => return Ok(Layout::Lines),
+        Some(b'{') => return lists(file).map(|of| (Arrangement::Lists(of.records), of.columns)),
+        _ => return Ok((Arrangement::Lines, None)),
     }
-    let first = walk.line;
-    let several = match walk.value_to(0, None, first) {
-        Ok(true) if of_lines(file) || walk.peek()?.is_some() => return Ok(Layout::Lines),
-        Ok(true) => false,
+    let mut first = ends_in_line(&mut walk);
+    if first.is_err() && !of_lines(file) {
+        // The head may end in it.
+        first = Walk::new(&file.reopened()).and_then(|mut whole| ends_in_line(&mut whole));
+    }
+    let several = match first {
+        Ok((true, next)) if of_lines(file) || next.is_some() => return Ok((Arrangement::Lines, None)),
+        Ok((true, _)) => false,
         // Behind a line that is cut short another record begins, or none.
-        Ok(false) if matches!(walk.peek()?, None | Some(b'{')) => return Ok(Layout::Lines),
-        Ok(false) => true,
-        Err(_) => return Ok(Layout::Lines),
+        Ok((false, None | Some(b'{'))) | Err(_) => return Ok((Arrangement::Lines, None)),
+        Ok((false, _)) => true,
     };
-    let (lists, others) = lists(file)?;
-    Ok(match (lists.is_empty(), several) {
-        (false, _) => Layout::Lists(lists),
-        (true, true) => Layout::Object(others),
-        (true, false) => Layout::Lines,
+    let Lists { records, others, columns } = lists(file)?;
+    Ok(match (records.is_empty(), several) {
+        (false, _) => (Arrangement::Lists(records), columns),
+        (true, true) => (Arrangement::Object(others), None),
+        (true, false) => (Arrangement::Lines, None),
     })
 }
 
-/// The names of the lists of records in the object that a file is, and those of what else is in it.
-fn lists(file: &TextFile) -> Result<(Vec<String>, Vec<String>)> {
-    let (mut walk, mut found, mut others) = (Walk::new(&file.reopened())?, Vec::new(), Vec::new());
+/// Whether the value that comes next ends in its line, and what begins behind this line or value.
+fn ends_in_line(walk: &mut Walk) -> Result<(bool, Option<u8>)> {
+    walk.peek()?;
+    let ends = walk.value_to(0, None, walk.line)?;
+    Ok((ends, walk.peek()?))
+}
+
+/// What is in the object that a file is.
+#[derive(Default)]
+struct Lists {
+    /// The names of the lists of records.
+    records: Vec<String>,
+    /// The names of what else there is.
+    others: Vec<String>,
+    /// What the list `columns` says, if it has strings alone.
+    columns: Option<Vec<String>>,
+}
+
+fn lists(file: &TextFile) -> Result<Lists> {
+    let (mut walk, mut found, mut first) = (Walk::new(&file.reopened())?, Lists::default(), true);
     walk.take(b'{', "an object")?;
-    while let Some(name) = walk.name(found.is_empty() && others.is_empty())? {
+    while let Some(name) = walk.name(std::mem::take(&mut first))? {
         let is_list = walk.peek()? == Some(b'[');
         if is_list {
             walk.pass();
         }
         let of_records = is_list && matches!(walk.peek()?, Some(b'{' | b'['));
-        walk.value(usize::from(is_list), None)?;
-        if of_records { found.push(name) } else { others.push(name) }
+        if is_list && !of_records && name == "columns" {
+            let mut list = vec![b'['];
+            walk.value(1, Some(&mut list))?;
+            found.columns = serde_json::from_slice(&list).ok();
+        } else {
+            walk.value(usize::from(is_list), None)?;
+        }
+        if of_records { found.records.push(name) } else { found.others.push(name) }
     }
     match walk.peek()? {
-        None => Ok((found, others)),
+        None => Ok(found),
         other => Err(walk.unlike("the end of the file behind the object; of several, one a line", other)),
     }
 }
 
-fn quoted(names: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    let more = if names.len() > SHOWN { ", …" } else { "" };
-    format!("{}{more}", shown.join(", "))
-}
-
 /// The names of the lists of records, if a file is one object that has some.
 pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
-    Ok(match layout(file)? {
-        Layout::Lists(lists) => lists,
+    Ok(match Layout::of(file)?.arrangement {
+        Arrangement::Lists(lists) => lists,
         _ => Vec::new(),
     })
 }
@@ -88,7 +140,7 @@ pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
 pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
-        Some(b'{') => Ok(layout(file).is_ok_and(|layout| matches!(layout, Layout::Lists(_)))),
+        Some(b'{') => Ok(Layout::of(file).is_ok_and(|of| matches!(of.arrangement, Arrangement::Lists(_)))),
         Some(b'[') => {
             walk.pass();
             let mut first = Vec::new();
@@ -124,6 +176,7 @@ struct List {
     /// Whether the list is in an object.
     within: bool,
     first: bool,
+    room: Room,
 }
 
 impl List {
@@ -146,30 +199,36 @@ impl List {
             }
         }
         walk.take(b'[', "a list of records")?;
-        Ok(Self { walk, within, first: true })
+        Ok(Self { walk, within, first: true, room: Room::default() })
     }
 
     /// The name of the list: as it is said, or that of the only one.
     fn named<'a>(file: &'a TextFile, layout: &'a Layout) -> Result<&'a str> {
         let what = format!("file `{}`", file.name());
         let wrong = |expected, got| Err(Error::of(ErrorKind::Format, &*what, expected, got));
-        match (layout, file.list()) {
-            (Layout::Lists(lists), Some(name)) if lists.iter().any(|own| own == name) => Ok(name),
-            (Layout::Lists(lists), Some(name)) => match lists.is_empty() {
+        match (&layout.arrangement, file.list()) {
+            (Arrangement::Lists(lists), Some(name)) if lists.iter().any(|own| own == name) => Ok(name),
+            (Arrangement::Lists(lists), Some(name)) => match lists.is_empty() {
                 true => wrong("a list of records in its object".to_owned(), "none".to_owned()),
-                false => wrong(format!("one of the lists {}", quoted(lists)), format!("`{name}`")),
+                false => wrong(
+                    format!("one of the lists {}", quoted(lists.iter().map(String::as_str))),
+                    format!("`{name}`"),
+                ),
             },
-            (Layout::Lists(lists), None) => match &lists[..] {
+            (Arrangement::Lists(lists), None) => match &lists[..] {
                 [one] => Ok(one),
                 lists => {
                     let example = format!("{}!{}", file.name(), lists.first().map_or("", String::as_str));
                     let expected = format!("one of its lists of records, as `{example}`");
-                    wrong(expected, format!("{}: {}", lists.len(), quoted(lists)))
+                    wrong(expected, format!("{}: {}", lists.len(), quoted(lists.iter().map(String::as_str))))
                 }
             },
-            (Layout::Object(names), _) => {
+            (Arrangement::Object(names), _) => {
                 let expected = "one object a line, a list of objects, or an object with such a list in it";
-                let got = format!("one object over several lines, with {}", quoted(names));
+                let got = format!(
+                    "one object over several lines, with {}",
+                    quoted(names.iter().map(String::as_str))
+                );
                 let error = Error::of(ErrorKind::Format, what, expected, got);
                 Err(error.noted("`jq -c .` writes an object in one line"))
             }
@@ -190,16 +249,29 @@ impl List {
         self.walk.peek()?;
         let line = self.walk.line;
         self.walk.value(0, Some(into))?;
+        self.room.read(into.len(), || format!("{}:{line}", self.walk.name))?;
         Ok(Some(line))
     }
 }
 
-/// The record that an element is, and if it is none, in which of its lines.
-fn element<'a>(json: &'a str, wanted: Option<&[String]>) -> Result<Object<'a>, (u64, Reason)> {
+/// The record that an element is, and if it is none, in which of its lines. The fields of a list have these names, or numbers.
+fn element<'a>(
+    json: &'a str,
+    wanted: Option<&[String]>,
+    names: Option<&[String]>,
+) -> Result<Object<'a>, (u64, Reason)> {
     let expected = "an object, or a list of its fields".to_owned();
     match record(json, wanted) {
         Ok(Value::Object(object)) => Ok(object),
+        Ok(Value::List(list)) if names.is_some_and(|names| names.len() != list.len()) => {
+            let expected = format!("a list of {}, an element for each name", names.map_or(0, <[_]>::len));
+            Err((0, Reason { expected, got: format!("{} in {}", list.len(), shown(json)) }))
+        }
         Ok(Value::List(list)) => {
+            if let Some(names) = names {
+                let fields = names.iter().map(|name| Cow::Owned(name.clone())).zip(list);
+                return Ok(Object { fields: fields.collect(), is_list: false });
+            }
             let fields =
                 (1..).zip(list).map(|(number, value): (usize, _)| (number.to_string().into(), value));
             Ok(Object { fields: fields.collect(), is_list: true })
@@ -214,33 +286,51 @@ fn element<'a>(json: &'a str, wanted: Option<&[String]>) -> Result<Object<'a>, (
     }
 }
 
-/// The first record of the file, if it has one, with all its fields.
-pub(super) fn first(file: &TextFile) -> Result<Option<Object<'static>>> {
-    if let Layout::Lines = layout(file)? {
-        let owned = |line: &str| Ok(object(line, None)?.map(|object| object.owned()));
-        return file.first_records(OneLine(owned))?.next().transpose();
-    }
-    records(&file.reopened(), None, |object| Ok(object.owned()))?.next().transpose()
+/// The first records of the file, with all their fields.
+pub(super) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Vec<Object<'static>>> {
+    let all: Stream<Object<'static>> = match layout.arrangement {
+        Arrangement::Lines => {
+            let owned = |line: &str| Ok(object(line, None)?.map(|object| object.owned()));
+            Box::new(file.first_records(OneLine(owned))?)
+        }
+        _ => records(&file.reopened(), layout, None, |object| Ok(object.owned()))?,
+    };
+    let (mut found, mut all) = (Vec::new(), all.take(count));
+    found.extend(all.next().transpose()?);
+    // Whoever reads the records meets what is wrong in later ones.
+    found.extend(all.map_while(Result::ok));
+    Ok(found)
+}
+
+/// The line of the first record.
+pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
+    let mut list = List::open(&file.reopened(), layout)?;
+    list.walk.peek()?;
+    Ok(list.walk.line)
 }
 
 /// The records of the file, with the values of the wanted fields.
 pub(super) fn records<R: 'static>(
     file: &TextFile,
+    layout: &Layout,
     wanted: Option<Vec<String>>,
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
-    let layout = layout(file)?;
-    if let Layout::Lines = layout {
+    if let Arrangement::Lines = layout.arrangement {
         let line = move |line: &str| object(line, wanted.as_deref())?.as_ref().map(&mut make).transpose();
         return Ok(Box::new(file.records(OneLine(line))?));
     }
-    let (list, policy, (_, encoding)) = (List::open(file, &layout)?, file.policy(), file.records_of());
+    let (mut list, policy, (_, encoding)) = (List::open(file, layout)?, file.policy(), file.records_of());
+    let names = layout.names.clone();
+    if layout.header {
+        list.next(&mut Vec::new())?;
+    }
     let (mut list, mut bytes, mut skipped, mut width) = (Some(list), Vec::new(), Skipped::default(), None);
     let mut read = move |list: &mut List| -> Result<Option<R>> {
         while let Some(line) = list.next(&mut bytes)? {
             let text = encoding.decode(&bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
-                let object = element(&text, wanted.as_deref())?;
+                let object = element(&text, wanted.as_deref(), names.as_deref())?;
                 even(&object, &mut width).and_then(|()| make(&object)).map_err(|reason| (0, reason))
             });
             match record {

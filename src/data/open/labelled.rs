@@ -10,6 +10,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::lines::Reason;
+use crate::data::memory::Whole;
 use crate::data::records::{OneLine, Stream};
 use crate::data::{Folder, Labelled, LabelledTexts, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -18,7 +19,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[derive(Debug)]
 enum Input {
     /// Each record has its label. The form of the first file is known, that of the others is detected when they are read.
-    Records(TextFile, Option<Form>),
+    Records(TextFile, Option<Box<Form>>),
     /// Each line is a text of this label.
     Lines(TextFile, String),
     /// The whole is a text of this label.
@@ -38,7 +39,7 @@ struct Form {
 enum Parts {
     Tree,
     FastText,
-    Fields([String; 2]),
+    Fields(objects::Picked),
     Cells(table::Table),
 }
 
@@ -87,10 +88,14 @@ impl Form {
     fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Parts> {
         let (names, parts) = match format {
             FileFormat::Trees => return Ok(Parts::Tree),
-            FileFormat::FastText => return Ok(Parts::FastText),
+            FileFormat::FastText => {
+                options.notes.extend(fasttext::note(file)?);
+                return Ok(Parts::FastText);
+            }
             FileFormat::JsonLines | FileFormat::Parquet => {
-                let names = objects::two(objects::picked(file, format, &wanted(options))?)?;
-                (names.to_vec(), Parts::Fields(names))
+                let picked = objects::picked(file, format, &wanted(options), options.header)?;
+                options.notes.clone_from(&picked.notes);
+                (picked.names.clone(), Parts::Fields(picked))
             }
             _ => {
                 let table = table::Table::of(file, format, options, &wanted(options))?;
@@ -111,10 +116,10 @@ impl Form {
                 file.records(OneLine(move |line: &str| trees::tree(line, binary)))
                     .map(|found| Box::new(found) as _)
             }
-            Parts::FastText => file.records(OneLine(fasttext::record)).map(|found| Box::new(found) as _),
-            Parts::Fields(names) => {
-                let [text, label] = names.clone();
-                objects::records(file, self.guess.format, names, move |object| {
+            Parts::FastText => fasttext::records(file),
+            Parts::Fields(picked) => {
+                let [text, label] = objects::two(&picked.names)?;
+                picked.records(file, move |object| {
                     Ok(Labelled {
                         text: fields::text(object, &text)?,
                         label: fields::text(object, &label)?.trim().to_owned(),
@@ -246,6 +251,7 @@ fn folder(
         FileFormat::FolderPerClass => {
             notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.folder_per_class()? {
+                let file = if options.format.is_some() { file.markup(true) } else { file };
                 inputs.push(Input::Whole(file, label));
             }
         }
@@ -301,7 +307,7 @@ impl Plan {
             let file = prepared(file, &options)?;
             let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
             options = form.options.clone();
-            inputs.push(Input::Records(file, Some(form)));
+            inputs.push(Input::Records(file, Some(Box::new(form))));
         }
         options.notes.extend(notes);
         Ok(Self { name, inputs, options })
@@ -360,6 +366,7 @@ impl LabelledTexts {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
+            let _whole = Whole::begin();
             let plan = Arc::new(Plan::new(paths, options)?);
             let texts = all(&plan.name, Arc::clone(&plan).records())?;
             Ok(Self::new(&plan.name, texts).read_by(plan.options.clone()))

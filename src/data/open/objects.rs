@@ -1,6 +1,6 @@
 //! Records whose fields have names: JSON, or the rows of a Parquet file.
 
-use super::columns::{Wanted, missing};
+use super::columns::{Columns, LABEL, Wanted, missing};
 use super::fields::{Object, Value, at, names};
 use super::json;
 use super::options::FileFormat;
@@ -11,69 +11,173 @@ use crate::data::lines::Reason;
 use crate::data::records::Stream;
 use crate::error::{Error, ErrorKind, Result};
 
-/// An object that shows which fields there are, and of what kind: the first one of a file, or what the file says of them.
-fn example(file: &TextFile, format: FileFormat) -> Result<Option<Object<'static>>> {
-    match format {
-        #[cfg(feature = "parquet")]
-        FileFormat::Parquet => parquet::example(file).map(Some),
-        _ => json::first(file),
-    }
+/// What was decided about a file: which fields of its records are wanted, and where the records are.
+#[derive(Debug, Clone)]
+pub(super) struct Picked {
+    /// In the order in which they were wanted.
+    pub(super) names: Vec<String>,
+    /// What was decided about them, and why, for people.
+    pub(super) notes: Vec<String>,
+    /// Of JSON.
+    layout: Option<json::Layout>,
 }
 
-/// The names of the fields that are wanted.
-pub(super) fn picked(file: &TextFile, format: FileFormat, wanted: &[Wanted<'_>]) -> Result<Vec<String>> {
-    let Some(example) = example(file, format)? else {
-        let what = format!("records of file `{}`", file.name());
-        return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+/// Whether values of it are lists: words and their tags are, and nothing else is.
+fn listed(one: &Wanted<'_>) -> bool {
+    ["tokens", "tags"].contains(&one.what)
+}
+
+fn fits(one: &Wanted<'_>, value: &Value<'_>) -> bool {
+    matches!(value, Value::List(_)) == listed(one) && !matches!(value, Value::Object(_))
+}
+
+/// The fields that are wanted; `header` sets whether the first of the lists is their names.
+pub(super) fn picked(
+    file: &TextFile,
+    format: FileFormat,
+    wanted: &[Wanted<'_>],
+    header: Option<bool>,
+) -> Result<Picked> {
+    let layout = match format {
+        #[cfg(feature = "parquet")]
+        FileFormat::Parquet => {
+            let names = named(file, &parquet::example(file)?, wanted)?;
+            return Ok(Picked { names, notes: Vec::new(), layout: None });
+        }
+        _ => json::Layout::of(file)?,
     };
-    let all = names(&example);
-    let mut found: Vec<String> = Vec::new();
-    for (place, one) in wanted.iter().enumerate() {
-        // Words and their tags are lists, and nothing else is.
-        let listed = ["tokens", "tags"].contains(&one.what);
-        let fits = |value: &Value<'_>| {
-            matches!(value, Value::List(_)) == listed && !matches!(value, Value::Object(_))
+    let example = example(file, &layout)?;
+    if example.is_list {
+        return of_lists(file, layout, &example, wanted, header);
+    }
+    let notes =
+        if layout.has_columns() { vec!["elements named by `columns`".to_owned()] } else { Vec::new() };
+    Ok(Picked { names: named(file, &example, wanted)?, notes, layout: Some(layout) })
+}
+
+/// The first record.
+fn example(file: &TextFile, layout: &json::Layout) -> Result<Object<'static>> {
+    json::first(file, layout, 1)?.pop().ok_or_else(|| {
+        let what = format!("records of file `{}`", file.name());
+        Error::of(ErrorKind::Format, what, "at least one", "none")
+    })
+}
+
+/// The elements that are wanted of records that are lists: those of single values are the columns of a table.
+fn of_lists(
+    file: &TextFile,
+    layout: json::Layout,
+    shown: &Object<'_>,
+    wanted: &[Wanted<'_>],
+    header: Option<bool>,
+) -> Result<Picked> {
+    const LOOKED_AT: usize = 1000;
+    let row = |record: &Object<'_>| -> Option<Vec<String>> {
+        let cell = |(_, value): &(_, Value<'_>)| match value {
+            Value::Text(cell) | Value::Number(cell) => Some(cell.to_string()),
+            Value::Truth(truth) => Some(truth.to_string()),
+            Value::Null => Some(String::new()),
+            Value::List(_) | Value::Object(_) => None,
         };
-        let free =
-            |name: &&&str| example.get(name).is_some_and(fits) && !found.iter().any(|other| other == **name);
-        let name = match one.given {
-            Some(given) if at(&example, given).is_some() => given.to_owned(),
-            Some(given) => {
-                let what = format!("field `{given}` of file `{}`, the {}", file.name(), one.what);
-                return Err(missing(what, given, &all));
+        record.fields.iter().map(cell).collect()
+    };
+    let said = |names: &[String]| {
+        let all = wanted.iter().zip(names).map(|(one, name)| format!("element {name} is the {}", one.what));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let Some(first) = row(shown).filter(|_| !wanted.iter().any(listed)) else {
+        let names = row(shown).filter(|first| {
+            let is = |one: &Wanted<'_>, cell: &String| {
+                one.given.map_or(one.known.contains(&cell.as_str()), |given| given == cell)
+            };
+            header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
+        });
+        if let Some(names) = names {
+            let layout = layout.with_header(names);
+            let names = named(file, &example(file, &layout)?, wanted)?;
+            let notes = vec!["the first list is a header, since it has known names".to_owned()];
+            return Ok(Picked { names, notes, layout: Some(layout) });
+        }
+        let names = positions(file, shown, wanted)?;
+        return Ok(Picked { notes: vec![said(&names)], names, layout: Some(layout) });
+    };
+    let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
+    let line = json::first_line(file, &layout)?;
+    let columns = Columns { name: &file.name(), rows: &rows, line, header };
+    // Of a text alone the label is found, too, so that it is not taken for the text.
+    let label = Wanted { what: "label", given: None, known: LABEL };
+    let found = match wanted {
+        [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
+            columns.pick(&[*text, label])
+        }
+        _ => columns.pick(wanted),
+    }?;
+    let mut names = found.names;
+    names.truncate(wanted.len());
+    let decided = found.notes.iter().filter(|note| *note != "no header");
+    let mut notes: Vec<String> =
+        decided.map(|note| note.replace(&format!("line {line}"), "the first list")).collect();
+    if !found.header {
+        notes.push(said(&names));
+        return Ok(Picked { names, notes, layout: Some(layout) });
+    }
+    // A name that is empty or comes twice is none: its element has a number.
+    let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
+    let name = |(number, cell): (usize, &String)| {
+        let cell = cell.trim();
+        if once(cell) { cell.to_owned() } else { number.to_string() }
+    };
+    let all = (1..).zip(&first).map(name).collect();
+    Ok(Picked { names, notes, layout: Some(layout.with_header(all)) })
+}
+
+/// The elements of the kind that is wanted, in their order: of two the first is the text, the source or the words.
+fn positions(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result<Vec<String>> {
+    let of = |(place, one): (usize, &Wanted<'_>)| {
+        if let Some(given) = one.given {
+            return given_name(file, example, one, given);
+        }
+        let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(one, value)).collect();
+        match fitting.get(place) {
+            Some((name, _)) if fitting.len() == 2 || wanted.len() == fitting.len() => Ok(name.to_string()),
+            _ => {
+                let what = format!("element of the {} in file `{}`", one.what, file.name());
+                let (expected, got) = ("a list of two", format!("one of {}", example.fields.len()));
+                let advice = format!("`{}` gives its number from 1 on", one.what);
+                Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
             }
-            // Of two elements the first is the text, the source or the words.
-            None if example.is_list => {
-                let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(value)).collect();
-                match fitting.get(place) {
-                    Some((name, _)) if fitting.len() == 2 || wanted.len() == fitting.len() => {
-                        name.to_string()
-                    }
-                    _ => {
-                        let what = format!("element of the {} in file `{}`", one.what, file.name());
-                        let (expected, got) = ("a list of two", format!("one of {}", example.fields.len()));
-                        let advice = format!("`{}` gives its number from 1 on", one.what);
-                        return Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice));
-                    }
-                }
+        }
+    };
+    wanted.iter().enumerate().map(of).collect()
+}
+
+fn given_name(file: &TextFile, example: &Object<'_>, one: &Wanted<'_>, given: &str) -> Result<String> {
+    if at(example, given).is_some() {
+        return Ok(given.to_owned());
+    }
+    let what = format!("field `{given}` of file `{}`, the {}", file.name(), one.what);
+    Err(missing(what, given, &names(example)))
+}
+
+/// The fields of an object that are wanted.
+fn named(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result<Vec<String>> {
+    let mut found: Vec<String> = Vec::new();
+    for one in wanted {
+        let free = |name: &&&str| {
+            example.get(name).is_some_and(|value| fits(one, value))
+                && !found.iter().any(|other| other == **name)
+        };
+        let name = match (one.given, one.known.iter().find(free)) {
+            (Some(given), _) => given_name(file, example, one, given)?,
+            (None, Some(name)) => (*name).to_owned(),
+            (None, None) => {
+                let what = format!("field of the {} in file `{}`", one.what, file.name());
+                let quote = |names: &[String]| format!("`{}`", names.join("`, `"));
+                let known: Vec<String> = one.known.iter().take(4).map(|name| (*name).to_owned()).collect();
+                let got = format!("the fields {}", quote(&names(example)));
+                let error = Error::of(ErrorKind::Format, what, format!("one called {}", quote(&known)), got);
+                return Err(error.noted(format!("`{}` names it; a dot leads into an object", one.what)));
             }
-            None => match one.known.iter().find(free) {
-                Some(name) => (*name).to_owned(),
-                None => {
-                    let what = format!("field of the {} in file `{}`", one.what, file.name());
-                    let quote = |names: &[String]| format!("`{}`", names.join("`, `"));
-                    let known: Vec<String> =
-                        one.known.iter().take(4).map(|name| (*name).to_owned()).collect();
-                    let expected = format!("one called {}", quote(&known));
-                    return Err(Error::of(
-                        ErrorKind::Format,
-                        what,
-                        expected,
-                        format!("the fields {}", quote(&all)),
-                    )
-                    .noted(format!("`{}` names it; a dot leads into an object", one.what)));
-                }
-            },
         };
         found.push(name);
     }
@@ -81,26 +185,35 @@ pub(super) fn picked(file: &TextFile, format: FileFormat, wanted: &[Wanted<'_>])
 }
 
 /// Two names that were picked.
-pub(super) fn two(names: Vec<String>) -> Result<[String; 2]> {
-    <[String; 2]>::try_from(names).map_err(|_| Error::new("fields", "two", "others"))
+pub(super) fn two(names: &[String]) -> Result<[String; 2]> {
+    <[String; 2]>::try_from(names.to_vec()).map_err(|_| Error::new("fields", "two", "others"))
 }
 
-/// Whether there is such a field, with a single value.
-pub(super) fn has_single(file: &TextFile, format: FileFormat, name: &str) -> bool {
-    let example = example(file, format).ok().flatten();
-    example.is_some_and(|of| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_))))
-}
+impl Picked {
+    /// Whether there is such a field, too, with a single value.
+    pub(super) fn has_single(&self, file: &TextFile, name: &str) -> bool {
+        let example = match &self.layout {
+            Some(layout) => example(file, layout),
+            #[cfg(feature = "parquet")]
+            None => parquet::example(file),
+            #[cfg(not(feature = "parquet"))]
+            None => return false,
+        };
+        example.is_ok_and(|of| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_))))
+    }
 
-/// The records of the file, made of these fields.
-pub(super) fn records<R: 'static>(
-    file: &TextFile,
-    format: FileFormat,
-    fields: &[String],
-    make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
-) -> Result<Stream<R>> {
-    match format {
-        #[cfg(feature = "parquet")]
-        FileFormat::Parquet => parquet::records(file, fields, make),
-        _ => json::records(file, Some(fields.to_vec()), make),
+    /// The records of the file, made of the fields.
+    pub(super) fn records<R: 'static>(
+        &self,
+        file: &TextFile,
+        make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
+    ) -> Result<Stream<R>> {
+        match &self.layout {
+            Some(layout) => json::records(file, layout, Some(self.names.clone()), make),
+            #[cfg(feature = "parquet")]
+            None => parquet::records(file, &self.names, make),
+            #[cfg(not(feature = "parquet"))]
+            None => Err(Error::new("records with named fields", "JSON", "others")),
+        }
     }
 }

@@ -8,6 +8,7 @@ use super::labelled::all;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
 use super::{dictionary, fields, objects, table};
+use crate::data::memory::Whole;
 use crate::data::records::{OneLine, Stream};
 use crate::data::{Pair, Pairs, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -29,10 +30,11 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
     match guess.format {
         FileFormat::Dictionary => Ok(Box::new(file.records(OneLine(dictionary::reader(options.stress)))?)),
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let found = objects::two(objects::picked(file, format, &wanted(options))?)?;
-            names(options, &found);
-            let [source, target] = found.clone();
-            objects::records(file, format, &found, move |object| {
+            let picked = objects::picked(file, format, &wanted(options), options.header)?;
+            options.notes.clone_from(&picked.notes);
+            names(options, &picked.names);
+            let [source, target] = objects::two(&picked.names)?;
+            picked.records(file, move |object| {
                 Ok(Pair { source: fields::text(object, &source)?, target: fields::text(object, &target)? })
             })
         }
@@ -81,6 +83,7 @@ impl Pairs {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
+            let _whole = Whole::begin();
             let (name, found) = find(paths)?;
             let (mut pairs, mut options) = (Vec::new(), options.told());
             for one in found {

@@ -44,7 +44,7 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
 /// The files of a pattern, sorted; any other path as it is.
 fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     let pattern = match path.to_str() {
-        Some(text) if text.contains(['*', '?', '[']) && !path.exists() => text,
+        Some(text) if text.contains(['*', '?', '[']) && !path.exists() && within(text).is_none() => text,
         _ => return Ok(vec![path.to_owned()]),
     };
     let what = || format!("files of the pattern `{pattern}`");
@@ -58,13 +58,19 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// A file that there is, by the longest path before a `!`, and what in it is meant.
+fn within(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
+    parts.find(|(file, _)| Path::new(file).is_file())
+}
+
 fn of(path: &Path) -> Result<Found> {
     if path.is_dir() {
         return Ok(Found::Folder(path.to_owned()));
     }
     // A file in a zip, as messages call it.
     if !path.exists()
-        && let Some((zip, member)) = path.to_str().and_then(|path| path.split_once('!'))
+        && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {
         return Ok(Found::File(TextFile::open(zip)?.member(member)?));
     }

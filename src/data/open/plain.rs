@@ -7,6 +7,8 @@ use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, is_note, prepared};
 use super::{fields, objects, table};
+use crate::data::kind::is_markup;
+use crate::data::memory::Whole;
 use crate::data::{Folder, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -38,11 +40,11 @@ fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) ->
     let mut read = || match guess.format {
         FileFormat::Plain => file.text(),
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let picked = objects::picked(file, format, &wanted)?;
-            let name = picked.concat();
-            decided(&name, &[]);
+            let picked = objects::picked(file, format, &wanted, options.header)?;
+            let name = picked.names.concat();
+            decided(&name, &picked.notes);
             let line = move |object: &fields::Object| fields::text(object, &name).map(|text| text + "\n");
-            objects::records(file, format, &picked, line)?.collect()
+            picked.records(file, line)?.collect()
         }
         format => {
             let table = table::Table::of(file, format, options, &wanted)?;
@@ -83,6 +85,7 @@ impl PlainText {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
+            let _whole = Whole::begin();
             let (name, found) = find(paths)?;
             let mut files = Vec::new();
             for one in found {
@@ -95,9 +98,11 @@ impl PlainText {
                     }
                 }
             }
+            let set = options.format == Some(FileFormat::Plain);
+            let markup = set || files.iter().all(|file| is_markup(&file.name()));
             let (mut text, mut read_as) = (String::new(), ReadOptions::new());
             for file in files {
-                let file = prepared(file, options)?;
+                let file = prepared(file.markup(markup), options)?;
                 // A text of one file is not copied.
                 match text.is_empty() {
                     true => text = of_file(&file, options, &mut read_as)?,

@@ -10,6 +10,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
 use crate::data::conll::Columns;
 use crate::data::lines::Reason;
+use crate::data::memory::Whole;
 use crate::data::{TaggedText, TaggedTexts, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -28,14 +29,16 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
         Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
         Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
     ];
-    let [tokens, tags] = objects::two(objects::picked(file, format, &wanted)?)?;
+    let mut picked = objects::picked(file, format, &wanted, options.header)?;
+    let [tokens, tags] = objects::two(&picked.names)?;
+    options.notes.clone_from(&picked.notes);
     if options.label.is_none() {
         options.label =
-            INTENT.iter().find(|name| objects::has_single(file, format, name)).map(|name| (*name).to_owned());
+            INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
     }
     (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
     let label = options.label.clone();
-    let names: Vec<String> = [&tokens, &tags].into_iter().chain(&label).cloned().collect();
+    picked.names.extend(label.clone());
     let text = move |object: &fields::Object| {
         let text = TaggedText {
             words: fields::texts(object, &tokens)?,
@@ -48,7 +51,7 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
         }
         Ok(text)
     };
-    objects::records(file, format, &names, text)?.collect()
+    picked.records(file, text)?.collect()
 }
 
 fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
@@ -96,6 +99,7 @@ impl TaggedTexts {
         options: &ReadOptions,
     ) -> Result<Self> {
         let read = || {
+            let _whole = Whole::begin();
             let (name, found) = find(paths)?;
             let (mut read, mut options) = (None, options.told());
             for one in found {

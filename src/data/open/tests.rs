@@ -509,7 +509,7 @@ fn lines_of_fasttext_have_their_label_before_them() {
         &[
             ("a.txt", "__label__good A fine film.\n\n__label__bad\tDull, and  long\n".as_bytes()),
             ("b", "__label__très-bon Bien !\n".as_bytes()),
-            ("several.ft", b"__label__good fine\n__label__bad __label__long dull\n"),
+            ("several.ft", b"__label__good fine\n__label__bad __label__long __label__bad dull __label__x\n"),
             ("late.txt", b"__label__good fine\nso dull __label__bad\n"),
             ("empty.txt", b"__label__good fine\n__label__bad  \n"),
         ],
@@ -522,9 +522,44 @@ fn lines_of_fasttext_have_their_label_before_them() {
         let options = ReadOptions::new().format(FileFormat::FastText);
         files.said(LabelledTexts::open_with([files.at(name)], &options))
     };
-    let expected = "several.ft:2: expected one label a line: keep one of several, or write the line once with each, got 2 \
-                    labels in \"__label__bad __label__long dull\"";
-    assert_eq!(said("several.ft"), expected);
+    let found = LabelledTexts::open(files.at("several.ft")).unwrap();
+    let once_each = [("fine", "good"), ("dull __label__x", "bad"), ("dull __label__x", "long")];
+    assert_eq!(texts(&found), once_each);
+    let expected = "`fasttext`; 1 text with several labels is read once with each";
+    assert_eq!(found.read_as().to_string(), expected);
     assert!(said("late.txt").starts_with("late.txt:2: expected a label at the start of the line"));
     assert!(said("empty.txt").starts_with("empty.txt:2: expected a text behind the label, got none"));
+}
+
+#[test]
+fn pages_may_be_texts_and_are_no_data_sets() {
+    let page = b"<!DOCTYPE html>\n<p>Good.</p>\n" as &[u8];
+    let files = Files::new(
+        "pages",
+        &[
+            ("pages/neg/a.html", page),
+            ("pages/pos/b.HTM", page),
+            ("mixed/neg/a.txt", page),
+            ("mixed/pos/b.txt", b"Fine."),
+            ("text.xml", b"<?xml version='1.0'?>\n<p>Good.</p>\n"),
+            ("data.csv", page),
+        ],
+    );
+    let found = LabelledTexts::open(files.at("pages")).unwrap();
+    assert_eq!(found.texts().len(), 2);
+    assert_eq!((&*found.texts()[0].label, found.texts()[0].text.as_bytes()), ("neg", page));
+    let said = files.said(LabelledTexts::open(files.at("mixed")));
+    assert!(
+        said.starts_with("file `mixed/neg/a.txt`: expected text, plain or in gzip or zip, got an HTML"),
+        "{said}"
+    );
+    assert!(said.contains("set the format (`data.format`) to `folder-per-class`"), "{said}");
+    let set = ReadOptions::new().format(FileFormat::FolderPerClass);
+    assert_eq!(LabelledTexts::open_with([files.at("mixed")], &set).unwrap().texts().len(), 2);
+    assert!(PlainText::open(files.at("text.xml")).unwrap().text().starts_with("<?xml"));
+    let said = files.said(PlainText::open(files.at("data.csv")));
+    assert!(said.contains("got an HTML page in the place of the file"), "{said}");
+    let set = ReadOptions::new().format(FileFormat::Plain);
+    assert!(PlainText::open_with([files.at("data.csv")], &set).unwrap().text().starts_with("<!DOC"));
+    assert!(files.said(LabelledTexts::open(files.at("data.csv"))).contains("got an HTML page"));
 }

@@ -51,7 +51,8 @@ fn a_list_is_read_in_one_line_or_over_many() {
     for name in ["line.json", "pretty.json", "mixed", "rows.json"] {
         assert_eq!(texts(&open(name)), [("good", "y"), ("bad", "n")], "{name}");
     }
-    assert_eq!(open("rows.json").read_as().to_string(), "`jsonl`, text in `1`, label in `2`");
+    let expected = "`jsonl`, text in `1`, label in `2`; element 1 is the text, element 2 is the label";
+    assert_eq!(open("rows.json").read_as().to_string(), expected);
     assert_eq!(texts(&open("latin.json")), [("café", "y"), ("bad", "n")]);
     assert_eq!(PlainText::open(files.at("pretty.json")).unwrap().text(), "good\nbad\n");
     assert_eq!(PlainText::open(files.at("rows.json")).unwrap().text(), "good\nbad\n");
@@ -63,7 +64,7 @@ fn a_list_is_read_in_one_line_or_over_many() {
     assert!(said.starts_with("tagged.json:2: expected an element tokens, got a list of 2"), "{said}");
     let said = files.said(LabelledTexts::open(files.at("three.json")));
     assert!(
-        said.contains("expected a list of two, got one of 3; `text` gives its number from 1 on"),
+        said.contains("got 3 columns without known names; line 1 is `7`, `good`, `y`; set `text`"),
         "{said}"
     );
     let numbered = ReadOptions::new().text("2").label("3");
@@ -194,12 +195,81 @@ fn a_record_is_all_that_is_in_memory() {
     let files = Files::new("long", &[("a.json", list.as_bytes())]);
     let file = crate::data::TextFile::open(files.at("a.json")).unwrap().max_line(64);
     let wanted = Some(vec!["text".to_owned()]);
-    let texts =
-        super::super::json::records(&file, wanted.clone(), |of| super::super::fields::text(of, "text"));
+    let layout = super::super::json::Layout::of(&file).unwrap();
+    let records = |file, wanted| {
+        super::super::json::records(file, &layout, wanted, |of| super::super::fields::text(of, "text"))
+    };
+    let texts = records(&file, wanted.clone());
     let texts = texts.unwrap().collect::<Result<Vec<_>>>().unwrap();
     assert_eq!((texts.len(), texts[19_999].as_str()), (20_000, "word19999 [,]"));
-    let file = file.max_line(32);
-    let found = super::super::json::records(&file, wanted, |_| Ok(())).unwrap();
+    let file = file.clone().max_line(32);
+    let found = records(&file, wanted).unwrap();
     let said = files.said(found.collect::<Result<Vec<_>>>());
     assert!(said.starts_with("a.json:1: expected a record of at most 32 bytes, got a longer one"), "{said}");
+}
+
+#[test]
+fn names_of_elements_and_labels_that_come_first_are_detected() {
+    let labels_first = "[[\"y\", \"a good film\"], [\"n\", \"a bad film\"], [\"y\", \"a fine film\"], [\"n\", \"a dull film\"]]";
+    let files = Files::new(
+        "elements",
+        &[
+            ("split.json", b"{\"columns\":[\"label\",\"text\"],\"index\":[0,1],\"data\":[[\"y\",\"good\"],[\"n\",\"bad\"]]}" as &[u8]),
+            ("uneven.json", b"{\"columns\":[\"label\",\"text\"],\"data\":[[\"y\",\"good\"],\n[\"n\"]]}"),
+            ("numbers.json", b"{\"columns\":[0,1],\"data\":[[\"good\",\"y\"],[\"bad\",\"n\"]]}"),
+            ("header.json", b"[[\"label\",\"text\"],[\"y\",\"good\"],[\"n\",\"bad\"]]"),
+            ("wide.json", b"[[\"id\",\"text\",\"label\"],\n[7,\"good\",\"y\"],[8,\"bad\",\"n\"]]"),
+            ("first.json", labels_first.as_bytes()),
+            ("tagged.json", b"[[\"tags\",\"tokens\"],[[\"O\",\"O\"],[\"Go\",\"on\"]]]"),
+            ("pairs.json", b"[[\"target\",\"source\"],[\"va\",\"go\"],[\"cours\",\"run\"]]"),
+        ],
+    );
+    let open = |name: &str| LabelledTexts::open(files.at(name)).unwrap();
+    for name in ["split.json", "numbers.json", "header.json", "wide.json"] {
+        assert_eq!(texts(&open(name)), [("good", "y"), ("bad", "n")], "{name}");
+    }
+    let said = |name: &str| open(name).read_as().to_string();
+    assert_eq!(said("split.json"), "`jsonl`, text in `text`, label in `label`; elements named by `columns`");
+    let expected =
+        "`jsonl`, text in `text`, label in `label`; the first list is a header, since it has known names";
+    assert_eq!((said("header.json").as_str(), said("wide.json").as_str()), (expected, expected));
+    let no_header = ReadOptions::new().header(false);
+    let all = LabelledTexts::open_with([files.at("header.json")], &no_header).unwrap();
+    assert_eq!(texts(&all)[0], ("label", "text"));
+    assert_eq!(texts(&open("first.json"))[0], ("a good film", "y"));
+    assert!(said("first.json").ends_with("element 2 is the text, element 1 is the label"));
+    assert!(PlainText::open(files.at("first.json")).unwrap().text().starts_with("a good film\na bad"));
+    assert_eq!(TaggedTexts::open(files.at("tagged.json")).unwrap().texts()[0].words, ["Go", "on"]);
+    assert_eq!(Pairs::open(files.at("pairs.json")).unwrap().pairs()[0].target, "va");
+    // Each epoch is read by what was decided once.
+    let windowed = LabelledFiles::open(files.at("wide.json")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(windowed.texts().collect::<Result<Vec<_>>>().unwrap(), open("wide.json").texts());
+    }
+    let said = files.said(LabelledTexts::open(files.at("uneven.json")));
+    assert!(
+        said.starts_with("uneven.json:2: expected a list of 2, an element for each name, got 1 in"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_object_larger_than_the_head_is_walked() {
+    let records: String = (0..60_000).map(|i| format!("[\"word{i} and more\",\"{}\"],", i % 3)).collect();
+    let whole = format!("{{\"version\":1,\"data\":[{}]}}", records.trim_end_matches(','));
+    assert!(whole.len() > 3 << 19);
+    let files = Files::new("large", &[("a.json", whole.as_bytes())]);
+    assert_eq!(LabelledTexts::open(files.at("a.json")).unwrap().texts().len(), 60_000);
+}
+
+#[test]
+fn marks_of_lists_and_of_patterns_may_be_in_names() {
+    let lists = b"{\"train\": [[\"good\", \"y\"], [\"bad\", \"n\"]], \"odd!one\": [[\"fine\", \"y\"]]}";
+    let files = Files::new("names", &[("wow!/a.json", lists as &[u8]), ("data[1].json", lists)]);
+    for path in ["wow!/a.json", "data[1].json"] {
+        let open = |list: &str| LabelledTexts::open(files.at(&format!("{path}!{list}"))).unwrap();
+        assert_eq!(texts(&open("train")), [("good", "y"), ("bad", "n")], "{path}");
+        assert_eq!(texts(&open("odd!one")), [("fine", "y")], "{path}");
+        assert_eq!(Parts::find(files.at(path)).unwrap().train, files.at(&format!("{path}!train")));
+    }
 }
