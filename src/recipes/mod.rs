@@ -77,7 +77,7 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
 }
 
 /// The texts of `data.test`, cut and numbered as a model does: what [`Predictor::evaluate`](crate::predict::Predictor::evaluate) takes.
-/// They are read as the config sets; else by the format, the columns and the tag scheme of the files that the model was trained on.
+/// They are read as the config sets; else by the columns and the tag scheme of the files that the model was trained on.
 ///
 /// # Errors
 /// If the texts cannot be read, are not of its task, or have a label or tag that the model does not know.

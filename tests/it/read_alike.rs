@@ -66,6 +66,9 @@ fn a_label_that_comes_first_does_so_in_a_test_file() -> Result<()> {
     let TestData { data, said } = tested(&model, place.file("test.tsv", "good\tfine\nbad\tdull\n"))?;
     assert!(said.concat().contains("text in column 2, label in column 1"), "{said:?}");
     assert_eq!(words(&model.1, "words", &*data)?, ["fine", "dull"]);
+    // A table of another kind has the same columns.
+    let TestData { data, .. } = tested(&model, place.file("test.csv", "good,fine\nbad,dull\n"))?;
+    assert_eq!(words(&model.1, "words", &*data)?, ["fine", "dull"]);
     // What the config sets for the test goes before.
     let mut other = model.0.clone();
     (other.data.text, other.data.label) = (Some("1".into()), Some("2".into()));

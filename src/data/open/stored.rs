@@ -36,19 +36,22 @@ struct Stored {
 }
 
 impl ReadOptions {
-    /// The format, the columns and the tag scheme, set or detected, as text for a checkpoint's note.
+    /// The columns, the header, the separator and the tag scheme, set or detected, as text for a checkpoint's note. The format is kept
+    /// of tagged texts alone: a table may come after JSON or a folder of tables after a file.
     ///
     /// ```
-    /// use unpadded::data::{FileFormat, ReadOptions};
-    /// let note = ReadOptions::new().format(FileFormat::Csv).text("review").to_note();
-    /// assert_eq!(note, r#"{"format":"csv","text":"review"}"#);
+    /// use unpadded::data::ReadOptions;
+    /// let note = ReadOptions::new().separator(';').text("review").to_note();
+    /// assert_eq!(note, r#"{"separator":";","text":"review"}"#);
     /// let read = ReadOptions::new().label("3").or_note(&note)?;
-    /// assert_eq!(read.to_note(), r#"{"format":"csv","text":"review","label":"3"}"#);
+    /// assert_eq!(read.to_note(), r#"{"separator":";","text":"review","label":"3"}"#);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn to_note(&self) -> String {
+        // Tables, JSON and folders are told apart by what they are, and have the same columns.
+        let of_words = |format: &FileFormat| *format == FileFormat::Columns || self.tokens.is_some();
         let stored = Stored {
-            format: self.format.map(|format| format.name().to_owned()),
+            format: self.format.filter(of_words).map(|format| format.name().to_owned()),
             header: self.header,
             separator: self.separator,
             text: self.text.clone(),
