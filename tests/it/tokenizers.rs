@@ -47,8 +47,13 @@ fn numbers_and_texts_are_those_of_the_package() -> Result<()> {
     for name in ALL {
         let cut = cut(name);
         assert_eq!(Tokenizer::from_name(&cut.name())?, cut);
-        let texts = list("texts").iter().map(|text| text.as_str().unwrap());
-        let vocabulary = cut.vocabulary(texts.clone(), &Limits { min_count: 1000, ..Limits::default() })?;
+        // The package finds special tokens in texts; here they are text.
+        let special = |text: &&str| text.contains("[SEP]");
+        let all = || list("texts").iter().map(|text| text.as_str().unwrap());
+        let texts = all().filter(|text| !special(text));
+        let spelt: Vec<_> = all().filter(special).flat_map(|text| cut.tokens(text)).collect();
+        assert!(!spelt.is_empty() && !spelt.iter().any(|token| ["<s>", "[SEP]"].contains(&&**token)));
+        let vocabulary = cut.vocabulary(texts, &Limits { min_count: 1000, ..Limits::default() })?;
         let file = std::fs::read_to_string(fixture(&format!("tokenizer_{name}.json"))).unwrap();
         let file: serde_json::Value = serde_json::from_str(&file).unwrap();
         if let Some(tokens) = file["model"]["vocab"].as_object() {
@@ -56,7 +61,8 @@ fn numbers_and_texts_are_those_of_the_package() -> Result<()> {
             assert!(tokens.iter().all(|(token, id)| vocabulary.id(token) == id.as_i64()));
         }
         let mut counted = vec![0u64; vocabulary.len()];
-        for ((text, ids), decoded) in texts.zip(list(name)).zip(list(&format!("{name} decoded"))) {
+        let expected = all().zip(list(name)).zip(list(&format!("{name} decoded")));
+        for ((text, ids), decoded) in expected.filter(|((text, _), _)| !special(text)) {
             let expected: Vec<i64> = ids.as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect();
             assert_eq!(vocabulary.ids(cut.tokens(text))?, expected, "{name}: {text:?}");
             let tokens = expected.iter().filter_map(|&id| vocabulary.token(id));
