@@ -123,6 +123,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledFiles::labels", || files.labels());
     calls.at("LabelledFiles::loader", || files.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     fs::remove_file(folder.join("labelled.tsv")).unwrap();
+    calls.at("LabelledFiles::survey", || files.survey((2, 1), &cut, &rare, &mut |_, _| ()).map(drop));
     calls.at("LabelledTexts::labels", || texts.labels());
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
