@@ -224,7 +224,11 @@ impl Vocabulary {
     /// As [`Self::lookup`].
     #[track_caller]
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
-        tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<_>>().at_caller()
+        let ids = tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<Vec<_>>>();
+        let mut ids = ids.at_caller()?;
+        // How many they are was not known: half of the room may be empty, of each text in memory.
+        ids.shrink_to_fit();
+        Ok(ids)
     }
 
     /// Bags of words: how often each token occurs in each text, an `f32` row a text and a column a token of the vocabulary.

@@ -31,7 +31,7 @@ fn errors_name_settings_and_no_types() {
     fs::create_dir(place.0.join("parts")).unwrap();
     place.write("parts/train.tsv", &reviews());
     place.write("parts/dev.tsv", &reviews());
-    plain(&place, &["eval", "run", "parts"], &["parts", "give the path of that part"]);
+    plain(&place, &["eval", "run", "parts"], &["parts", "give the path of the part"]);
     let folder = with(&["train", "--train", "reviews.tsv"], &["--set", "text.vectors=parts"]);
     plain(&place, &folder, &["parts", "expected a file, got a folder"]);
     fs::write(

@@ -141,7 +141,7 @@ impl ReadOptions {
 
     /// Whether columns have numbers.
     fn by_numbers(&self) -> bool {
-        matches!(self.format, Some(FileFormat::Tsv | FileFormat::Csv | FileFormat::Columns))
+        !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }
 
     /// What was set, to which what is detected is added.

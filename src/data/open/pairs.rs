@@ -39,7 +39,9 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
             })
         }
         format => {
-            let given = options.source.is_some() || options.target.is_some() || options.separator.is_some();
+            let others = |given: &Option<String>, usual| given.as_deref().is_some_and(|given| given != usual);
+            let given =
+                others(&options.source, "1") || others(&options.target, "2") || options.separator.is_some();
             let table = table::Table::of(file, format, options, &wanted(options));
             // Without a header a third column may be in some lines and not in others.
             let plain = !given
@@ -48,7 +50,7 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
                     .map_or(format == FileFormat::Tsv, |table| table.has_tabs() && !table.has_header());
             if plain && format == FileFormat::Tsv {
                 options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
-                options.notes.push("source in column 1, target in column 2".to_owned());
+                names(options, &["1".to_owned(), "2".to_owned()]);
                 return Ok(Box::new(file.translations()?));
             }
             let table = table?;
