@@ -91,7 +91,11 @@ impl LabelledFiles {
         paths: impl IntoIterator<Item = P>,
         options: &ReadOptions,
     ) -> Result<Self> {
-        Ok(Self { plan: Arc::new(Plan::new(paths, options).at_caller()?), parts: Vec::new(), known: None })
+        Ok(Self {
+            plan: Arc::new(Plan::new(paths, options, true).at_caller()?),
+            parts: Vec::new(),
+            known: None,
+        })
     }
 
     /// What messages call them.

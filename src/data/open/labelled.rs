@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, extension, find, is_note, prepared};
+use super::paths::{Found, extension, find, is_note, prepared_for};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::lines::Reason;
 use crate::data::memory::Whole;
@@ -45,11 +45,11 @@ enum Parts {
 
 impl Input {
     /// The records; what is not known of the file is as in `options`.
-    fn open(&self, options: &ReadOptions) -> Result<Stream<Labelled>> {
+    fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<Labelled>> {
         match self {
             Self::Records(file, Some(form)) => form.records(file),
             Self::Records(file, None) => {
-                let file = prepared(file.clone(), options)?;
+                let file = prepared_for(file.clone(), options, window)?;
                 Form::of(&file, &alike(options, &file, Task::Labelled))?.records(&file)
             }
             Self::Lines(file, label) => {
@@ -61,7 +61,7 @@ impl Input {
                 Ok(Box::new(file.records(OneLine(text))?))
             }
             Self::Whole(file, label) => {
-                let text = prepared(file.clone(), options)?.text()?;
+                let text = prepared_for(file.clone(), options, window)?.text()?;
                 Ok(Box::new(std::iter::once(Ok(Labelled { text, label: label.clone() }))))
             }
         }
@@ -144,6 +144,8 @@ pub(in crate::data) struct Plan {
     pub(in crate::data) name: String,
     inputs: Vec<Input>,
     pub(in crate::data) options: ReadOptions,
+    /// Whether the records are never all in memory.
+    window: bool,
 }
 
 /// Endings of tables and other files of records.
@@ -201,6 +203,7 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
 fn folder(
     path: &Path,
     options: &ReadOptions,
+    window: bool,
     inputs: &mut Vec<Input>,
     records: &mut Vec<(String, TextFile)>,
 ) -> Result<Vec<String>> {
@@ -258,7 +261,7 @@ fn folder(
         FileFormat::FilePerClass => {
             notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.file_per_class()? {
-                let file = prepared(file, options)?;
+                let file = prepared_for(file, options, window)?;
                 let name = label.clone();
                 notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
                 inputs.push(Input::Lines(file, label));
@@ -278,6 +281,7 @@ impl Plan {
     pub(in crate::data) fn new<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P>,
         options: &ReadOptions,
+        window: bool,
     ) -> Result<Self> {
         let (name, found) = find(paths)?;
         let (mut inputs, mut options) = (Vec::new(), options.told());
@@ -285,7 +289,9 @@ impl Plan {
         for one in found {
             match one {
                 Found::File(file) => classes.push((file.name(), file)),
-                Found::Folder(path) => notes.extend(folder(&path, &options, &mut inputs, &mut classes)?),
+                Found::Folder(path) => {
+                    notes.extend(folder(&path, &options, window, &mut inputs, &mut classes)?)
+                }
             }
         }
         // Several files of a text a line, as `rt-polarity.*`, are a file a class.
@@ -295,7 +301,7 @@ impl Plan {
                 name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
             };
             for (name, file) in classes.drain(..) {
-                inputs.push(Input::Lines(prepared(file, &options)?, label(&name)));
+                inputs.push(Input::Lines(prepared_for(file, &options, window)?, label(&name)));
             }
         }
         for (_, file) in classes {
@@ -304,18 +310,19 @@ impl Plan {
                 inputs.push(Input::Records(file, None));
                 continue;
             }
-            let file = prepared(file, &options)?;
+            let file = prepared_for(file, &options, window)?;
             let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
             options = form.options.clone();
             inputs.push(Input::Records(file, Some(Box::new(form))));
         }
         options.notes.extend(notes);
-        Ok(Self { name, inputs, options })
+        Ok(Self { name, inputs, options, window })
     }
 
     /// All that is in them, one after another; what is wrong in a file comes as an item.
     pub(in crate::data) fn records(self: Arc<Self>) -> Stream<Labelled> {
-        let open = move |number: usize| self.inputs.get(number).map(|input| input.open(&self.options));
+        let open =
+            move |number: usize| self.inputs.get(number).map(|input| input.open(&self.options, self.window));
         Box::new((0..).map_while(open).flat_map(|records| -> Stream<Labelled> {
             records.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
         }))
@@ -367,7 +374,7 @@ impl LabelledTexts {
     ) -> Result<Self> {
         let read = || {
             let _whole = Whole::begin();
-            let plan = Arc::new(Plan::new(paths, options)?);
+            let plan = Arc::new(Plan::new(paths, options, false)?);
             let texts = all(&plan.name, Arc::clone(&plan).records())?;
             Ok(Self::new(&plan.name, texts).read_by(plan.options.clone()))
         };

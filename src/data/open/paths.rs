@@ -82,9 +82,15 @@ fn of(path: &Path) -> Result<Found> {
 
 /// A file that is read as the options say, and in the encoding that it has.
 pub(super) fn prepared(file: TextFile, options: &ReadOptions) -> Result<TextFile> {
+    prepared_for(file, options, false)
+}
+
+/// As [`prepared`]; of a file whose records are read in a window the encoding is told by fewer bytes, as these are held in memory.
+pub(super) fn prepared_for(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
+    const IN_A_WINDOW: u64 = 1 << 18;
     let file = match options.encoding {
         Some(encoding) => file.encoding(encoding),
-        None => match encoding(&file)? {
+        None => match encoding(&file, if window { IN_A_WINDOW } else { u64::MAX })? {
             Encoding::Utf8 => file,
             other => file.encoding(other).guessed(),
         },
@@ -93,9 +99,10 @@ pub(super) fn prepared(file: TextFile, options: &ReadOptions) -> Result<TextFile
 }
 
 /// UTF-8, unless most of what is not ASCII is no UTF-8: then each such byte is a character. Of a large file the first bytes say it.
-fn encoding(file: &TextFile) -> Result<Encoding> {
+fn encoding(file: &TextFile, most: u64) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
-    let (name, mut bytes) = file.sample()?;
+    let (name, bytes) = file.sample()?;
+    let mut bytes = bytes.take(most);
     let (mut good, mut bad, mut piece) = (0, 0, Vec::new());
     loop {
         piece.clear();
