@@ -13,7 +13,7 @@ use unpadded::recipes::{Answer, Config, Model, Task, TestData, test_data};
 
 /// How many lines are answered together, where they come quickly.
 const TOGETHER: usize = 256;
-/// A text that taggers and translators read has at most so many characters: all of it is in memory, some kilobytes a character.
+/// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
 const MOST_CHARACTERS: usize = 1 << 18;
 
 /// How lines of standard input are answered.

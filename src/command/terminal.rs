@@ -10,7 +10,7 @@ use unpadded::Printable;
 use unpadded::data::TextFile;
 use unpadded::recipes::Answer;
 
-/// Lines are answered together up to so many bytes of text.
+/// Limit of a batch of lines that are answered together, in bytes of text.
 const BYTES_TOGETHER: usize = 1 << 18;
 
 /// Writes a line to standard output.

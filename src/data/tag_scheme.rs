@@ -116,7 +116,7 @@ impl TagScheme {
         (!self.follows(before, OUTSIDE)).then_some(sentence.len())
     }
 
-    /// The tags of a sentence of so many words with these chunks, in the standard spelling.
+    /// The tags of a sentence of `words` words with these chunks, in the standard spelling.
     pub(super) fn written(self, chunks: &[Chunk<'_>], words: usize) -> Vec<String> {
         let mut tags = vec!["O".to_owned(); words];
         for (k, chunk) in chunks.iter().enumerate() {

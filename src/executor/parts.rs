@@ -210,7 +210,7 @@ impl Parts {
         }
     }
 
-    /// The same of totals that were [counted](Self::counted): the gradients of the totals hold, the loss does not.
+    /// Seeds from [counted](Self::counted) totals: their gradients are valid, the loss is not.
     ///
     /// # Errors
     /// If the head does not run.

@@ -25,7 +25,7 @@ struct Leaf {
     fetched: Var,
     dtype: DType,
     shape: Vec<usize>,
-    /// Where its sums are: so many numbers, and a count behind them. The batches are counted behind all sums.
+    /// The place of each sum: its numbers, then its count. The count of batches is behind all sums.
     at: usize,
     counts: Counts,
 }

@@ -93,7 +93,7 @@ section! {
         first_index: Option<usize> = None;
         /// Whether tags that break their scheme are rewritten as conlleval reads them: an `I` behind `O` begins a chunk. Without it, they are an error.
         repair_tags: bool = false;
-        /// For files that are larger than memory: read them anew in each epoch and shuffle in a window of so many texts, which alone are in memory; the files must not change meanwhile. Of `classify` alone; without it, all texts are in memory.
+        /// For files that are larger than memory: a shuffle window in texts. Files are read anew in each epoch, only the window is in memory, and the files must not change meanwhile. `classify` only (default: all texts are in memory).
         window: Option<usize> = None;
     }
 }

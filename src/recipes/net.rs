@@ -44,7 +44,7 @@ pub(super) fn pooled(net: &Builder, states: Var, model: &ModelConfig) -> (Var, O
     }
 }
 
-/// A trainer of `loss` by the update rule of all recipes, over so many steps.
+/// A trainer of `loss` with the optimizer of all recipes, for `steps` steps.
 ///
 /// # Errors
 /// As [`Trainer::new`]; if the parameters take more memory than there is.
@@ -56,7 +56,7 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
     Trainer::new(net, loss, &adam(config, steps))
 }
 
-/// Checks that so many parameters fit into memory.
+/// Checks that the parameters fit into memory.
 fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     // Each with its gradient and two moments, in f32.
     let bytes = parameters.saturating_mul(16);

@@ -252,7 +252,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((self.pushed(&whole, &part, &all, workers), workers))
     }
 
-    /// The same of several, whose factors come before the gradients.
+    /// Several totals: their factors are known before the gradients.
     fn early(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
         let value = |feed: VarId| feeds.iter().find(|(id, _)| *id == feed).map(|&(_, value)| value);
         let counted = self.parts.counted(value);

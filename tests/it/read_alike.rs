@@ -1,4 +1,4 @@
-//! A model's test file is read as the files that it was trained on, or refused, and how is said.
+//! A model's test file is read as its training files were, or refused; a note gives the reading.
 
 use unpadded::data::Data;
 use unpadded::recipes::{Config, Model, Task, TestData, Value, prepare, test_data};

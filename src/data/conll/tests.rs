@@ -6,7 +6,7 @@ fn file(name: &str, text: &'static str) -> TextFile {
     TextFile::embedded(name, text)
 }
 
-/// What is said of the columns, and the sentences: the first line of each, and its words with their tags.
+/// The description of the columns, and the sentences: first line, and words with their tags.
 fn read(name: &str, text: &'static str, tags: Option<&str>) -> Result<(String, Vec<String>)> {
     let file = file(name, text);
     let columns = Columns::of(&file, None, tags, None)?;

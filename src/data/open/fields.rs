@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// The fields of an object, of which only the values of the wanted ones are kept: all, if nothing is said.
+/// The fields of an object; only wanted fields keep their values (without `wanted`: all).
 struct Fields<'w> {
     wanted: Option<&'w [String]>,
     depth: usize,

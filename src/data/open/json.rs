@@ -202,7 +202,7 @@ impl List {
         Ok(Self { walk, within, first: true, room: Room::default() })
     }
 
-    /// The name of the list: as it is said, or that of the only one.
+    /// The name of the list: the given name, or the name of the only list.
     fn named<'a>(file: &'a TextFile, layout: &'a Layout) -> Result<&'a str> {
         let what = format!("file `{}`", file.name());
         let wrong = |expected, got| Err(Error::of(ErrorKind::Format, &*what, expected, got));

@@ -85,7 +85,7 @@ pub(super) fn prepared(file: TextFile, options: &ReadOptions) -> Result<TextFile
     prepared_for(file, options, false)
 }
 
-/// As [`prepared`]; of a file whose records are read in a window the encoding is told by fewer bytes, as these are held in memory.
+/// As [`prepared`]; in a window, fewer bytes decide the encoding, since memory holds these bytes.
 pub(super) fn prepared_for(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
     const IN_A_WINDOW: u64 = 1 << 18;
     let file = match options.encoding {

@@ -303,7 +303,7 @@ impl Table {
                 }
             }
         }
-        // What is malformed is said by whoever reads all of it, where there is anything else.
+        // The reader of the whole file reports malformed records, if there are other records.
         if let (true, Some(wrong)) = (rows.is_empty(), wrong) {
             return Err(wrong);
         }

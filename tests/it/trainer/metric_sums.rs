@@ -67,7 +67,7 @@ fn a_changed_number_of_sums_is_an_error() {
     fitted(unsteady(&[2]));
 }
 
-/// A metric that the user called `loss` stays, whatever is said of the weight of a batch before or after it.
+/// A user's metric called `loss` stays, whether `weight` comes before or after it.
 #[test]
 fn a_weight_replaces_the_trainers_own_loss_alone() {
     let loss = |told: fn(Trainer, [Var; 2]) -> Trainer| {
