@@ -165,23 +165,30 @@ fn one_at_a_time_holds_a_file_by_whatever_path() {
 fn never_two_hold_a_lock() {
     let folder = folder("race");
     let (x, busy) = (folder.join("x"), AtomicBool::new(false));
-    let taken: usize = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let one = || {
+            // Counted by what was held: how often a try finds it held is the machine's business.
             let mut taken = 0;
-            for _ in 0..500 {
-                let Ok(held) = lock(&x) else { continue };
+            while taken < 50 {
+                let held = match lock(&x) {
+                    Ok(held) => held,
+                    Err(error) => {
+                        assert!(error.to_string().contains("no other training"), "{error}");
+                        std::thread::yield_now();
+                        continue;
+                    }
+                };
                 assert!(held.lock.is_some());
                 assert!(!busy.swap(true, Ordering::SeqCst), "two at once");
                 std::thread::yield_now();
                 busy.store(false, Ordering::SeqCst);
                 taken += 1;
             }
-            taken
         };
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        for _ in 0..4 {
+            scope.spawn(one);
+        }
     });
-    assert!(taken > 10, "{taken}");
     assert_eq!(names(&folder), [""; 0]);
     fs::remove_dir_all(&folder).unwrap();
 }
