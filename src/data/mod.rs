@@ -58,6 +58,7 @@ mod archive;
 mod batch;
 mod conll;
 mod continuous;
+mod data_set;
 mod fingerprint;
 mod folder;
 mod gzip;
@@ -90,6 +91,7 @@ mod word_vectors;
 
 pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
+pub use data_set::{DataSet, Record};
 pub use fingerprint::Fingerprint;
 pub use folder::Folder;
 pub use labelled_files::{LabelledFiles, Survey};

@@ -24,7 +24,7 @@ use crate::refused::Outcome;
 /// Public functions that can fail and are not called here, each with the reason.
 const LEFT_OUT: [(&str, &str); 52] = [
     ("Trainer::check_data", "as `Trainer::fit`, by the same lines"),
-    ("LabelledFiles::texts", "what is wrong in a file is an item, with the file and its line"),
+    ("LabelledFiles::records", "what is wrong in a file is an item, with the file and its line"),
     ("Next::best_paths", "fails only where memory ends"),
     ("Session::save", "fails only where memory ends, once a session has begun"),
     ("Generated::best", "as `Generated::hypotheses`, of sources that there are"),
