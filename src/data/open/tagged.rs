@@ -14,7 +14,7 @@ use crate::data::data_set::Record;
 use crate::data::lines::Reason;
 use crate::data::tagged_texts::At;
 use crate::data::{Fingerprint, TaggedText, TaggedTexts, TextFile};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 /// The files of a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
