@@ -146,11 +146,13 @@ impl TaggedTexts {
     /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than most.
     #[track_caller]
     pub fn of_columns(file: &TextFile) -> Result<Self> {
-        Columns::of(file, None, None, None).and_then(|columns| Self::of_these(columns, file)).at_caller()
+        Columns::of(file, None, None, None, None)
+            .and_then(|columns| Self::of_these(&columns, file))
+            .at_caller()
     }
 
     /// The texts in these columns of a file.
-    pub(super) fn of_these(columns: Columns, file: &TextFile) -> Result<Self> {
+    pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Self> {
         let of = |Sentence { line, dense, words, tags }| {
             let at = if dense { At::LineOfFirst(line) } else { At::Line(line) };
             (TaggedText { words, tags, label: None }, at)

@@ -239,7 +239,6 @@ impl Config {
                         | "text.target_tokens"
                         | "text.lowercase"
                         | "data.binary"
-                        | "data.header"
                         | "data.separator"
                         | "data.first_index"
                         | "model.pool"

@@ -9,7 +9,7 @@ fn file(name: &str, text: &'static str) -> TextFile {
 /// The description of the columns, and the sentences: first line, and words with their tags.
 fn read(name: &str, text: &'static str, tags: Option<&str>) -> Result<(String, Vec<String>)> {
     let file = file(name, text);
-    let columns = Columns::of(&file, None, tags, None)?;
+    let columns = Columns::of(&file, None, tags, None, None)?;
     let shown = |one: Sentence| {
         let pairs = one.words.iter().zip(&one.tags).map(|(word, tag)| format!("{word}/{tag}"));
         format!("{}: {}", one.line, pairs.collect::<Vec<_>>().join(" "))
@@ -129,10 +129,10 @@ fn marks_of_documents_are_no_words() {
 #[test]
 fn other_files_have_the_columns_of_the_first() {
     let (first, other) = (file("a", "1 a N O\n2 b V B-X\n"), file("b", "1\tc\tB-X\tO\n"));
-    let like = Columns::of(&first, None, None, None).unwrap();
-    let found = Columns::of(&other, None, None, Some(&like)).unwrap();
+    let like = Columns::of(&first, None, None, None, None).unwrap();
+    let found = Columns::of(&other, None, None, None, Some(&like)).unwrap();
     assert_eq!((found.words, found.tags, found.separator), (1, 3, Separator::Tabs));
-    let error = Columns::of(&file("c", "a O\n"), None, None, Some(&like)).unwrap_err().to_string();
+    let error = Columns::of(&file("c", "a O\n"), None, None, None, Some(&like)).unwrap_err().to_string();
     let expected = "columns of file `c`: expected 4, as in the file that was read before, got 2";
     assert!(error.contains(expected), "{error}");
 }

@@ -64,9 +64,10 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
         }
         _ => {
             let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
-            let columns = Columns::of(file, words, tags, options.columns.as_deref())?;
+            let columns = Columns::of(file, words, tags, options.header, options.columns.as_deref())?;
+            let texts = TaggedTexts::of_these(&columns, file)?;
             options.columns = Some(Box::new(columns));
-            TaggedTexts::of_these(columns, file)
+            Ok(texts)
         }
     };
     let found = read();
