@@ -54,6 +54,9 @@ pub(super) struct Columns {
     /// Whether tags are in brackets, as in CoNLL-2005.
     #[serde(default)]
     brackets: bool,
+    /// What else was decided, for people.
+    #[serde(skip)]
+    notes: Vec<&'static str>,
 }
 
 /// A sentence, and where it is.
@@ -118,6 +121,7 @@ impl Columns {
             header: first.header.is_some(),
             names,
             brackets: false,
+            notes: Vec::new(),
         };
         let at = |name: &str| found.names().position(|own| own == name);
         let (form, tag) = match () {
@@ -145,7 +149,7 @@ impl Columns {
             return Ok(Self {
                 separator: found.separator,
                 comments: first.has_comments() || like.comments,
-                titles: first.has_titles(like.tags),
+                titles: !like.has_ids() && first.has_titles(like.tags),
                 header: found.header,
                 ..like.clone()
             });
@@ -169,6 +173,13 @@ impl Columns {
         (found.words, found.tags) = (words.unwrap_or(found.words), tags.unwrap_or(found.tags));
         found.comments = first.has_comments();
         found.titles = !numbered && !universal && first.has_titles(found.tags);
+        let is_open = !(found.comments || found.titles || found.has_ids());
+        if is_open && first.has_hashes(found.tags) {
+            found.notes.push("`#` before a sentence is a word");
+        }
+        if first.marked {
+            found.notes.push("lines between documents are no words");
+        }
         found.brackets = !universal && first.has_brackets(found.tags);
         Ok(found)
     }
@@ -279,6 +290,9 @@ impl fmt::Display for Columns {
             f.write_str(", the first line of each sentence, with `#`, is a comment")?;
         } else if self.comments && !self.universal {
             f.write_str(", lines with `#` are comments")?;
+        }
+        for note in &self.notes {
+            write!(f, ", {note}")?;
         }
         if self.brackets {
             f.write_str(", tags in brackets, as `(kind*`, are read as IOB2")?;

@@ -5,7 +5,7 @@ use super::hold_out::{held_name, hold_out};
 use super::lines::Reason;
 use super::records::{self, shown, unbroken};
 use super::tag_spelling::Found;
-use super::{Field, Fingerprint, Limits, ReadOptions, Samples, Tagging, TextFile, Vocabulary};
+use super::{Field, Fingerprint, Limits, ReadOptions, Samples, TagScheme, Tagging, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A text of words with a tag each.
@@ -120,10 +120,10 @@ impl TaggedTexts {
 
     /// Rewrites tags that break the scheme, as conlleval reads them: that of texts that were read before, or the one that the fewest texts
     /// break. Returns that scheme.
-    pub(super) fn repair(&mut self, known: Option<Tagging>) -> Tagging {
+    pub(super) fn repair(&mut self, known: Option<Tagging>, set: Option<TagScheme>) -> Tagging {
         let tagging = known.unwrap_or_else(|| {
             let all: Vec<&[String]> = self.texts.iter().map(|text| &*text.tags).collect();
-            Found::of(&all).tagging
+            Found::of(&all, set).tagging
         });
         for text in &mut self.texts {
             if let Some(tags) = tagging.repaired(&text.tags) {
@@ -298,7 +298,7 @@ impl TaggedTexts {
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
-    /// The scheme that the tags of all these texts keep, and how they are spelled.
+    /// The scheme that the tags of all these texts keep, or that `ReadOptions::scheme` sets, and how they are spelled.
     ///
     /// # Errors
     /// If some texts break it: the message has the file and the line of the first one, and how many there are.
@@ -316,7 +316,8 @@ impl TaggedTexts {
             }
             "tags".to_owned()
         };
-        Found::of(&sentences).whole(&sentences, place).at_caller()
+        let set = all.iter().find_map(|of| of.read_as.scheme);
+        Found::of(&sentences, set).whole(&sentences, place).at_caller()
     }
 
     /// Where the word of a text is, for messages.
@@ -494,7 +495,7 @@ mod tests {
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
         let mut all = one.and(other);
         assert!(said(&[&all]).starts_with(expected));
-        let scheme = all.repair(None);
+        let scheme = all.repair(None, None);
         assert_eq!((scheme.name().as_str(), all.repaired()), ("IOB2", 2));
         assert_eq!(all.texts()[3].tags, ["O", "B-X", "B-Y"]);
         assert_eq!(TaggedTexts::scheme([&all]).unwrap(), scheme);

@@ -90,8 +90,8 @@ pub(super) struct First {
     pub(super) header: Option<Vec<String>>,
     /// The names that CoNLL-U Plus gives the columns.
     pub(super) global: Option<Vec<String>>,
-    /// Whether there are marks of CoNLL-2012.
-    marked: bool,
+    /// Whether there are marks of CoNLL-2012 or JNLPBA.
+    pub(super) marked: bool,
 }
 
 /// What sets where the words and the tags are.
@@ -109,7 +109,7 @@ impl First {
         let global = lines.iter().find(|line| !line.trim().is_empty());
         let global = global.and_then(|line| line.strip_prefix(GLOBAL));
         let global = global.map(|names| names.split_whitespace().map(plain).collect());
-        let marked = lines.iter().any(|line| line.starts_with(MARKS[0]));
+        let marked = lines.iter().any(|line| MARKS.iter().any(|mark| line.starts_with(mark)));
         for line in &mut lines {
             if is_mark(line) {
                 line.clear();
@@ -263,6 +263,17 @@ impl First {
             let starts = before.trim().is_empty() || is_comment(before);
             before = line;
             starts && is_comment(line) && (self.count_of(line) != self.count || has_key(line))
+        })
+    }
+
+    /// Whether a sentence begins with a line of `#` and all columns whose tag is none of a scheme.
+    pub(super) fn has_hashes(&self, tags: usize) -> bool {
+        let mut before = "";
+        self.lines.iter().any(|line| {
+            let starts = before.trim().is_empty();
+            before = line;
+            let tag = cells(line, self.separator).nth(tags);
+            starts && is_comment(line) && tag.is_some_and(|tag| !is_of_scheme(tag))
         })
     }
 

@@ -123,7 +123,7 @@ impl TaggedTexts {
             }
             if options.repair_tags {
                 let known = options.tagging.take().map(|known| *known);
-                options.tagging = Some(Box::new(read.repair(known)));
+                options.tagging = Some(Box::new(read.repair(known, options.scheme)));
             }
             Ok(read.read_by(&name, options))
         };

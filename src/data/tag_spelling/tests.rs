@@ -52,7 +52,7 @@ fn plain_tags_are_plain() {
     for sentences in [
         &["DET NOUN I O B", "PRON"][..],
         &["S S", "S"],
-        &["U-A O"],
+        &["U-A U-B"],
         &["N-1 -RRB- :", "B- V-X"],
         &["B_A I_A NOUN"],
         // Letters that follow each other as in no scheme.
