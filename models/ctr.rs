@@ -79,10 +79,10 @@ fn weighed(net: &Builder, counts: Var, columns: usize) -> Var {
 /// How rare each feature is, ln((1 + rows) / (1 + rows that have it)).
 fn rarity(rows: &LabelledRows, columns: usize) -> Vec<f32> {
     let mut counts = vec![0u32; columns];
-    for &index in rows.rows().iter().flat_map(|row| &row.indices) {
+    for &index in rows.records().iter().flat_map(|row| &row.indices) {
         counts[index as usize] += 1;
     }
-    let all = rows.rows().len() as f32;
+    let all = rows.records().len() as f32;
     counts.into_iter().map(|count| ((1.0 + all) / (1.0 + count as f32)).ln()).collect()
 }
 
@@ -99,7 +99,7 @@ fn read(path: Option<&PathBuf>, (name, text): (&str, &'static str), counts: bool
     };
     let rows = LabelledRows::of_files([&file], FirstIndex::One)?;
     let negative = |row: &LabelledRow| row.values.iter().copied().find(|value| *value < 0.0);
-    let negative = rows.rows().iter().zip(1..).find_map(|(row, number)| Some((number, negative(row)?)));
+    let negative = rows.records().iter().zip(1..).find_map(|(row, number)| Some((number, negative(row)?)));
     match negative.filter(|_| counts) {
         None => Ok(rows),
         Some((number, value)) => {
@@ -120,7 +120,7 @@ fn predict(predictor: &Predictor, line: &str) -> Result<String> {
     let row = LabelledRow::of_line(&line, FirstIndex::One)?.unwrap_or_default();
     let mut row = LabelledRows::new("line", vec![row]);
     row.drop_beyond(columns);
-    let entries = row.rows().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
+    let entries = row.records().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
     let features = Variable::new(Csr::from_rows(columns, entries)?, None)?;
     let found = predictor.likeliest(&[(FEEDS[0], &features)], "probabilities", "classes")?;
     if found.iter().any(|(_, probability)| probability.is_nan()) {
@@ -137,7 +137,7 @@ fn predict(predictor: &Predictor, line: &str) -> Result<String> {
 fn always_one(rows: &LabelledRows, classes: &Vocabulary) -> f64 {
     let most = classes.tokens().enumerate().max_by_key(|(id, _)| classes.count(*id as i64));
     let is_it = |row: &&LabelledRow| most.is_some_and(|(_, class)| row.label.to_string() == class);
-    100.0 * rows.rows().iter().filter(is_it).count() as f64 / rows.rows().len() as f64
+    100.0 * rows.records().iter().filter(is_it).count() as f64 / rows.records().len() as f64
 }
 
 /// That rows can be trained on or scored: entries beyond the features of training, of which nothing was learned, are left out.
@@ -156,7 +156,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         return flags::answer(|line| predict(&predictor, line));
     }
     let all = read(flags.train.as_ref(), TRAIN, tf_idf)?;
-    let (columns, classes, count) = (all.columns(), all.classes()?, all.rows().len());
+    let (columns, classes, count) = (all.columns(), all.classes()?, all.records().len());
     if !(1..=MOST_FEATURES).contains(&columns) {
         let expected = format!("expected some, numbered up to {MOST_FEATURES}");
         return Err(
@@ -167,7 +167,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Some(path) => (all, read(Some(path), TRAIN, tf_idf)?),
         None => all.hold_out(10, flags.seed), // by the row alone, so that equal ones are on one side
     };
-    if train.rows().is_empty() || dev.rows().is_empty() {
+    if train.records().is_empty() || dev.records().is_empty() {
         let expected = "expected enough that about a tenth is held out, or --dev FILE";
         return Err(format!("rows of `{}`: {expected}, got {count}", train.name()).into());
     }

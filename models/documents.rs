@@ -87,7 +87,7 @@ fn of_lines(texts: &LabelledTexts) -> Vec<Document> {
         sentences: sentences(&text.text),
         label: text.label.clone(),
     };
-    texts.texts().iter().map(document).collect()
+    texts.records().iter().map(document).collect()
 }
 
 /// One of so many by the seed: the rest, and what is held out.

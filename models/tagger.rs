@@ -68,7 +68,7 @@ impl Task {
         let wrong = |texts: &TaggedTexts, expected: &str| {
             Err(Error::new(format!("texts of `{}`", texts.name()), expected, "none"))
         };
-        if train.texts().is_empty() {
+        if train.records().is_empty() {
             return wrong(
                 train,
                 "some that are not equal to all others, to be learnt from when a tenth is held out",
@@ -76,7 +76,7 @@ impl Task {
         }
         let labelled = !tags_only && train.labelled();
         if let Some(without) =
-            all.iter().find(|texts| labelled && !texts.texts().is_empty() && !texts.labelled())
+            all.iter().find(|texts| labelled && !texts.records().is_empty() && !texts.labelled())
         {
             return wrong(without, "a label each, as the training texts have, or --tags-only");
         }
@@ -93,7 +93,7 @@ impl Task {
     /// Words and characters -> vectors -> LSTMs -> scores of tags -> the tags that go together. (Lample et al., "Neural architectures for
     /// named entity recognition", 2016.)
     fn network(&self, train: &TaggedTexts, epochs: u64, seed: u64) -> Result<Trainer> {
-        let steps = (epochs as usize).saturating_mul(train.texts().len().div_ceil(TEXTS));
+        let steps = (epochs as usize).saturating_mul(train.records().len().div_ceil(TEXTS));
         let net = Builder::new().seed(seed);
         let characters = net.feed("characters", DType::I64, &[], 2); // of each word of each text
         let c = characters.embedding(Embedding::new(self.characters.len(), 32)).dropout(0.2);
@@ -206,7 +206,7 @@ fn run(Cli { flags, tags_only, vectors }: &Cli) -> Outcome<()> {
     let mut task = Task::new(&train, &all, *tags_only)?;
     if let Some(path) = vectors {
         let found = WordVectors::open(path, &task.words)?;
-        let of_texts = train.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
+        let of_texts = train.records().iter().flat_map(|text| &text.words).map(|word| form(word));
         flags::print(format!("{found}: {:.1} % of the running words", 100.0 * found.coverage(of_texts)))?;
         task.vectors = Some(found);
     }
@@ -227,7 +227,7 @@ fn run(Cli { flags, tags_only, vectors }: &Cli) -> Outcome<()> {
     let labels = label.map(|label| format!(", labels {label:.2} %")).unwrap_or_default();
     flags::print(format!("{what}: chunk F1 {value:.2} %{labels} (in the best epoch, chosen on dev)"))?;
     let predictor = flags::load(&flags.save(MODEL), MODEL)?;
-    for text in dev.texts().iter().take(3) {
+    for text in dev.records().iter().take(3) {
         flags::print(format!("\n{}", predict(&predictor, &text.words.join(" "))?))?;
     }
     let more: Vec<(&str, f64)> = label.map(|label| ("intent", label)).into_iter().collect();

@@ -307,7 +307,7 @@ fn read(Cli { flags, cmudict, characters, .. }: &Cli) -> Outcome<(Settings, [Pai
         return Ok((DATES, parts));
     };
     let train = Pairs::open(train)?;
-    let most = (train.pairs().len() / 10).min(2_000);
+    let most = (train.records().len() / 10).min(2_000);
     let part = |path: &Option<PathBuf>, train: Pairs, seed| match path {
         Some(path) => Ok::<_, unpadded::Error>((train, Pairs::open(path)?)),
         None => Ok(train.hold_out_pairs(most, seed)),
@@ -337,11 +337,11 @@ fn run(cli: &Cli) -> Outcome<()> {
     if !(0.0..1.0).contains(&settings.own) {
         return Err(format!("--scheduled-sampling: expected 0 to below 1, got {}", settings.own).into());
     }
-    if test.pairs().is_empty() {
+    if test.records().is_empty() {
         return Err(format!("{}: expected at least one pair to test on, got none", test.name()).into());
     }
     let task = Task::new(settings, &train)?;
-    let (count, sources, targets) = (train.pairs().len(), task.sources.len(), task.targets.len());
+    let (count, sources, targets) = (train.records().len(), task.sources.len(), task.targets.len());
     flags::print(format!(
         "{}: {count} pairs, {sources} source tokens, {targets} target tokens",
         train.name()

@@ -111,8 +111,8 @@ fn fit(make: impl Fn() -> Result<Trainer>, [part, dev, all, test]: [&dyn Data; 4
 /// ln((1 + n) / (1 + df)) + 1, of each column.
 fn rarity(rows: &LabelledRows, columns: usize) -> Vec<f32> {
     let mut documents = vec![0u32; columns];
-    rows.rows().iter().flat_map(|row| &row.indices).for_each(|&column| documents[column as usize] += 1);
-    let n = rows.rows().len() as f32;
+    rows.records().iter().flat_map(|row| &row.indices).for_each(|&column| documents[column as usize] += 1);
+    let n = rows.records().len() as f32;
     documents.iter().map(|&df| ((1.0 + n) / (1.0 + df as f32)).ln() + 1.0).collect()
 }
 
@@ -124,9 +124,9 @@ struct Dense {
 
 impl Dense {
     fn new(rows: &LabelledRows, columns: usize, classes: &Vocabulary) -> Result<Self> {
-        let mut matrix = Array2::zeros((rows.rows().len(), columns));
+        let mut matrix = Array2::zeros((rows.records().len(), columns));
         let mut samples = Vec::new();
-        for (i, row) in rows.rows().iter().enumerate() {
+        for (i, row) in rows.records().iter().enumerate() {
             row.indices.iter().zip(&row.values).for_each(|(&column, &x)| matrix[[i, column as usize]] = x);
             samples.push(vec![Field::Int(i as i64), Field::Int(classes.lookup(&row.label.to_string())?)]);
         }

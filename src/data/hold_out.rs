@@ -2,19 +2,8 @@
 
 use super::Fingerprint;
 
-/// The rest, and what is held out: about one in so many by what `key` takes in of each, none of 0. Which side an entry is on depends
-/// on no other.
-pub(super) fn hold_out<T>(
-    all: Vec<T>,
-    one_in: u64,
-    seed: u64,
-    key: impl Fn(Fingerprint, &T) -> Fingerprint,
-) -> (Vec<T>, Vec<T>) {
-    let (held, rest) = all.into_iter().partition(|one| is_held(one_in, seed, |f| key(f, one)));
-    (rest, held)
-}
-
-/// Whether an entry is held out.
+/// Whether an entry is held out, about one in so many by what `key` takes in of it, none of 0. Which side an entry is on depends on no
+/// other.
 pub(super) fn is_held(one_in: u64, seed: u64, key: impl FnOnce(Fingerprint) -> Fingerprint) -> bool {
     key(Fingerprint::default().number(seed)).finish().checked_rem(one_in) == Some(0)
 }

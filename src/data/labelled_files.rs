@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::data_set::Record;
 use super::hold_out::{held_name, is_held};
 use super::labelled_texts::{at_least_two, sample};
 use super::open::Plan;
@@ -120,11 +121,11 @@ impl LabelledFiles {
     }
 
     /// Each of them, one after another. What is wrong in a file comes as an item, after which there are no more.
-    pub fn texts(&self) -> Box<dyn Iterator<Item = Result<Labelled>> + Send> {
+    pub fn records(&self) -> Box<dyn Iterator<Item = Result<Labelled>> + Send> {
         let parts = self.parts.clone();
         let is_of = move |text: &Labelled| {
             let mut parts = parts.iter();
-            parts.all(|part| is_held(part.one_in, part.seed, |f| f.text(&text.text)) == part.held)
+            parts.all(|part| is_held(part.one_in, part.seed, |f| text.held_out_by(f)) == part.held)
         };
         Box::new(Arc::clone(&self.plan).records().filter(move |text| text.as_ref().map_or(true, &is_of)))
     }
@@ -144,9 +145,9 @@ impl LabelledFiles {
     ) -> Result<Survey> {
         let (mut labels, mut known, mut wrong) =
             (BTreeMap::<String, usize>::new(), [Known::default(); 2], None);
-        let texts = self.texts().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
         let mut texts = texts.filter_map(|text| {
-            let held = is_held(one_in, seed, |f| f.text(&text.text));
+            let held = is_held(one_in, seed, |f| text.held_out_by(f));
             match labels.get_mut(&text.label) {
                 Some(count) => *count += 1,
                 None => drop(labels.insert(text.label.clone(), 1)),
@@ -176,7 +177,7 @@ impl LabelledFiles {
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
         let mut wrong = None;
-        let texts = self.texts().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
         let found = tokenizer.vocabulary(texts.map(|text| text.text), limits);
         let found = found.map_err(|e| e.noted(format!("in `{}`", self.name())));
         wrong.map_or(found, Err).at_caller()
@@ -189,7 +190,7 @@ impl LabelledFiles {
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
         let mut wrong = None;
-        let texts = self.texts().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
         let found = at_least_two(&self.name(), texts.map(|text| text.label));
         wrong.map_or(found, Err).at_caller()
     }
@@ -212,7 +213,7 @@ impl LabelledFiles {
         let files = self.clone();
         let open = move || -> Result<Sampled> {
             let (name, of) = (files.name(), Arc::clone(&vocabularies));
-            Ok(Box::new((0..).zip(files.texts()).map(move |(number, text)| {
+            Ok(Box::new((0..).zip(files.records()).map(move |(number, text)| {
                 let (tokenizer, tokens, labels) = &*of;
                 let fields = sample(&text?, &name, tokenizer, (tokens, labels))?;
                 Ok(Sample::new(number, fields))
@@ -222,7 +223,7 @@ impl LabelledFiles {
             Some(known) => known,
             None => {
                 let (mut known, name) = (Known::default(), self.name());
-                for text in self.texts() {
+                for text in self.records() {
                     let text = text.at_caller()?;
                     sample(&text, &name, tokenizer, (tokens, labels)).at_caller()?;
                     known.add(&text);

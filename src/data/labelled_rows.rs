@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::hold_out::{held_name, hold_out};
-use super::{Field, Fingerprint, FirstIndex, LabelledRow, Loader, Samples, TextFile, Vocabulary};
+use super::{DataSet, Field, FirstIndex, LabelledRow, Loader, ReadOptions, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Sparse rows with a label each, in memory, and what messages call where they are from.
+///
+/// [`DataSet::open`] reads LIBSVM files by their path, several by a pattern as `data/*.svm`, one in a zip by `data.zip!train.svm`; gzip and
+/// zip are opened. Their indices count from 0 if any of them is 0, and else from 1, as scikit-learn reads them;
+/// [`ReadOptions::first_index`] sets it.
 ///
 /// How many columns there are, and which classes, is said by the rows to train on; those to test on are made to fit.
 ///
@@ -30,12 +33,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// # assert_eq!(loader.batch_count(), Some(1));
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct LabelledRows {
-    name: String,
-    rows: Vec<LabelledRow>,
-    first: FirstIndex,
-}
+pub type LabelledRows = DataSet<LabelledRow>;
 
 /// What a feed is given of the labels of rows.
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +45,8 @@ pub enum Target<'a> {
 }
 
 impl LabelledRows {
-    /// Rows from anywhere; `name` is what messages call them. They are looked at when a loader is made.
-    pub fn new(name: &str, rows: Vec<LabelledRow>) -> Self {
-        Self { name: name.to_owned(), rows, first: FirstIndex::default() }
-    }
-
     /// The rows of LIBSVM files, one after another, as [`TextFile::libsvm`] reads them. Where malformed lines are skipped and
-    /// their number matters, [`Records::skipped`](super::Records::skipped) says it, and [`Self::new`] takes the rows.
+    /// their number matters, [`Records::skipped`](super::Records::skipped) says it, and [`DataSet::new`] takes the rows.
     ///
     /// # Errors
     /// If there is no file; if one cannot be read, has no row, or a malformed line.
@@ -67,37 +60,17 @@ impl LabelledRows {
         if names.is_empty() {
             return Err(Error::new("files of rows", "at least one", "none"));
         }
-        Ok(Self { name: names.join(", "), rows, first })
-    }
-
-    /// The rows of LIBSVM files, whose indices count from 0 if any index of them is 0, and else from 1.
-    pub(super) fn detect<'a>(files: impl IntoIterator<Item = &'a TextFile>) -> Result<Self> {
-        let mut read = Self::of_files(files, FirstIndex::Zero)?;
-        if read.rows.iter().flat_map(|row| &row.indices).all(|&index| index > 0) {
-            read.first = FirstIndex::One;
-            read.rows.iter_mut().flat_map(|row| &mut row.indices).for_each(|index| *index -= 1);
-        }
-        Ok(read)
-    }
-
-    /// What messages call them.
-    pub fn name(&self) -> &str {
-        &self.name
+        Ok(Self::new(&names.join(", "), rows).read_by(ReadOptions::new().first_index(first)))
     }
 
     /// The number of the first column in the files that they are from: other files of the data set are read with it.
     pub fn first_index(&self) -> FirstIndex {
-        self.first
-    }
-
-    /// Each of them.
-    pub fn rows(&self) -> &[LabelledRow] {
-        &self.rows
+        self.read_as.first_index.unwrap_or_default()
     }
 
     /// How many columns they need: one more than the largest index. Those of the rows to train on are a model's.
     pub fn columns(&self) -> usize {
-        let largest = self.rows.iter().flat_map(|row| &row.indices).max();
+        let largest = self.records.iter().flat_map(|row| &row.indices).max();
         largest
             .and_then(|&largest| usize::try_from(largest).ok())
             .map_or(0, |largest| largest.saturating_add(1))
@@ -108,7 +81,7 @@ impl LabelledRows {
     pub fn drop_beyond(&mut self, columns: usize) -> usize {
         let within = |index: i64| usize::try_from(index).is_ok_and(|index| index < columns);
         let mut dropped = 0;
-        for row in self.rows.iter_mut().filter(|row| row.indices.iter().any(|&index| !within(index))) {
+        for row in self.records.iter_mut().filter(|row| row.indices.iter().any(|&index| !within(index))) {
             let before = row.indices.len();
             let pairs = row.indices.iter().copied().zip(row.values.iter().copied());
             (row.indices, row.values) = pairs.filter(|&(index, _)| within(index)).unzip();
@@ -125,7 +98,7 @@ impl LabelledRows {
     pub fn classes(&self) -> Result<Vocabulary> {
         let what = || format!("labels in `{}`", self.name);
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
-        for (number, row) in self.rows.iter().enumerate() {
+        for (number, row) in self.records.iter().enumerate() {
             // Up to here a whole number of `f64` is that one and no other.
             const LARGEST: f64 = (1u64 << 53) as f64;
             if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
@@ -145,36 +118,6 @@ impl LabelledRows {
             .at_caller()
     }
 
-    /// Holds out about one in so many, by the seed and the row alone: equal rows are on one side, as are those of a query,
-    /// and what is held out stays so when others are added. The rest comes first; of 0, nothing is held out.
-    ///
-    /// ```
-    /// use unpadded::data::{FirstIndex, LabelledRows, TextFile};
-    /// let file = TextFile::embedded("f", "1 1:1\n2 2:1\n3 1:1\n4 3:1\n");
-    /// let (rest, held) = LabelledRows::of_files([&file], FirstIndex::One)?.hold_out(2, 7);
-    /// assert_eq!(rest.rows().len() + held.rows().len(), 4);
-    /// assert!(!rest.rows().iter().any(|a| held.rows().iter().any(|b| a.indices == b.indices)));
-    /// assert_eq!(held.name(), "f, held out");
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    #[must_use]
-    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let key = |f: Fingerprint, row: &LabelledRow| match row.query {
-            Some(query) => f.text("query").number(query),
-            None => row
-                .indices
-                .iter()
-                .zip(&row.values)
-                .fold(f, |f, (&index, value)| f.number(index as u64).number(u64::from(value.to_bits()))),
-        };
-        let (rest, held) = hold_out(self.rows, one_in, seed, key);
-        let name = held_name(&self.name);
-        (
-            Self { name: self.name, rows: rest, first: self.first },
-            Self { name, rows: held, first: self.first },
-        )
-    }
-
     /// Batches of the rows as csr of shape `[rows, columns]`, and of their labels, for the feeds of these names.
     ///
     /// # Errors
@@ -182,11 +125,7 @@ impl LabelledRows {
     /// finite in `f32`. Those of a row give its number, counted from 0.
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
-        if self.rows.is_empty() {
-            let what = format!("rows of `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-        }
-        let sample = |(number, row): (usize, &LabelledRow)| {
+        let sample = |number: usize, row: &LabelledRow| {
             let of = |what: &str| format!("{what} of row {number} in `{}`", self.name);
             let beyond = |&&index: &&i64| usize::try_from(index).map_or(true, |index| index >= columns);
             if let Some(index) = row.indices.iter().find(beyond) {
@@ -209,7 +148,7 @@ impl LabelledRows {
             let (indices, values) = (row.indices.clone(), row.values.clone());
             Ok(vec![Field::Sparse { columns, indices, values }, label])
         };
-        let samples: Samples = self.rows.iter().enumerate().map(sample).collect::<Result<_>>().at_caller()?;
+        let samples = self.samples_by(&sample).at_caller()?;
         Loader::new(samples, &feeds)
     }
 }

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::hold_out::{held_name, hold_out};
 use super::records::shown;
-use super::{Field, Labelled, Limits, Loader, ReadOptions, Samples, TextFile, Tokenizer, Vocabulary};
+use super::{DataSet, Field, Labelled, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Texts with a label each, in memory, and what messages call where they are from.
+///
+/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip with a file
+/// a class (a text a line) or a folder a class (a text a file); several files by a pattern such as `data/*.tsv`; a file in a zip as
+/// `some.zip!file`. [`FileFormat`](super::FileFormat) lists the formats.
 ///
 /// ```
 /// use unpadded::data::{Data, LabelledTexts, Limits, TextFile, Tokenizer};
@@ -17,26 +20,17 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// let (words, labels) = (reviews.vocabulary(&cut, &Limits::default())?, reviews.labels()?);
 /// let train = reviews.loader(["words", "label"], &cut, (&words, &labels))?.shuffle(1);
 /// assert_eq!(train.batch_count(), Some(1));
+///
+/// # let path = std::env::temp_dir().join(format!("unpadded-open-{}.csv", std::process::id()));
+/// # std::fs::write(&path, "id,review,label\n1,\"Fine, but dull\",blame\n2,Good.,praise\n").unwrap();
+/// let reviews = LabelledTexts::open(&path)?; // id,review,label ↵ 1,"Fine, but dull",blame ↵ …
+/// assert_eq!((&*reviews.records()[0].text, &*reviews.records()[0].label), ("Fine, but dull", "blame"));
+/// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct LabelledTexts {
-    name: String,
-    texts: Vec<Labelled>,
-    read_as: ReadOptions,
-}
+pub type LabelledTexts = DataSet<Labelled>;
 
 impl LabelledTexts {
-    /// These texts; `name` is what messages call them.
-    pub fn new(name: &str, texts: impl Into<Vec<Labelled>>) -> Self {
-        Self { name: name.to_owned(), texts: texts.into(), read_as: ReadOptions::default() }
-    }
-
-    /// As these options say they were read.
-    pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
-        Self { read_as, ..self }
-    }
-
     /// Lines of `text<TAB>label`, as [`TextFile::labelled`].
     ///
     /// # Errors
@@ -64,26 +58,11 @@ impl LabelledTexts {
         Ok(Self::new(name, texts))
     }
 
-    /// What messages call them.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Each of them.
-    pub fn texts(&self) -> &[Labelled] {
-        &self.texts
-    }
-
-    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
-    pub fn read_as(&self) -> &ReadOptions {
-        &self.read_as
-    }
-
     /// Each text with its label once, sorted.
     #[must_use]
     pub fn distinct(mut self) -> Self {
-        self.texts.sort_by(|a, b| (&a.text, &a.label).cmp(&(&b.text, &b.label)));
-        self.texts.dedup();
+        self.records.sort_by(|a, b| (&a.text, &a.label).cmp(&(&b.text, &b.label)));
+        self.records.dedup();
         self
     }
 
@@ -93,8 +72,8 @@ impl LabelledTexts {
     /// As [`Vocabulary::of`].
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        let texts = self.texts.iter().map(|text| text.text.as_str());
-        tokenizer.vocabulary(texts, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
+        let texts = self.records.iter().map(|text| text.text.as_str());
+        tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)).at_caller()
     }
 
     /// The labels, sorted.
@@ -103,40 +82,17 @@ impl LabelledTexts {
     /// If there are not two: nothing could be learned.
     #[track_caller]
     pub fn labels(&self) -> Result<Vocabulary> {
-        at_least_two(&self.name, self.texts.iter().map(|text| &text.label)).at_caller()
-    }
-
-    /// Holds out about one in so many, by the seed and the text alone: equal texts are on one side, and what is held out
-    /// stays so when others are added. The rest comes first; of 0, nothing is held out.
-    ///
-    /// ```
-    /// use unpadded::data::{LabelledTexts, TextFile};
-    /// let names = LabelledTexts::of_classes("names", [
-    ///     ("A".to_owned(), TextFile::embedded("a.txt", "Anna\nOtto\nInga\n")),
-    ///     ("B".to_owned(), TextFile::embedded("b.txt", "Bea\nOtto\n")),
-    /// ])?;
-    /// let (rest, held) = names.hold_out(2, 7);
-    /// assert_eq!(rest.texts().len() + held.texts().len(), 5);
-    /// assert!(!rest.texts().iter().any(|a| held.texts().iter().any(|b| a.text == b.text)));
-    /// assert_eq!(held.name(), "names, held out");
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    #[must_use]
-    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let Self { name, texts, read_as } = self;
-        let (rest, held) = hold_out(texts, one_in, seed, |f, text| f.text(&text.text));
-        let held = Self { name: held_name(&name), texts: held, read_as: read_as.clone() };
-        (Self { name, texts: rest, read_as }, held)
+        at_least_two(&self.name, self.records.iter().map(|text| &text.label)).at_caller()
     }
 
     /// The texts of each label apart, in the order of the labels: for a score of each class.
     #[must_use]
     pub fn by_label(&self) -> Vec<Self> {
         let mut found: BTreeMap<&str, Vec<Labelled>> = BTreeMap::new();
-        for text in &self.texts {
+        for text in &self.records {
             found.entry(&text.label).or_default().push(text.clone());
         }
-        found.into_values().map(|texts| Self { texts, ..Self::new(&self.name, []) }).collect()
+        found.into_values().map(|texts| Self::new(&self.name, texts)).collect()
     }
 
     /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names.
@@ -150,12 +106,8 @@ impl LabelledTexts {
         tokenizer: &Tokenizer,
         (tokens, labels): (&Vocabulary, &Vocabulary),
     ) -> Result<Loader> {
-        if self.texts.is_empty() {
-            let what = format!("texts of `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-        }
-        let sample = |text: &Labelled| sample(text, &self.name, tokenizer, (tokens, labels));
-        let samples: Samples = self.texts.iter().map(sample).collect::<Result<_>>().at_caller()?;
+        let sample = |_, text: &Labelled| sample(text, &self.name, tokenizer, (tokens, labels));
+        let samples = self.samples_by(&sample).at_caller()?;
         Loader::new(samples, &feeds)
     }
 }
@@ -200,13 +152,16 @@ mod tests {
         let found =
             LabelledTexts::of_classes("f", [file("B", " b \n\nb\na\n"), file("A", "b\n c\n")]).unwrap();
         let pairs: Vec<(&str, &str)> =
-            found.texts().iter().map(|t| (t.text.as_str(), t.label.as_str())).collect();
+            found.records().iter().map(|t| (t.text.as_str(), t.label.as_str())).collect();
         assert_eq!(pairs, [("a", "B"), ("b", "A"), ("b", "B"), ("c", "A")]);
         let by_label = found.by_label();
         let of_each: Vec<(usize, &str)> =
-            by_label.iter().map(|of| (of.texts.len(), of.texts[0].label.as_str())).collect();
+            by_label.iter().map(|of| (of.records.len(), of.records[0].label.as_str())).collect();
         assert_eq!(of_each, [(2, "A"), (2, "B")]);
-        assert_eq!((found.clone().hold_out(0, 1).0, found.clone().hold_out(1, 1).1.texts.len()), (found, 4));
+        assert_eq!(
+            (found.clone().hold_out(0, 1).0, found.clone().hold_out(1, 1).1.records.len()),
+            (found, 4)
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | a path, a pattern or a list of them | a data set, whose format and columns are found out | `open` and `open_with` of [`LabelledTexts`], [`Pairs`], [`TaggedTexts`] and [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
+//! | a path, a pattern or a list of them | a data set, whose format and columns are found out | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
 //! | a folder or a JSON file that comes divided | the paths to train on, to choose by, to test on | [`Parts`] |
 //! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
@@ -58,6 +58,7 @@ mod archive;
 mod batch;
 mod conll;
 mod continuous;
+mod data_set;
 mod fingerprint;
 mod folder;
 mod gzip;
@@ -90,6 +91,7 @@ mod word_vectors;
 
 pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
+pub use data_set::{DataSet, Record};
 pub use fingerprint::Fingerprint;
 pub use folder::Folder;
 pub use labelled_files::{LabelledFiles, Survey};

@@ -2,13 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::hold_out::{held_name, hold_out};
 use super::records::shown;
-use super::{Fingerprint, Limits, Loader, Pair, ReadOptions, Samples, TextFile, Tokenizer, Vocabulary};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use super::{DataSet, Fingerprint, Limits, Loader, Pair, TextFile, Tokenizer, Vocabulary};
+use crate::error::{AtCaller, Error, Result};
 
 /// Texts with what each is to become, as sentences with their translations, in memory, and what messages call where they are from. A
 /// source may come several times, with other targets.
+///
+/// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as CMUdict, of
+/// which the stress is left out; several files by a pattern such as `data/*.tsv`; a file in a zip as `some.zip!file`. Of columns between
+/// tabs without a header, source and target are the first two, as in [`Pairs::of_lines`]. Of a zip with several files it is the one whose
+/// name does not begin with `_`, as that of notes about the others does.
 ///
 /// ```
 /// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer, Vocabulary};
@@ -27,24 +31,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// assert_eq!(read(2).collect::<Vec<_>>(), ["Va", "!", "</s>", "Allez", "!", "</s>", "Cours", "!", "</s>"]);
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pairs {
-    name: String,
-    pairs: Vec<Pair>,
-    read_as: ReadOptions,
-}
+pub type Pairs = DataSet<Pair>;
 
 impl Pairs {
-    /// These pairs; `name` is what messages call them.
-    pub fn new(name: &str, pairs: impl Into<Vec<Pair>>) -> Self {
-        Self { name: name.to_owned(), pairs: pairs.into(), read_as: ReadOptions::default() }
-    }
-
-    /// As these options say they were read.
-    pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
-        Self { read_as, ..self }
-    }
-
     /// Lines of `source<TAB>target`, perhaps with a third column, as [`TextFile::translations`].
     ///
     /// # Errors
@@ -54,58 +43,6 @@ impl Pairs {
         Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
     }
 
-    /// What messages call them.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Each of them.
-    pub fn pairs(&self) -> &[Pair] {
-        &self.pairs
-    }
-
-    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
-    pub fn read_as(&self) -> &ReadOptions {
-        &self.read_as
-    }
-
-    /// Holds out the pairs of about one source in so many, by the seed and the source alone: what is held out stays so when others are
-    /// added. The rest comes first; of 0, nothing is held out.
-    #[must_use]
-    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let Self { name, pairs, read_as } = self;
-        let (rest, held) = hold_out(pairs, one_in, seed, |f, pair| f.text(&pair.source));
-        let held = Self { name: held_name(&name), pairs: held, read_as: read_as.clone() };
-        (Self { name, pairs: rest, read_as }, held)
-    }
-
-    /// Divides by a number that is computed of each pair, as a hash of its source that other programs compute, too: 0 is the test,
-    /// 1 is held out, and the others, which come first, are to train on.
-    ///
-    /// ```
-    /// use unpadded::data::{Pairs, TextFile};
-    /// let words = TextFile::embedded("some.tsv", "go\tg ow\nseven\ts eh v ah n\nrain\tr ey n\n");
-    /// let [train, dev, test] = Pairs::of_lines(&words)?.divide_by(|pair| pair.source.len() as u64 % 4);
-    /// assert_eq!([train, dev, test].map(|part| part.pairs()[0].source.clone()), ["go", "seven", "rain"]);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    #[must_use]
-    pub fn divide_by(self, number: impl Fn(&Pair) -> u64) -> [Self; 3] {
-        let mut parts = [Vec::new(), Vec::new(), Vec::new()];
-        for pair in self.pairs {
-            let [train, dev, test] = &mut parts;
-            match number(&pair) {
-                0 => test.push(pair),
-                1 => dev.push(pair),
-                _ => train.push(pair),
-            }
-        }
-        let [train, dev, test] = parts;
-        let of = |name, pairs| Self { name, pairs, read_as: self.read_as.clone() };
-        let (held, tested) = (held_name(&self.name), format!("{}, test", self.name));
-        [of(self.name, train), of(held, dev), of(tested, test)]
-    }
-
     /// Holds out so many pairs, with all pairs of the same source, so that no source is on both sides: those of sources in an order
     /// that depends on their text and the seed, without the ones that have more pairs than are still missing. The rest comes first.
     ///
@@ -113,14 +50,14 @@ impl Pairs {
     /// use unpadded::data::{Pairs, TextFile};
     /// let lines = "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\nStop!\tArrêtez !\nStop!\tArrête !\nStop!\tHalte !\n";
     /// let (rest, held) = Pairs::of_lines(&TextFile::embedded("some.tsv", lines))?.hold_out_pairs(3, 7);
-    /// assert_eq!((rest.pairs().len(), held.pairs().len(), held.name()), (3, 3, "some.tsv, held out"));
-    /// assert!(rest.pairs().iter().all(|a| held.pairs().iter().all(|b| a.source != b.source)));
+    /// assert_eq!((rest.records().len(), held.records().len(), held.name()), (3, 3, "some.tsv, held out"));
+    /// assert!(rest.records().iter().all(|a| held.records().iter().all(|b| a.source != b.source)));
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     #[must_use]
     pub fn hold_out_pairs(self, pairs: usize, seed: u64) -> (Self, Self) {
         let mut found: HashMap<&str, usize> = HashMap::new();
-        self.pairs.iter().for_each(|pair| *found.entry(&pair.source).or_default() += 1);
+        self.records.iter().for_each(|pair| *found.entry(&pair.source).or_default() += 1);
         let mut order: Vec<(u64, &str, usize)> = found
             .into_iter()
             .map(|(source, count)| (Fingerprint::default().number(seed).text(source).finish(), source, count))
@@ -133,15 +70,13 @@ impl Pairs {
                 held.insert(source.to_owned());
             }
         }
-        let (held, rest) = self.pairs.into_iter().partition(|pair| held.contains(&pair.source));
-        let held = Self { name: held_name(&self.name), pairs: held, read_as: self.read_as.clone() };
-        (Self { pairs: rest, ..self }, held)
+        self.hold_out_where(|pair| held.contains(&pair.source))
     }
 
     /// Each source once, in the order in which they come first, with all its targets: what it is measured by.
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
-        for Pair { source, target } in &self.pairs {
+        for Pair { source, target } in &self.records {
             let place = *places.entry(source.as_str()).or_insert(found.len());
             match found.get_mut(place) {
                 Some((_, targets)) => targets.push(target),
@@ -175,8 +110,8 @@ impl Pairs {
         limits: &Limits,
         side: impl Fn(&Pair) -> &String,
     ) -> Result<Vocabulary> {
-        let texts = self.pairs.iter().map(|pair| side(pair).as_str());
-        tokenizer.vocabulary(texts, limits).map_err(|e| e.noted(format!("in `{}`", self.name)))
+        let texts = self.records.iter().map(|pair| side(pair).as_str());
+        tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e))
     }
 
     /// Batches for three feeds: the numbers of the source's tokens; those of the target's with the first of the `ends` before them,
@@ -193,13 +128,9 @@ impl Pairs {
         [from, to]: [&Vocabulary; 2],
         ends: [&str; 2],
     ) -> Result<Loader> {
-        if self.pairs.is_empty() {
-            let what = format!("pairs of `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-        }
         let [start, stop] = ends;
         let (start, stop) = (to.special(start)?, to.special(stop)?);
-        let sample = |Pair { source, target }: &Pair| {
+        let sample = |_, Pair { source, target }: &Pair| {
             let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{}`", shown(text), self.name));
             let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
             let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
@@ -207,7 +138,7 @@ impl Pairs {
             next.push(stop);
             Ok(vec![source.into(), given.into(), next.into()])
         };
-        let samples: Samples = self.pairs.iter().map(sample).collect::<Result<_>>().at_caller()?;
+        let samples = self.samples_by(&sample).at_caller()?;
         Loader::new(samples, &feeds)
     }
 }
@@ -229,7 +160,7 @@ mod tests {
     #[test]
     fn lines_have_two_or_three_columns() {
         let found = pairs("Hi.\tSalut.\tCC-BY 2.0 (France) #1\n \n\nRun!\tCours\u{202f}!\r\nGo.\tVa.\t\n");
-        let targets: Vec<&str> = found.pairs().iter().map(|pair| pair.target.as_str()).collect();
+        let targets: Vec<&str> = found.records().iter().map(|pair| pair.target.as_str()).collect();
         assert_eq!((targets, found.name()), (vec!["Salut.", "Cours\u{202f}!", "Va."], "some.tsv"));
         let of = |lines: &'static str| Pairs::of_lines(&TextFile::embedded("some.tsv", lines));
         let expected = "expected text, one tab and text, and perhaps another tab and something else, got";
@@ -253,13 +184,13 @@ mod tests {
         let ((rest, held), (_, other)) =
             (all.clone().hold_out_pairs(50, 1), all.clone().hold_out_pairs(50, 2));
         // One source has 100 pairs, which is more than are wanted.
-        assert_eq!((rest.pairs().len(), held.pairs().len(), other.pairs().len()), (250, 50, 50));
+        assert_eq!((rest.records().len(), held.records().len(), other.records().len()), (250, 50, 50));
         assert!(held != other && held == all.clone().hold_out_pairs(50, 1).1);
-        let sources: HashSet<&str> = held.pairs().iter().map(|pair| pair.source.as_str()).collect();
-        assert!(rest.pairs().iter().all(|pair| !sources.contains(pair.source.as_str())));
+        let sources: HashSet<&str> = held.records().iter().map(|pair| pair.source.as_str()).collect();
+        assert!(rest.records().iter().all(|pair| !sources.contains(pair.source.as_str())));
         assert_eq!(rest.by_source().len() + held.by_source().len(), all.by_source().len());
         assert_eq!(all.clone().hold_out_pairs(0, 1), (all.clone(), Pairs::new("some, held out", [])));
-        assert_eq!(all.clone().hold_out_pairs(1000, 1).1.pairs(), all.pairs());
+        assert_eq!(all.clone().hold_out_pairs(1000, 1).1.records(), all.records());
     }
 
     #[test]

@@ -103,6 +103,11 @@ impl TagSpelling {
         all
     }
 
+    /// Whether nothing separates the letters, so that they may be of other words.
+    fn is_bare(&self) -> bool {
+        matches!(self.place, Place::Alone | Place::Joined)
+    }
+
     /// A tag of each letter, and that of words in no chunk.
     fn samples(&self) -> String {
         ["B-kind", "I-kind", "E-kind", "S-kind", "O"].map(|tag| self.spelled(tag)).join(" ")
@@ -322,6 +327,9 @@ impl Found {
         let tags: Vec<&str> = counts.keys().copied().collect();
         if let Some(scheme) = set {
             let kept = |spelling: &TagSpelling| -> u64 {
+                if spelling.is_bare() && !counts.keys().all(|tag| spelling.parse(tag).is_some()) {
+                    return 0;
+                }
                 counts.iter().filter(|(tag, _)| spelling.parse(tag).is_some()).map(|(_, count)| count).sum()
             };
             // Of equally good ones the first.
@@ -369,8 +377,7 @@ impl Found {
                 letter.is_some_and(|letter| letter != b'O' && !letters.contains(&letter))
             };
             let broken = found.broken.len();
-            let is_bare = matches!(spelling.place, Place::Alone | Place::Joined);
-            if is_bare && (broken * 4 > chunked || counts.keys().any(is_other)) {
+            if spelling.is_bare() && (broken * 4 > chunked || counts.keys().any(is_other)) {
                 let name = found.tagging.scheme.name();
                 let why = format!(
                     "their letters are those of {name}, but {broken} of {chunked} sentences break it"
@@ -380,8 +387,7 @@ impl Found {
             return found;
         }
         // Not all tags are of a scheme: either a few are wrong, or they are plain and a few look like others.
-        let is_bare = |spelling: &TagSpelling| matches!(spelling.place, Place::Alone | Place::Joined);
-        for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !is_bare(spelling)) {
+        for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
             let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
             let all: u64 = of_chunks.map(|(_, count)| count).sum();
             let share = if spelling == standard { (1, 2) } else { (9, 10) };
@@ -438,6 +444,9 @@ impl Found {
         let hint = match tagging.scheme {
             _ if broken.iter().all(repairs) => {
                 "; `repair_tags` (`data.repair_tags` in a config) rewrites tags in the wrong order as conlleval reads them"
+            }
+            _ if at == 0 && word == 0 && broken.len() == 1 => {
+                "; `header` (`data.header` in a config) sets whether the first line is a header"
             }
             _ if is_set => "; `scheme` (`data.scheme` in a config) set this scheme",
             _ => {

@@ -1,15 +1,16 @@
 //! Texts whose words have a tag each, and what a tagger is trained on of them.
 
+use std::sync::Arc;
+
 use super::conll::{Columns, Sentence};
-use super::hold_out::{held_name, hold_out};
 use super::lines::Reason;
 use super::records::{self, shown, unbroken};
 use super::tag_spelling::Found;
-use super::{Field, Fingerprint, Limits, ReadOptions, Samples, TagScheme, Tagging, TextFile, Vocabulary};
+use super::{DataSet, Field, Limits, Samples, TagScheme, Tagging, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A text of words with a tag each.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub struct TaggedText {
     /// The words.
     pub words: Vec<String>,
@@ -17,52 +18,27 @@ pub struct TaggedText {
     pub tags: Vec<String>,
     /// What the whole of it is, if that is said: an intent, say.
     pub label: Option<String>,
+    /// Where it was read, for messages.
+    place: Option<Place>,
 }
 
-impl TaggedText {
-    /// The words of a line, between spaces and tabs; other white space is part of a word, as in the files of a training.
-    pub fn words_of(line: &str) -> impl Iterator<Item = &str> {
-        records::words(line)
+/// Texts are equal wherever they are from.
+impl PartialEq for TaggedText {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.words, &self.tags, &self.label) == (&other.words, &other.tags, &other.label)
     }
 }
 
-/// Texts whose words have a tag each, in memory, and what messages call where they are from.
-///
-/// ```
-/// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
-/// let file = TextFile::embedded("chunks.txt", "He PRP B-NP\nruns VBZ B-VP\n\nStop VB B-VP\n");
-/// let texts = TaggedTexts::of_columns(&file)?;
-/// assert_eq!((texts.texts().len(), texts.texts()[1].tags[0].as_str()), (2, "B-VP"));
-/// let words = texts.words(str::to_lowercase, &Limits::default())?;
-/// let characters = texts.characters(&Limits::default())?;
-/// let tags = TaggedTexts::tags([&texts])?;
-/// let samples = texts.samples(str::to_lowercase, &words, &characters, &tags, None)?;
-/// let train = unpadded::data::Loader::new(samples, &["words", "characters", "tags"])?.shuffle(1);
-/// assert_eq!(train.batch_count(), Some(1));
-/// # Ok::<(), unpadded::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct TaggedTexts {
-    name: String,
-    texts: Vec<TaggedText>,
-    /// The files that they were read from.
-    files: Vec<String>,
-    /// Where each is in these files; nothing of texts that were read from none.
-    places: Vec<Place>,
-    read_as: ReadOptions,
-    repaired: usize,
-}
-
-/// Where a text is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A file, and where in it a text is.
+#[derive(Debug, Clone)]
 struct Place {
-    file: usize,
+    file: Arc<str>,
     at: At,
 }
 
 /// Where in its file a text is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum At {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum At {
     /// In this line and those behind it: each word in a line.
     LineOfFirst(u64),
     /// The whole is in this line, or begins there and has others between its words.
@@ -71,67 +47,70 @@ enum At {
     Record(u64),
 }
 
+impl TaggedText {
+    /// Words with a tag each, without a label.
+    pub fn new(words: Vec<String>, tags: Vec<String>) -> Self {
+        Self { words, tags, label: None, place: None }
+    }
+
+    /// As read from this place.
+    pub(super) fn placed(self, file: &Arc<str>, at: At) -> Self {
+        Self { place: Some(Place { file: Arc::clone(file), at }), ..self }
+    }
+
+    /// Where one of its words was read.
+    fn place_of(&self, word: usize) -> Option<String> {
+        self.place.as_ref().map(|Place { file, at }| match at {
+            At::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
+            At::Line(line) => format!("{file}:{line}"),
+            At::Record(number) => format!("tags of record {number} of `{file}`"),
+        })
+    }
+
+    /// The words of a line, between spaces and tabs; other white space is part of a word, as in the files of a training.
+    pub fn words_of(line: &str) -> impl Iterator<Item = &str> {
+        records::words(line)
+    }
+}
+
+/// Texts whose words have a tag each, in memory, and what messages call where they are from.
+///
+/// [`DataSet::open`] reads a file of columns ([`TaggedTexts::of_columns`]); JSON Lines or Parquet with a list of the words and one of the
+/// tags; or a folder of parallel files ([`TaggedTexts::of_parallel`]): `seq.in` with the words of a text a line, `seq.out` with their tags,
+/// and perhaps `label` with what each text is. Several files by a pattern such as `data/*.conll`; a file in a zip as `some.zip!file`.
+/// Columns are given by number from 1 on, of CoNLL-U also by name, of JSON and Parquet by name.
+///
+/// ```
+/// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
+/// let file = TextFile::embedded("chunks.txt", "He PRP B-NP\nruns VBZ B-VP\n\nStop VB B-VP\n");
+/// let texts = TaggedTexts::of_columns(&file)?;
+/// assert_eq!((texts.records().len(), texts.records()[1].tags[0].as_str()), (2, "B-VP"));
+/// let words = texts.words(str::to_lowercase, &Limits::default())?;
+/// let characters = texts.characters(&Limits::default())?;
+/// let tags = TaggedTexts::tags([&texts])?;
+/// let samples = texts.samples(str::to_lowercase, &words, &characters, &tags, None)?;
+/// let train = unpadded::data::Loader::new(samples, &["words", "characters", "tags"])?.shuffle(1);
+/// assert_eq!(train.batch_count(), Some(1));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub type TaggedTexts = DataSet<TaggedText>;
+
 impl TaggedTexts {
-    /// These texts; `name` is what messages call them.
-    pub fn new(name: &str, texts: impl Into<Vec<TaggedText>>) -> Self {
-        Self {
-            name: name.to_owned(),
-            texts: texts.into(),
-            files: Vec::new(),
-            places: Vec::new(),
-            read_as: ReadOptions::default(),
-            repaired: 0,
-        }
-    }
-
-    /// Texts of a file, each with its place.
-    fn placed(file: &TextFile, texts: impl IntoIterator<Item = (TaggedText, At)>) -> Self {
-        let mut found = Self { files: vec![file.name()], ..Self::new(&file.name(), []) };
-        for (text, at) in texts {
-            found.texts.push(text);
-            found.places.push(Place { file: 0, at });
-        }
-        found
-    }
-
-    /// The records of a file, in its order.
-    pub(super) fn of_records(file: &TextFile, texts: Vec<TaggedText>) -> Self {
-        Self::placed(file, texts.into_iter().zip((1..).map(At::Record)))
-    }
-
-    /// The texts of both, these first.
-    pub(super) fn and(mut self, other: Self) -> Self {
-        // Without places of the one, those of the other would be of the wrong texts.
-        let placed = self.places.len() == self.texts.len() && other.places.len() == other.texts.len();
-        let files = self.files.len();
-        self.texts.extend(other.texts);
-        self.files.extend(other.files);
-        self.places.extend(other.places.into_iter().map(|place| Place { file: files + place.file, ..place }));
-        if !placed {
-            self.places.clear();
-        }
-        self
-    }
-
-    /// As these options say they were read, under this name.
-    pub(super) fn read_by(self, name: &str, read_as: ReadOptions) -> Self {
-        Self { name: name.to_owned(), read_as, ..self }
-    }
-
     /// Rewrites tags that break the scheme, as conlleval reads them: that of texts that were read before, or the one that the fewest texts
-    /// break. Returns that scheme.
-    pub(super) fn repair(&mut self, known: Option<Tagging>, set: Option<TagScheme>) -> Tagging {
+    /// break. Returns that scheme, and how many tags were rewritten.
+    pub(super) fn repair(&mut self, known: Option<Tagging>, set: Option<TagScheme>) -> (Tagging, usize) {
         let tagging = known.unwrap_or_else(|| {
-            let all: Vec<&[String]> = self.texts.iter().map(|text| &*text.tags).collect();
+            let all: Vec<&[String]> = self.records.iter().map(|text| &*text.tags).collect();
             Found::of(&all, set).tagging
         });
-        for text in &mut self.texts {
+        let mut repaired = 0;
+        for text in &mut self.records {
             if let Some(tags) = tagging.repaired(&text.tags) {
-                self.repaired += tags.iter().zip(&text.tags).filter(|(tag, before)| tag != before).count();
+                repaired += tags.iter().zip(&text.tags).filter(|(tag, before)| tag != before).count();
                 text.tags = tags;
             }
         }
-        tagging
+        (tagging, repaired)
     }
 
     /// A word a line, in columns as in the CoNLL shared tasks: the word in the first one, its tag in the last one. Blank lines end a
@@ -153,11 +132,13 @@ impl TaggedTexts {
 
     /// The texts in these columns of a file.
     pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Self> {
+        let name = Arc::from(file.name());
         let of = |Sentence { line, dense, words, tags }| {
             let at = if dense { At::LineOfFirst(line) } else { At::Line(line) };
-            (TaggedText { words, tags, label: None }, at)
+            TaggedText::new(words, tags).placed(&name, at)
         };
-        Ok(Self::placed(file, columns.sentences(file)?.into_iter().map(of)))
+        let texts: Vec<TaggedText> = columns.sentences(file)?.into_iter().map(of).collect();
+        Ok(Self::new(&file.name(), texts))
     }
 
     /// Parallel files: the words of a text a line, between spaces and tabs; the tags of these words in the same line of the second file;
@@ -194,10 +175,11 @@ impl TaggedTexts {
             Err(Error::of(ErrorKind::Format, what, expected, found.len().to_string()))
         };
         let (tag_lines, label_lines) = (of(tags)?, labels.map(of).transpose()?);
+        let name = Arc::from(tags.name());
         let mut texts = Vec::with_capacity(lines.len());
         for (at, (line, tag_line)) in lines.iter().zip(&tag_lines).enumerate() {
             let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
-            let text = TaggedText { words: cut(line), tags: cut(tag_line), label: None };
+            let text = TaggedText::new(cut(line), cut(tag_line)).placed(&name, At::Line(at as u64 + 1));
             let wrong = |file: &TextFile, expected: String, got: String| {
                 Error::of(ErrorKind::Format, format!("{}:{}", file.name(), at + 1), expected, got)
             };
@@ -217,54 +199,16 @@ impl TaggedTexts {
                 }
                 _ => {
                     let label = label.map(str::to_owned);
-                    texts.push((TaggedText { label, ..text }, At::Line(at as u64 + 1)))
+                    texts.push(TaggedText { label, ..text })
                 }
             }
         }
-        Ok(Self { name: words.name(), ..Self::placed(tags, texts) })
-    }
-
-    /// What messages call them.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Each of them.
-    pub fn texts(&self) -> &[TaggedText] {
-        &self.texts
-    }
-
-    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
-    pub fn read_as(&self) -> &ReadOptions {
-        &self.read_as
+        Ok(Self::new(&words.name(), texts))
     }
 
     /// Whether each text has a label.
     pub fn labelled(&self) -> bool {
-        self.texts.iter().all(|text| text.label.is_some())
-    }
-
-    /// How many tags `ReadOptions::repair_tags` has rewritten; of a part that is held out, they count in the other part.
-    pub fn repaired(&self) -> usize {
-        self.repaired
-    }
-
-    /// Holds out about one in so many, by the words and the seed alone: equal texts are on one side. The rest comes first.
-    #[must_use]
-    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let Self { name, texts, files, places, read_as, repaired } = self;
-        let numbered: Vec<(usize, TaggedText)> = texts.into_iter().enumerate().collect();
-        let words = |f, (_, text): &(usize, TaggedText)| {
-            text.words.iter().fold(f, |f: Fingerprint, word| f.text(word))
-        };
-        let (rest, held) = hold_out(numbered, one_in, seed, words);
-        let part = |name: String, part: Vec<(usize, TaggedText)>, repaired: usize| {
-            let places = part.iter().filter_map(|(at, _)| places.get(*at).copied()).collect();
-            let texts = part.into_iter().map(|(_, text)| text).collect();
-            Self { name, texts, files: files.clone(), places, read_as: read_as.clone(), repaired }
-        };
-        let held = part(held_name(&name), held, 0);
-        (part(name, rest, repaired), held)
+        self.records.iter().all(|text| text.label.is_some())
     }
 
     /// The words, in the form that `form` gives them.
@@ -273,8 +217,8 @@ impl TaggedTexts {
     /// As [`Vocabulary::of`].
     #[track_caller]
     pub fn words(&self, form: impl Fn(&str) -> String, limits: &Limits) -> Result<Vocabulary> {
-        let words = self.texts.iter().flat_map(|text| text.words.iter().map(|word| form(word)));
-        Vocabulary::of(words, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
+        let words = self.records.iter().flat_map(|text| text.words.iter().map(|word| form(word)));
+        Vocabulary::of(words, limits).map_err(|e| self.noted(e)).at_caller()
     }
 
     /// The characters of the words.
@@ -283,9 +227,9 @@ impl TaggedTexts {
     /// As [`Vocabulary::of`].
     #[track_caller]
     pub fn characters(&self, limits: &Limits) -> Result<Vocabulary> {
-        let words = self.texts.iter().flat_map(|text| &text.words);
+        let words = self.records.iter().flat_map(|text| &text.words);
         let characters = words.flat_map(|word| word.chars().map(String::from));
-        Vocabulary::of(characters, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
+        Vocabulary::of(characters, limits).map_err(|e| self.noted(e)).at_caller()
     }
 
     /// The tags of all these texts, sorted, with their counts.
@@ -294,7 +238,7 @@ impl TaggedTexts {
     /// If there is none.
     #[track_caller]
     pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
-        let texts = all.into_iter().flat_map(|of| &of.texts);
+        let texts = all.into_iter().flat_map(|of| &of.records);
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
@@ -306,31 +250,15 @@ impl TaggedTexts {
     pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
         let all: Vec<&TaggedTexts> = all.into_iter().collect();
         let sentences: Vec<&[String]> =
-            all.iter().flat_map(|of| &of.texts).map(|text| text.tags.as_slice()).collect();
-        let place = |mut at: usize, word: usize| {
-            for of in &all {
-                if at < of.texts.len() {
-                    return of.place(at, word);
-                }
-                at -= of.texts.len();
-            }
-            "tags".to_owned()
+            all.iter().flat_map(|of| &of.records).map(|text| text.tags.as_slice()).collect();
+        let place = |at: usize, word: usize| {
+            let mut texts = all.iter().flat_map(|of| (1..).zip(&of.records).map(move |text| (of, text)));
+            texts.nth(at).map_or_else(String::new, |(of, (number, text))| {
+                text.place_of(word).unwrap_or_else(|| format!("tags of text {number} of `{}`", of.name))
+            })
         };
         let set = all.iter().find_map(|of| of.read_as.scheme);
         Found::of(&sentences, set).whole(&sentences, place).at_caller()
-    }
-
-    /// Where the word of a text is, for messages.
-    fn place(&self, text: usize, word: usize) -> String {
-        let place = self.places.get(text).and_then(|place| Some((self.files.get(place.file)?, place)));
-        match place {
-            Some((file, Place { at: At::LineOfFirst(line), .. })) => format!("{file}:{}", line + word as u64),
-            Some((file, Place { at: At::Line(line), .. })) => format!("{file}:{line}"),
-            Some((file, Place { at: At::Record(number), .. })) => {
-                format!("tags of record {number} of `{file}`")
-            }
-            None => format!("tags of text {} of `{}`", text + 1, self.name),
-        }
     }
 
     /// The labels of all these texts, sorted, with their counts.
@@ -340,7 +268,7 @@ impl TaggedTexts {
     #[track_caller]
     pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let all: Vec<&TaggedTexts> = all.into_iter().collect();
-        let labels = || all.iter().flat_map(|of| &of.texts).filter_map(|text| text.label.as_deref());
+        let labels = || all.iter().flat_map(|of| &of.records).filter_map(|text| text.label.as_deref());
         if labels().next().is_none() && !all.is_empty() {
             let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
             let what = format!("labels of the texts of {}", names.join(" and "));
@@ -363,11 +291,7 @@ impl TaggedTexts {
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
     ) -> Result<Samples> {
-        if self.texts.is_empty() {
-            let what = format!("texts of `{}`", self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-        }
-        let sample = |text: &TaggedText| {
+        let sample = |_, text: &TaggedText| {
             let of = |e: Error, what: &str| {
                 e.noted(format!("{what} of {} in `{}`", shown(&text.words.join(" ")), self.name))
             };
@@ -379,7 +303,7 @@ impl TaggedTexts {
             }
             Ok(fields)
         };
-        self.texts.iter().map(sample).collect::<Result<_>>().at_caller()
+        self.samples_by(&sample).at_caller()
     }
 }
 
@@ -414,9 +338,9 @@ mod tests {
         let (words, tags) =
             (file("seq.in", "play some jazz \n\nstop\n"), file("seq.out", "O O B-genre\n\nO\n"));
         let texts = TaggedTexts::of_parallel(&words, &tags, Some(&file("label", "Play\n \nStop\n"))).unwrap();
-        assert_eq!(texts.texts().len(), 2);
+        assert_eq!(texts.records().len(), 2);
         assert_eq!(
-            (texts.texts()[0].tags[2].as_str(), texts.texts()[1].label.as_deref()),
+            (texts.records()[0].tags[2].as_str(), texts.records()[1].label.as_deref()),
             ("B-genre", Some("Stop"))
         );
         assert!(texts.labelled());
@@ -451,7 +375,7 @@ mod tests {
         let expected = "expected lines that end with a line feed, got a carriage return inside \"a O\\rb O\"";
         refused(TaggedTexts::of_columns(&file("c.txt", "a O\rb O\r")), &format!("c.txt:1: {expected}"));
         let mixed = TaggedTexts::of_columns(&file("c.txt", "x O\r\n\r\na O\r\r\nb O\n")).unwrap();
-        assert_eq!(mixed.texts()[1].words, ["a", "b"]);
+        assert_eq!(mixed.records()[1].words, ["a", "b"]);
         let (words, tags) = (file("seq.in", "a\nb c\n"), file("seq.out", "O\nO\rO\n"));
         refused(
             TaggedTexts::of_parallel(&words, &tags, None),
@@ -471,7 +395,7 @@ mod tests {
     fn columns_are_those_of_most_lines() {
         let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
         let texts = read("\n\na x O\nb y B-A\n\nc z O\n").unwrap();
-        assert_eq!(texts.texts()[0].tags, ["O", "B-A"]);
+        assert_eq!(texts.records()[0].tags, ["O", "B-A"]);
         assert!(!texts.labelled());
         refused(read("a O\nb\n"), "c.txt:2: expected 2 columns, got 1 in \"b\"");
         refused(
@@ -493,11 +417,11 @@ mod tests {
         // Also of a part that is held out, and of several files together.
         let (rest, held) = other.clone().hold_out(2, 1);
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
-        let mut all = one.and(other);
+        let mut all = TaggedTexts::new("all", [one.records, other.records].concat());
         assert!(said(&[&all]).starts_with(expected));
-        let scheme = all.repair(None, None);
-        assert_eq!((scheme.name().as_str(), all.repaired()), ("IOB2", 2));
-        assert_eq!(all.texts()[3].tags, ["O", "B-X", "B-Y"]);
+        let (scheme, repaired) = all.repair(None, None);
+        assert_eq!((scheme.name().as_str(), repaired), ("IOB2", 2));
+        assert_eq!(all.records()[3].tags, ["O", "B-X", "B-Y"]);
         assert_eq!(TaggedTexts::scheme([&all]).unwrap(), scheme);
         let (words, tags) = (file("seq.in", "a\nb c\n"), file("seq.out", "B-X\nO I-X\n"));
         let texts = TaggedTexts::of_parallel(&words, &tags, None).unwrap();
@@ -517,8 +441,8 @@ mod tests {
     fn a_text_is_held_out_by_its_words_and_the_seed() {
         let texts = TaggedTexts::of_columns(&file("c.txt", "a O\n\nb O\n\nc O\n\nd O\n\na O\n")).unwrap();
         let (rest, held) = texts.clone().hold_out(2, 1);
-        assert_eq!(rest.texts().len() + held.texts().len(), 5);
-        assert!(!rest.texts().iter().any(|text| held.texts().contains(text)));
+        assert_eq!(rest.records().len() + held.records().len(), 5);
+        assert!(!rest.records().iter().any(|text| held.records().contains(text)));
         assert!((0..20).any(|seed| texts.clone().hold_out(2, seed).1 != held));
         assert_eq!(texts.clone().hold_out(0, 1).0, texts);
     }

@@ -3,7 +3,7 @@
 use super::config::{Config, Task};
 use super::prepared::{Paths, options, read_as};
 use super::rows;
-use crate::data::{Labelled, LabelledFiles, LabelledRow, Pair, Pairs, PlainText, TaggedText, TaggedTexts};
+use crate::data::{DataSet, Labelled, LabelledFiles, LabelledRows, Pairs, PlainText, TaggedTexts};
 use crate::error::{AtCaller, Error, Result};
 
 /// How a data set is read, and its first records.
@@ -42,45 +42,41 @@ fn of(config: &Config) -> Result<Preview> {
         return Err(Error::new("data.train", "a path", "none"));
     };
     let read = options(config)?;
-    let (options, records) = match config.run.task {
+    match config.run.task {
         Task::Classify if rows::are_meant(config, &paths)? => {
-            let rows = rows::open(config, &path)?;
+            let rows = LabelledRows::open_with([path], &rows::options(config)?)?;
             let first = rows.first_index().number();
-            let row = |row: &LabelledRow| {
-                let entries = row.indices.iter().zip(&row.values).take(8);
+            shown(&rows, &|of| {
+                let entries = of.indices.iter().zip(&of.values).take(8);
                 let entries: Vec<String> =
                     entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
-                format!("features {}, label {}", entries.join(" "), row.label)
-            };
-            let said = Some(format!("read as rows of features, whose indices count from {first}"));
-            return Ok(Preview { said, records: rows.rows().iter().take(SHOWN).map(row).collect() });
+                format!("features {}, label {}", entries.join(" "), of.label)
+            })
         }
         Task::Classify => {
             let files = LabelledFiles::open_with([path], &read)?;
-            let texts = files.texts().take(SHOWN).collect::<Result<Vec<_>>>()?;
+            let texts = files.records().take(SHOWN).collect::<Result<Vec<_>>>()?;
             let line = |of: &Labelled| format!("text {}, label {}", cut(&of.text), cut(&of.label));
-            (files.read_as().clone(), texts.iter().map(line).collect())
+            Ok(Preview { said: read_as(files.read_as()), records: texts.iter().map(line).collect() })
         }
-        Task::Translate => {
-            let pairs = Pairs::open_with([path], &read)?;
-            let line = |of: &Pair| format!("source {}, target {}", cut(&of.source), cut(&of.target));
-            (pairs.read_as().clone(), pairs.pairs().iter().take(SHOWN).map(line).collect())
-        }
-        Task::Tag => {
-            let texts = TaggedTexts::open_with([path], &read)?;
-            let line = |of: &TaggedText| {
-                let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
-                let label = of.label.as_ref().map(|label| format!(", label {}", cut(label)));
-                let words: Vec<String> = words.collect();
-                format!("words/tags {}{}", cut(&words.join(" ")), label.unwrap_or_default())
-            };
-            (texts.read_as().clone(), texts.texts().iter().take(SHOWN).map(line).collect())
-        }
+        Task::Translate => shown(&Pairs::open_with([path], &read)?, &|of| {
+            format!("source {}, target {}", cut(&of.source), cut(&of.target))
+        }),
+        Task::Tag => shown(&TaggedTexts::open_with([path], &read)?, &|of| {
+            let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
+            let label = of.label.as_ref().map(|label| format!(", label {}", cut(label)));
+            let words: Vec<String> = words.collect();
+            format!("words/tags {}{}", cut(&words.join(" ")), label.unwrap_or_default())
+        }),
         Task::Lm => {
             let text = PlainText::open_with([path], &read)?;
             let lines = text.text().lines().filter(|line| !line.trim().is_empty());
-            (text.read_as().clone(), lines.take(SHOWN).map(cut).collect())
+            Ok(Preview { said: read_as(text.read_as()), records: lines.take(SHOWN).map(cut).collect() })
         }
-    };
-    Ok(Preview { said: read_as(&options), records })
+    }
+}
+
+fn shown<R>(set: &DataSet<R>, line: &dyn Fn(&R) -> String) -> Result<Preview> {
+    let records = set.records().iter().take(SHOWN).map(line).collect();
+    Ok(Preview { said: read_as(set.read_as()), records })
 }

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::config::Config;
 use super::net;
-use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in};
-use crate::data::{FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, Target, Vocabulary};
+use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
+use crate::data::{
+    FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Vocabulary,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Linear, init};
 use crate::metrics::Accuracy;
@@ -32,20 +34,18 @@ pub(super) fn are_meant(config: &Config, paths: &Paths) -> Result<bool> {
     }
 }
 
-/// The rows of a path, whose indices count as the config says or as is detected.
-pub(super) fn open(config: &Config, path: &Path) -> Result<LabelledRows> {
+/// How rows are read: as the config says, else as is detected.
+pub(super) fn options(config: &Config) -> Result<ReadOptions> {
     let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
-    match set {
-        Some(first) => LabelledRows::open_from(path, first),
-        None => LabelledRows::open(path),
-    }
+    let options = super::prepared::options(config)?;
+    Ok(set.into_iter().fold(options, ReadOptions::first_index))
 }
 
 /// Rows of so many columns: others were not learnt of.
-fn fitting(path: &Path, columns: usize, first: FirstIndex) -> Result<(LabelledRows, Option<String>)> {
-    let mut rows = LabelledRows::open_from(path, first)?;
+fn fitting(path: &Path, columns: usize, options: &ReadOptions) -> Result<(LabelledRows, Option<String>)> {
+    let mut rows = LabelledRows::open_with([path], options)?;
     let dropped = rows.drop_beyond(columns);
-    let last = columns as i64 - 1 + first.number();
+    let last = columns as i64 - 1 + rows.first_index().number();
     let said = format!(
         "{}: {dropped} entries beyond feature {last}, the last in training, are left out",
         rows.name()
@@ -73,7 +73,8 @@ fn first(predictor: &Predictor) -> Result<FirstIndex> {
 
 pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
-    let (rows, dropped) = fitting(Path::new(path), columns, first)?;
+    let like = super::prepared::options(config)?.first_index(first);
+    let (rows, dropped) = fitting(Path::new(path), columns, &like)?;
     let data = loader(config, &rows, columns, predictor.vocabulary("labels")?)?;
     let counted = format!("indices count from {}, as in the training", first.number());
     Ok(TestData { data: Box::new(data), said: [counted].into_iter().chain(dropped).collect() })
@@ -91,15 +92,15 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             window.to_string(),
         ));
     }
-    let all = open(config, &path)?;
-    let first = all.first_index();
-    let (columns, labels, count) = (all.columns(), all.classes()?, all.rows().len());
+    let all = LabelledRows::open_with([path], &options(config)?)?;
+    let (first, like) = (all.first_index(), all.read_as().clone());
+    let (columns, labels, count) = (all.columns(), all.classes()?, all.records().len());
     if !(1..=MOST).contains(&columns) {
         let what = format!("features in `{}`", all.name());
         let expected = format!("some, numbered up to {MOST}");
         return Err(Error::of(ErrorKind::Format, what, expected, format!("{columns} as the largest number")));
     }
-    let read = |path: &PathBuf| fitting(path, columns, first);
+    let read = |path: &PathBuf| fitting(path, columns, &like);
     let mut said = Vec::new();
     let (train, dev) = match &dev {
         Some(dev) => {
@@ -110,7 +111,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         // By the row alone, so that equal ones are on one side.
         None => all.hold_out(one_in(config), config.run.seed),
     };
-    if train.rows().is_empty() || dev.rows().is_empty() {
+    if train.records().is_empty() || dev.records().is_empty() {
         let what = format!("rows of `{}`", train.name());
         let expected = "enough that some are held out, or `data.dev`";
         return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
@@ -124,7 +125,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     let of_train = loader(config, &train, columns, &labels)?.shuffle(config.run.seed).prefetch(4);
     let of_dev = loader(config, &dev, columns, &labels)?;
-    let trainer = network(config, columns, &labels, train.rows().len())?
+    let trainer = network(config, columns, &labels, train.records().len())?
         .note(COLUMNS, columns.to_string())
         .note(FIRST, first.number().to_string());
     said.insert(
@@ -132,12 +133,12 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         format!(
             "{}: {} rows of {columns} features and {} labels; {} held out",
             train.name(),
-            train.rows().len(),
+            train.records().len(),
             labels.len(),
-            dev.rows().len()
+            dev.records().len()
         ),
     );
-    said.insert(1, counted(first, config.data.first_index.is_some()));
+    said.splice(1..1, read_as(&like));
     Ok(Prepared {
         trainer,
         train: Box::new(of_train),
@@ -146,21 +147,10 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         name: train.name().to_owned(),
         metric: "accuracy",
         coverage: None,
-        lengths: train.rows().iter().map(|row| row.indices.len()).collect(),
-        held_out: dev.rows().iter().map(|row| case(row, first)).collect(),
+        lengths: train.records().iter().map(|row| row.indices.len()).collect(),
+        held_out: dev.records().iter().map(|row| case(row, first)).collect(),
         said,
     })
-}
-
-/// From which number on features count, and how that is known, for people.
-fn counted(first: FirstIndex, set: bool) -> String {
-    let number = first.number();
-    let why = match (set, first) {
-        (true, _) => "as `data.first_index` says",
-        (false, FirstIndex::Zero) => "since there is an index 0; `data.first_index` says otherwise",
-        (false, FirstIndex::One) => "since there is no index 0; `data.first_index` says otherwise",
-    };
-    format!("indices count from {number}, {why}")
 }
 
 /// A row as a line of a file without its label.
@@ -196,9 +186,10 @@ pub(super) fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
         let line = if unlabelled { format!("0 {line}") } else { (*line).to_owned() };
         Ok(LabelledRow::of_line(&line, first)?.unwrap_or_default())
     };
-    let mut rows = LabelledRows::new("lines", lines.iter().map(row).collect::<Result<_>>()?);
+    let mut rows = LabelledRows::new("lines", lines.iter().map(row).collect::<Result<Vec<_>>>()?);
     rows.drop_beyond(columns);
-    let entries = rows.rows().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
+    let entries =
+        rows.records().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
     Variable::new(Csr::from_rows(columns, entries)?, None)
 }
 

@@ -8,7 +8,7 @@ use super::embedded;
 use super::net::{self, TABLE};
 use super::prepared::{
     Case, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, batches, both, coverage,
-    one_in, options, options_of, read_as,
+    one_in, options, options_of, read_as, read_otherwise,
 };
 use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Vocabulary};
 use crate::error::Result;
@@ -35,18 +35,8 @@ pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result
     let found = Found { words, characters, tags, labels };
     let like = options_of(config, predictor)?;
     let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-    let mut said: Vec<String> = read_as(texts.read_as()).into_iter().collect();
-    if config.data.repair_tags {
-        said.push(repaired([&texts], None));
-    }
+    let said = read_as(texts.read_as()).into_iter().collect();
     Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
-}
-
-/// How many tags were rewritten, for people.
-fn repaired<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>, tagging: Option<&Tagging>) -> String {
-    let repaired: usize = all.into_iter().map(TaggedTexts::repaired).sum();
-    let scheme = tagging.map_or_else(|| "the scheme of the training".to_owned(), Tagging::name);
-    format!("tags rewritten to keep {scheme}, as conlleval reads them: {repaired}")
 }
 
 /// What there is to learn.
@@ -76,6 +66,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
     let read = |path: &PathBuf| TaggedTexts::open_with([path], &like);
+    let given = dev.is_some();
     let (train, dev) = match &dev {
         Some(dev) => (train, read(dev)?),
         None if own => train.hold_out(one_in(config), config.run.seed),
@@ -83,9 +74,9 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     let test = test.as_ref().map(read).transpose()?;
     let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
-    let some = |texts: &&&TaggedTexts| !texts.texts().is_empty();
+    let some = |texts: &&&TaggedTexts| !texts.records().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());
-    both(all.iter().map(|texts| (texts.name(), texts.texts().len())))?;
+    both(all.iter().map(|texts| (texts.name(), texts.records().len())))?;
     let tagging = TaggedTexts::scheme(all.iter().copied())?;
     let found = Found {
         words: net::known(train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?,
@@ -96,25 +87,24 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
     let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;
-    let mut trainer = network(config, &found, &tagging, train.texts().len())?
+    let mut trainer = network(config, &found, &tagging, train.records().len())?
         .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(
         "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
         train.name(),
-        train.texts().len(),
+        train.records().len(),
         found.tags.len(),
         found.words.len(),
-        dev.texts().len()
+        dev.records().len()
     )];
     said.extend(read_as(train.read_as()));
+    let others = [Some(&dev).filter(|_| given), test.as_ref()].into_iter().flatten();
+    said.extend(others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as())));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
         said.push(format!("plain tags{why}: a run of equal tags is one chunk"));
     }
-    if config.data.repair_tags {
-        said.push(repaired(all, Some(&tagging)));
-    }
-    let held_out = dev.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
+    let held_out = dev.records().iter().flat_map(|text| &text.words).map(|word| form(word));
     let coverage = coverage(&found.words, held_out);
     said.extend(net::vectors(config, &mut trainer, &found.words)?);
     let case = |text: &TaggedText| Case {
@@ -123,7 +113,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     // A text is asked about as words between spaces.
     let whole = |text: &&TaggedText| text.words.iter().all(|word| TaggedText::words_of(word).eq([word]));
-    let held_out: HeldOut = dev.texts().iter().filter(whole).map(case).collect();
+    let held_out: HeldOut = dev.records().iter().filter(whole).map(case).collect();
     Ok(Prepared {
         trainer,
         train: Box::new(of_train),
@@ -132,8 +122,8 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         name: train.name().to_owned(),
         metric: "chunk F1",
         coverage,
-        lengths: train.texts().iter().map(|text| text.words.len()).collect(),
-        held_out: HeldOut { count: dev.texts().len(), ..held_out },
+        lengths: train.records().iter().map(|text| text.words.len()).collect(),
+        held_out: HeldOut { count: dev.records().len(), ..held_out },
         said,
     })
 }

@@ -70,8 +70,8 @@ impl Texts {
                 // Before any is held out: a label may be that of one text.
                 let labels = texts.labels();
                 let (rest, held) = texts.hold_out(one_in, seed);
-                rest.texts().iter().for_each(|text| visit(text, false));
-                held.texts().iter().for_each(|text| visit(text, true));
+                rest.records().iter().for_each(|text| visit(text, false));
+                held.records().iter().for_each(|text| visit(text, true));
                 let words = rest.vocabulary(cut, limits);
                 Ok(Surveyed { rest: Self::Held(rest), held: Self::Held(held), labels, words })
             }
@@ -101,8 +101,8 @@ impl Texts {
     /// Does something with each of them.
     pub(super) fn each(&self, mut of: impl FnMut(&Labelled)) -> Result<()> {
         match self {
-            Self::Held(texts) => texts.texts().iter().for_each(of),
-            Self::InFiles(files, _) => files.texts().try_for_each(|text| text.map(|text| of(&text)))?,
+            Self::Held(texts) => texts.records().iter().for_each(of),
+            Self::InFiles(files, _) => files.records().try_for_each(|text| text.map(|text| of(&text)))?,
         }
         Ok(())
     }

@@ -54,12 +54,12 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         Some(dev) => (train, read(dev)?),
         // More would take long to go through after each epoch.
         None => {
-            let one_in = one_in(config).max(train.pairs().len() as u64 / 2_000);
+            let one_in = one_in(config).max(train.records().len() as u64 / 2_000);
             train.hold_out(one_in, config.run.seed)
         }
     };
     let test = test.as_ref().map(read).transpose()?;
-    both([&train, &dev].map(|pairs| (pairs.name(), pairs.pairs().len())))?;
+    both([&train, &dev].map(|pairs| (pairs.name(), pairs.records().len())))?;
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     let sources = net::known(train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let targets = net::known(
@@ -71,19 +71,19 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let of_test = test.as_ref().map(loader).transpose()?;
-    let trainer = network(config, [&sources, &targets], train.pairs().len())?;
+    let trainer = network(config, [&sources, &targets], train.records().len())?;
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
-    let held_out = dev.pairs().iter().flat_map(|pair| cut.tokens(&pair.source));
+    let held_out = dev.records().iter().flat_map(|pair| cut.tokens(&pair.source));
     let coverage = coverage(&sources, held_out);
     let apart = if given { "" } else { ", no source of which is among them" };
     let said = format!(
         "{}: {} pairs, {} source tokens and {} target tokens known; {} held out{apart}",
         train.name(),
-        train.pairs().len(),
+        train.records().len(),
         sources.len(),
         targets.len(),
-        dev.pairs().len()
+        dev.records().len()
     );
     let others = [Some(&dev).filter(|_| given), test.as_ref()].into_iter().flatten();
     let others = others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as()));
@@ -100,7 +100,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         name: train.name().to_owned(),
         metric: "perplexity",
         coverage,
-        lengths: train.pairs().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
+        lengths: train.records().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
         held_out: dev.by_source().into_iter().map(case).collect(),
         said: [said].into_iter().chain(read_as(train.read_as())).chain(others).collect(),
     })

@@ -154,19 +154,19 @@ fn requests() -> Result<()> {
     assert!(train.labelled() && dev.labelled());
     for (part, requests, tokens, slots) in [(&train, 1960, 16_641, 3778), (&dev, 400, 3323, 747)] {
         let (mut words, mut chunks) = (0, 0);
-        for text in part.texts() {
+        for text in part.records() {
             let tags: Vec<&str> = text.tags.iter().map(String::as_str).collect();
             let found = TagScheme::Iob2.chunks(&tags)?;
             let begun = tags.iter().filter(|tag| tag.starts_with("B-")).count();
             assert_eq!(found.len(), begun, "{}", text.words.join(" "));
             (words, chunks) = (words + tags.len(), chunks + begun);
         }
-        assert_eq!((part.texts().len(), words, chunks), (requests, tokens, slots));
+        assert_eq!((part.records().len(), words, chunks), (requests, tokens, slots));
         // Every kind of slot begins and goes on in both parts.
         assert_eq!((TaggedTexts::labels([part])?.len(), TaggedTexts::tags([part])?.len()), (8, 37));
     }
     let lower = |part: &TaggedTexts| -> HashSet<String> {
-        part.texts().iter().map(|text| text.words.join(" ").to_lowercase()).collect()
+        part.records().iter().map(|text| text.words.join(" ").to_lowercase()).collect()
     };
     assert!(lower(&train).is_disjoint(&lower(&dev)), "a held-out request is in training");
     Ok(())
@@ -243,7 +243,7 @@ fn wikitext() -> Result<()> {
 
 /// The entries of the rows.
 fn entries(rows: &LabelledRows) -> usize {
-    rows.rows().iter().map(|row| row.indices.len()).sum()
+    rows.records().iter().map(|row| row.indices.len()).sum()
 }
 
 /// Test fits the columns and classes of train, and the other way round train has an entry too many.
@@ -252,9 +252,9 @@ fn a9a() -> Result<()> {
     let Some(path) = shared("a9a") else { return Ok(()) };
     let read = |name: &str| LabelledRows::of_files([&TextFile::open(path.join(name))?], FirstIndex::One);
     let (mut train, test) = (read("a9a")?, read("a9a.t")?);
-    assert_eq!((train.rows().len(), entries(&train), train.columns()), (32_561, 451_592, 123));
-    assert_eq!((test.rows().len(), entries(&test), test.columns()), (16_281, 225_731, 122));
-    assert!(train.rows().iter().all(|row| row.values.iter().all(|&value| value == 1.0)));
+    assert_eq!((train.records().len(), entries(&train), train.columns()), (32_561, 451_592, 123));
+    assert_eq!((test.records().len(), entries(&test), test.columns()), (16_281, 225_731, 122));
+    assert!(train.records().iter().all(|row| row.values.iter().all(|&value| value == 1.0)));
     let classes = train.classes()?;
     assert!(classes.tokens().eq(["-1", "1"]));
     assert_eq!((classes.count(0), classes.count(1)), (24_720, 7841));
@@ -283,16 +283,18 @@ fn bags_of_20_newsgroups() -> Result<()> {
     assert!(zip.libsvm(FirstIndex::One).is_err(), "it has several files");
     let read = |name: &str| LabelledRows::of_files([&zip.clone().member(name)?], FirstIndex::One);
     let (train, test) = (read("20ng/train.feat")?, read("20ng/test.feat")?);
-    let words = |rows: &LabelledRows| rows.rows().iter().flat_map(|row| &row.values).sum::<f32>();
-    assert_eq!((train.rows().len(), entries(&train), words(&train)), (11_268, 729_545, 1_128_881.0));
-    assert_eq!((test.rows().len(), entries(&test), words(&test)), (7505, 477_078, 720_898.0));
+    let words = |rows: &LabelledRows| rows.records().iter().flat_map(|row| &row.values).sum::<f32>();
+    assert_eq!((train.records().len(), entries(&train), words(&train)), (11_268, 729_545, 1_128_881.0));
+    assert_eq!((test.records().len(), entries(&test), words(&test)), (7505, 477_078, 720_898.0));
     assert_eq!((train.columns(), test.columns()), (2000, 2000));
     let classes = train.classes()?;
     assert!(classes.tokens().eq((1..=20).map(|class| class.to_string())));
     let loader = test.loader(["x", "class"], 2000, Target::Class(&classes))?;
     assert_eq!(loader.batches(None, 0)?.next().unwrap()?.values[0].1.shape(), [32, 2000]);
     let (rest, held) = train.hold_out(10, 1);
-    assert!((1000..1250).contains(&held.rows().len()) && rest.rows().len() + held.rows().len() == 11_268);
+    assert!(
+        (1000..1250).contains(&held.records().len()) && rest.records().len() + held.records().len() == 11_268
+    );
     Ok(())
 }
 
@@ -316,7 +318,7 @@ fn the_others_are_lines_of_their_own_formats() -> Result<()> {
 
 /// How many there are of each label.
 fn of_labels(texts: &LabelledTexts) -> Result<Vec<(String, usize)>> {
-    let count = |label: &str| texts.texts().iter().filter(|text| text.label == label).count();
+    let count = |label: &str| texts.records().iter().filter(|text| text.label == label).count();
     Ok(texts.labels()?.tokens().map(|label| (label.to_owned(), count(label))).collect())
 }
 
@@ -343,17 +345,19 @@ fn labelled_texts_are_opened_by_their_path() -> Result<()> {
         }
     }
     if let Some(names) = open("names")? {
-        assert_eq!((names.texts().len(), names.labels()?.len()), (20_050, 18));
-        assert!(names.distinct().texts().len() < 20_050);
+        assert_eq!((names.records().len(), names.labels()?.len()), (20_050, 18));
+        assert!(names.distinct().records().len() < 20_050);
     }
     if let Some(mr) = open("mr")? {
-        let (all, accents) = (mr.texts(), |text: &str| text.chars().filter(|c| !c.is_ascii()).count());
+        let (all, accents) = (mr.records(), |text: &str| text.chars().filter(|c| !c.is_ascii()).count());
         assert_eq!(all.iter().map(|text| accents(&text.text)).sum::<usize>(), 316, "Windows-1252");
     }
     if let Some(path) = shared("movie_reviews/movie_reviews.zip") {
         let (rest, held) = LabelledTexts::open(path)?.hold_out(10, 1);
-        assert!((150..250).contains(&held.texts().len()) && rest.texts().len() + held.texts().len() == 2000);
-        assert!(rest.texts().iter().all(|text| text.text.lines().count() > 0 && words(&text.text) > 10));
+        assert!(
+            (150..250).contains(&held.records().len()) && rest.records().len() + held.records().len() == 2000
+        );
+        assert!(rest.records().iter().all(|text| text.text.lines().count() > 0 && words(&text.text) > 10));
     }
     if let Some(path) = shared("sst2") {
         let parts = Parts::find(&path)?;
@@ -372,7 +376,7 @@ fn trees_are_the_sentences() -> Result<()> {
         let path = trees.join(part).with_extension("txt");
         let of_trees = LabelledTexts::open_with([path], &ReadOptions::new().binary())?;
         let of_lines = LabelledTexts::open(sentences.join(part).with_extension("tsv"))?;
-        assert_eq!((of_trees.texts().len(), of_lines.texts().len()), (count, count), "{part}");
+        assert_eq!((of_trees.records().len(), of_lines.records().len()), (count, count), "{part}");
         assert_eq!(of_labels(&of_trees)?, of_labels(&of_lines)?, "{part}");
     }
     Ok(())
@@ -382,19 +386,19 @@ fn trees_are_the_sentences() -> Result<()> {
 fn pairs_are_opened_by_their_path() -> Result<()> {
     if let Some(path) = shared("tatoeba-fra-eng/fra-eng.zip") {
         let pairs = Pairs::open(&path)?;
-        assert_eq!((pairs.pairs().len(), pairs.by_source().len()), (142_787, 98_659));
-        assert_eq!(Pairs::open(format!("{}!fra.txt", path.display()))?.pairs(), pairs.pairs());
+        assert_eq!((pairs.records().len(), pairs.by_source().len()), (142_787, 98_659));
+        assert_eq!(Pairs::open(format!("{}!fra.txt", path.display()))?.records(), pairs.records());
         let (rest, held) = pairs.hold_out(20, 1);
-        let sources: HashSet<&str> = held.pairs().iter().map(|pair| pair.source.as_str()).collect();
-        assert!((6000..8500).contains(&held.pairs().len()));
-        assert!(rest.pairs().iter().all(|pair| !sources.contains(pair.source.as_str())));
+        let sources: HashSet<&str> = held.records().iter().map(|pair| pair.source.as_str()).collect();
+        assert!((6000..8500).contains(&held.records().len()));
+        assert!(rest.records().iter().all(|pair| !sources.contains(pair.source.as_str())));
     }
     if let Some(path) = shared("cmudict/cmudict.dict") {
         let [train, dev, test] = Pairs::open(path)?.divide_by(|pair| {
             let bytes = Sha256::digest(&pair.source);
             bytes.iter().fold(0, |rest, &byte| (rest * 256 + u64::from(byte)) % 20)
         });
-        let counts = [&train, &dev, &test].map(|part| (part.by_source().len(), part.pairs().len()));
+        let counts = [&train, &dev, &test].map(|part| (part.by_source().len(), part.records().len()));
         assert_eq!(counts.iter().map(|(words, _)| words).sum::<usize>(), 126_052);
         let phonemes =
             train.targets(&Tokenizer::whitespace(), &Limits { specials: vec![], ..Limits::default() })?;
@@ -407,9 +411,9 @@ fn pairs_are_opened_by_their_path() -> Result<()> {
 fn tagged_texts_are_opened_by_their_path() -> Result<()> {
     if let Some(path) = shared("conll2000/train.txt") {
         let chunks = TaggedTexts::open(&path)?;
-        assert_eq!((chunks.texts().len(), TaggedTexts::tags([&chunks])?.len()), (8936, 22));
+        assert_eq!((chunks.records().len(), TaggedTexts::tags([&chunks])?.len()), (8936, 22));
         let speech = TaggedTexts::open_with([path], &ReadOptions::new().tags("2"))?;
-        assert_eq!((speech.texts().len(), TaggedTexts::tags([&speech])?.len()), (8936, 44));
+        assert_eq!((speech.records().len(), TaggedTexts::tags([&speech])?.len()), (8936, 44));
     }
     if let Some(path) = shared("snips") {
         let parts = Parts::find(path)?;
@@ -418,7 +422,7 @@ fn tagged_texts_are_opened_by_their_path() -> Result<()> {
         {
             let texts = part.map(TaggedTexts::open).transpose()?;
             assert_eq!(
-                texts.as_ref().map(|texts| (texts.texts().len(), texts.labelled())),
+                texts.as_ref().map(|texts| (texts.records().len(), texts.labelled())),
                 Some((count, true))
             );
         }

@@ -44,7 +44,7 @@ fn path(name: &str) -> PathBuf {
 #[cfg(feature = "parquet")]
 fn reviews() -> Vec<unpadded::data::Labelled> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/reviews/train.tsv");
-    LabelledTexts::open(path).unwrap().texts()[..40].to_vec()
+    LabelledTexts::open(path).unwrap().records()[..40].to_vec()
 }
 
 #[cfg(feature = "parquet")]
@@ -52,14 +52,14 @@ fn reviews() -> Vec<unpadded::data::Labelled> {
 fn columns_are_found_and_every_kind_of_value_is_read() {
     let (file, expected) = (fixture("reviews"), reviews());
     let found = LabelledTexts::open(&file).unwrap();
-    assert_eq!(found.texts(), expected);
+    assert_eq!(found.records(), expected);
     let read_as = ReadOptions::new().format(FileFormat::Parquet).text("text").label("label");
     assert_eq!(found.read_as(), &read_as);
 
     let labels = |label: &str| -> Vec<String> {
         let options = ReadOptions::new().label(label);
         let found = LabelledTexts::open_with([&file], &options).unwrap();
-        found.texts().iter().map(|one| one.label.clone()).collect()
+        found.records().iter().map(|one| one.label.clone()).collect()
     };
     let good: Vec<bool> = expected.iter().map(|one| one.label == "positive").collect();
     assert_eq!(labels("good"), good.iter().map(bool::to_string).collect::<Vec<_>>());
@@ -70,7 +70,7 @@ fn columns_are_found_and_every_kind_of_value_is_read() {
 
     let options = ReadOptions::new().source("label").target("text");
     let pairs = Pairs::open_with([&file], &options).unwrap();
-    assert!(pairs.pairs().iter().zip(&expected).all(|(a, b)| a.source == b.label && a.target == b.text));
+    assert!(pairs.records().iter().zip(&expected).all(|(a, b)| a.source == b.label && a.target == b.text));
     let text = PlainText::open(&file).unwrap();
     assert!(text.text().lines().eq(expected.iter().map(|one| one.text.as_str())));
 }
@@ -81,11 +81,11 @@ fn pages_are_read_however_they_are_written_and_packed() {
     let expected = &reviews()[..6];
     for name in ["none", "gzip", "lz4", "v2"] {
         let found = LabelledTexts::open(fixture(&format!("reviews_{name}"))).unwrap();
-        assert_eq!(found.texts(), expected, "{name}");
+        assert_eq!(found.records(), expected, "{name}");
     }
     let zstd = LabelledTexts::open(fixture("reviews_zstd"));
     if cfg!(feature = "parquet-zstd") {
-        assert_eq!(zstd.unwrap().texts(), expected);
+        assert_eq!(zstd.unwrap().records(), expected);
     } else {
         let known = "compression of `text` in file `parquet_reviews_zstd.parquet`: expected one by snappy, gzip, lz4, or none, got \
                      zstd; `--features parquet-zstd` builds what reads it, with a compiler of C";
@@ -98,11 +98,11 @@ fn pages_are_read_however_they_are_written_and_packed() {
     let bytes = std::fs::read(fixture("reviews")).unwrap();
     let other = path("other.csv");
     std::fs::write(&other, &bytes).unwrap();
-    assert_eq!(LabelledTexts::open(&other).unwrap().texts(), reviews());
+    assert_eq!(LabelledTexts::open(&other).unwrap().records(), reviews());
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut packed, &bytes).unwrap();
     std::fs::write(&other, packed.finish().unwrap()).unwrap();
-    assert_eq!(LabelledTexts::open(&other).unwrap().texts(), reviews());
+    assert_eq!(LabelledTexts::open(&other).unwrap().records(), reviews());
     std::fs::remove_file(other).ok();
 }
 
@@ -111,13 +111,13 @@ fn pages_are_read_however_they_are_written_and_packed() {
 fn tagged_texts_have_lists_and_the_names_of_their_tags() {
     let named = TaggedTexts::open(fixture("tagged")).unwrap();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/requests/train");
-    let expected = &TaggedTexts::open(folder).unwrap().texts()[..12].to_vec();
-    assert_eq!(named.texts(), expected);
-    assert_eq!(TaggedTexts::open(fixture("tagged_texts")).unwrap().texts(), expected);
+    let expected = &TaggedTexts::open(folder).unwrap().records()[..12].to_vec();
+    assert_eq!(named.records(), expected);
+    assert_eq!(TaggedTexts::open(fixture("tagged_texts")).unwrap().records(), expected);
     // Without the names, tags are numbers.
     let numbered = TaggedTexts::open(fixture("tagged_numbers")).unwrap();
-    assert_eq!(numbered.texts().len(), 12);
-    for (a, b) in numbered.texts().iter().zip(expected) {
+    assert_eq!(numbered.records().len(), 12);
+    for (a, b) in numbered.records().iter().zip(expected) {
         assert_eq!((&a.words, a.tags.len()), (&b.words, b.tags.len()));
         assert!(a.tags.iter().all(|tag| tag.parse::<u8>().is_ok()), "{:?}", a.tags);
     }
@@ -167,7 +167,7 @@ fn what_does_not_fit_is_said_with_its_row() {
                     first bytes are `PAR1`; `format` (`data.format` in a config) overrides it";
     assert_eq!(nulls, expected);
     let rest = LabelledTexts::open_with([fixture("nulls")], &new().malformed(Malformed::Skip)).unwrap();
-    let rest: Vec<&str> = rest.texts().iter().map(|one| one.text.as_str()).collect();
+    let rest: Vec<&str> = rest.records().iter().map(|one| one.text.as_str()).collect();
     assert_eq!(rest, ["a", "b", "d", "f"]);
     let list = with(new().text("tokens"), "tagged_texts");
     assert!(

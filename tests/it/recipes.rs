@@ -204,14 +204,14 @@ fn features_that_count_from_0_do_so_in_every_file() -> Result<()> {
     let prepared = prepare(&config(&zero))?;
     assert_eq!(
         prepared.said[1],
-        "indices count from 0, since there is an index 0; `data.first_index` says otherwise"
+        "read as `libsvm`; indices count from 0, since there is an index 0; the setting `first_index` says otherwise"
     );
     assert!(prepared.said[0].contains("80 rows of 5 features"), "{:?}", prepared.said);
     assert!(prepared.held_out.cases.iter().any(|case| case.text.starts_with("0:1 ")));
     let one = prepare(&config(&one))?;
     assert!(
         one.said[0].contains("80 rows of 5 features")
-            && one.said[1].starts_with("indices count from 1, since")
+            && one.said[1].starts_with("read as `libsvm`; indices count from 1, since")
     );
     let mut set = config(&test);
     set.data.first_index = Some(0);
@@ -220,7 +220,7 @@ fn features_that_count_from_0_do_so_in_every_file() -> Result<()> {
     let said = prepare(&set)?.said;
     assert!(
         said[0].contains("2 rows of 4 features")
-            && said.contains(&"indices count from 0, as `data.first_index` says".to_owned()),
+            && said.contains(&"read as `libsvm`; indices count from 0, as set".to_owned()),
         "{said:?}"
     );
     set.data.first_index = Some(1);

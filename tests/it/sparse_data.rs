@@ -7,8 +7,8 @@ use flate2::write::GzEncoder;
 use ndarray::Array2;
 use unpadded::Result;
 use unpadded::data::{
-    Batch, Batching, Data, Field, FirstIndex, LabelledRow, LabelledRows, Loader, Malformed, Sample, Samples,
-    Skipped, Source, Streamed, Target, TextFile,
+    Batch, Batching, Data, Field, FirstIndex, LabelledRow, LabelledRows, Loader, Malformed, ReadOptions,
+    Sample, Samples, Skipped, Source, Streamed, Target, TextFile,
 };
 use unpadded::tensor::{Csr, Dense, Storage, Variable};
 use zip::ZipWriter;
@@ -164,7 +164,7 @@ fn ten_thousand_damaged_lines() -> Result<()> {
     // What was read is what stands there: written and read again, it is the same.
     assert_eq!(rows(&read.iter().map(written).collect::<String>())?, read);
     let mut all = LabelledRows::new("f", read);
-    let entries = |all: &LabelledRows| all.rows().iter().map(|row| row.indices.len()).sum::<usize>();
+    let entries = |all: &LabelledRows| all.records().iter().map(|row| row.indices.len()).sum::<usize>();
     let before = entries(&all);
     let dropped = all.drop_beyond(20);
     assert!(dropped > 0 && all.columns() == 20 && entries(&all) == before - dropped);
@@ -210,7 +210,7 @@ fn labels_are_classes_in_the_order_of_their_numbers_or_as_they_are() -> Result<(
 fn columns_are_those_of_train() -> Result<()> {
     let [first, second] = ["1 5:1\n", "0 2:1 9:1\n\n1\n"].map(file);
     let mut all = LabelledRows::of_files([&first, &second], FirstIndex::One)?;
-    assert_eq!((all.name(), all.rows().len(), all.columns()), ("f, f", 3, 9));
+    assert_eq!((all.name(), all.records().len(), all.columns()), ("f, f", 3, 9));
     assert_eq!(
         message(LabelledRows::of_files([], FirstIndex::One)),
         "files of rows: expected at least one, got none"
@@ -220,7 +220,7 @@ fn columns_are_those_of_train() -> Result<()> {
                     `LabelledRows::drop_beyond` leaves such entries out";
     assert_eq!(beyond, expected);
     assert_eq!((all.drop_beyond(9), all.drop_beyond(8), all.drop_beyond(8), all.columns()), (0, 1, 0, 5));
-    assert_eq!(all.rows()[1], row(0.0, &[(1, 1.0)]));
+    assert_eq!(all.records()[1], row(0.0, &[(1, 1.0)]));
     assert_eq!((all.drop_beyond(0), all.columns()), (2, 0));
     let empty = message(LabelledRows::new("none", Vec::new()).loader(["x", "y"], 8, Target::Number));
     assert_eq!(empty, "rows of `none`: expected at least one, got none");
@@ -243,18 +243,18 @@ fn what_is_held_out_depends_on_the_seed_and_the_row() -> Result<()> {
     let all = LabelledRows::new("f", rows(&text)?);
     let held = |all: &LabelledRows, seed| all.clone().hold_out(5, seed);
     let (rest, out) = held(&all, 1);
-    assert_eq!(rest.rows().len() + out.rows().len(), 3000);
-    assert!((450..750).contains(&out.rows().len()), "{}", out.rows().len());
-    assert!(!out.rows().iter().any(|row| rest.rows().contains(row)), "equal rows on both sides");
+    assert_eq!(rest.records().len() + out.records().len(), 3000);
+    assert!((450..750).contains(&out.records().len()), "{}", out.records().len());
+    assert!(!out.records().iter().any(|row| rest.records().contains(row)), "equal rows on both sides");
     assert_eq!(held(&all, 1).1, out);
     assert_ne!(held(&all, 2).1, out);
-    let more = LabelledRows::new("f", [all.rows().to_vec(), rows("0 9:9\n")?].concat());
-    assert!(held(&more, 1).1.rows().starts_with(out.rows()));
+    let more = LabelledRows::new("f", [all.records().to_vec(), rows("0 9:9\n")?].concat());
+    assert!(held(&more, 1).1.records().starts_with(out.records()));
     // Rows of a query stay together, whatever they hold.
     let text: String = (0..900).map(|i| format!("0 qid:{} {}:1\n", i / 3, i + 1)).collect();
     let (rest, out) = held(&LabelledRows::new("f", rows(&text)?), 1);
-    assert!(out.rows().len() > 90 && rest.rows().len() > 450);
-    assert!(!out.rows().iter().any(|a| rest.rows().iter().any(|b| a.query == b.query)));
+    assert!(out.records().len() > 90 && rest.records().len() > 450);
+    assert!(!out.records().iter().any(|a| rest.records().iter().any(|b| a.query == b.query)));
     assert_eq!(held(&all, 1).1.name(), "f, held out");
     assert_eq!(all.clone().hold_out(0, 1).0, all);
     Ok(())
@@ -446,12 +446,15 @@ fn indices_count_from_0_where_a_file_has_one() -> Result<()> {
     let (from_zero, from_one) = (LabelledRows::open(&zero)?, LabelledRows::open(&one)?);
     assert_eq!((from_zero.first_index(), from_zero.columns()), (FirstIndex::Zero, 4));
     assert_eq!((from_one.first_index(), from_one.columns()), (FirstIndex::One, 3));
-    assert_eq!((&from_zero.rows()[1].indices[..], &from_one.rows()[1].indices[..]), (&[0, 1][..], &[0][..]));
-    let told = LabelledRows::open_from(&one, FirstIndex::Zero)?;
-    assert_eq!((told.rows()[0].indices[0], told.first_index()), (3, FirstIndex::Zero));
+    assert_eq!(
+        (&from_zero.records()[1].indices[..], &from_one.records()[1].indices[..]),
+        (&[0, 1][..], &[0][..])
+    );
+    let told = LabelledRows::open_with([&one], &ReadOptions::new().first_index(FirstIndex::Zero))?;
+    assert_eq!((told.records()[0].indices[0], told.first_index()), (3, FirstIndex::Zero));
     let (rest, held) = told.hold_out(2, 1);
     assert_eq!((rest.first_index(), held.first_index()), (FirstIndex::Zero, FirstIndex::Zero));
-    let said = message(LabelledRows::open_from(&zero, FirstIndex::One));
+    let said = message(LabelledRows::open_with([&zero], &ReadOptions::new().first_index(FirstIndex::One)));
     let expected = "the setting `first_index` 0 reads a file that counts from 0";
     assert!(said.contains(":2: expected an index from 1") && said.ends_with(expected), "{said}");
     [zero, one].iter().for_each(|path| std::fs::remove_file(path).unwrap());

@@ -1,7 +1,7 @@
 //! Labelled texts of a path.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::columns::{LABEL, TEXT, Wanted};
@@ -9,11 +9,11 @@ use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, extension, find, is_note, prepared_for};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
+use crate::data::data_set::Record;
 use crate::data::lines::Reason;
-use crate::data::memory::Whole;
 use crate::data::records::{OneLine, Stream};
-use crate::data::{Folder, Labelled, LabelledTexts, TextFile};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::data::{Fingerprint, Folder, Labelled, LabelledTexts, TextFile};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A file, and what its records are.
 #[derive(Debug)]
@@ -329,55 +329,16 @@ impl Plan {
     }
 }
 
-/// All of them up to the first error, where there must be one.
-pub(super) fn all<R>(name: &str, records: impl Iterator<Item = Result<R>>) -> Result<Vec<R>> {
-    let records: Vec<R> = records.collect::<Result<_>>()?;
-    if records.is_empty() {
-        let what = format!("records of `{name}`");
-        return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-    }
-    Ok(records)
-}
+impl Record for Labelled {
+    const PLURAL: &'static str = "texts";
 
-impl LabelledTexts {
-    /// Labelled texts of a path: a file of columns between tabs or commas, of JSON Lines, of Parquet or of trees; a folder or a zip with a file a
-    /// class (a text a line) or a folder a class (a text a file); several files by a pattern such as `data/*.tsv`; a file in a zip as
-    /// `some.zip!file`. [`FileFormat`] lists the formats. Which it is, and which columns are text and label, is found out;
-    /// [`Self::open_with`] says it.
-    ///
-    /// ```
-    /// use unpadded::data::LabelledTexts;
-    /// # let path = std::env::temp_dir().join(format!("unpadded-open-{}.csv", std::process::id()));
-    /// # std::fs::write(&path, "id,review,label\n1,\"Fine, but dull\",blame\n2,Good.,praise\n").unwrap();
-    /// let reviews = LabelledTexts::open(&path)?; // id,review,label ↵ 1,"Fine, but dull",blame ↵ …
-    /// assert_eq!((&*reviews.texts()[0].text, &*reviews.texts()[0].label), ("Fine, but dull", "blame"));
-    /// # std::fs::remove_file(&path).unwrap();
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If there is nothing, nothing in it, or something that is not as its format says: with the file and the line, and how the format
-    /// was guessed.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with([path], &ReadOptions::default())
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
+        fingerprint.text(&self.text)
     }
 
-    /// Labelled texts of these paths together, read as the options say.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
-    #[track_caller]
-    pub fn open_with<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-    ) -> Result<Self> {
-        let read = || {
-            let _whole = Whole::begin();
-            let plan = Arc::new(Plan::new(paths, options, false)?);
-            let texts = all(&plan.name, Arc::clone(&plan).records())?;
-            Ok(Self::new(&plan.name, texts).read_by(plan.options.clone()))
-        };
-        read().at_caller()
+    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<LabelledTexts> {
+        let plan = Arc::new(Plan::new(paths, options, false)?);
+        let texts = Arc::clone(&plan).records().collect::<Result<Vec<_>>>()?;
+        Ok(LabelledTexts::new(&plan.name, texts).read_by(plan.options.clone()))
     }
 }

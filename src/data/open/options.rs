@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::data::conll::Columns;
-use crate::data::{Encoding, Malformed, TagScheme, Tagging};
+use crate::data::{Encoding, FirstIndex, Malformed, TagScheme, Tagging};
 use crate::error::{Error, Result};
 
 /// The form of a file, or of a folder, of a data set.
@@ -124,6 +124,7 @@ pub struct ReadOptions {
     pub(super) stress: bool,
     pub(super) repair_tags: bool,
     pub(in crate::data) scheme: Option<TagScheme>,
+    pub(in crate::data) first_index: Option<FirstIndex>,
     /// The columns of words and tags, once they were found.
     pub(super) columns: Option<Box<Columns>>,
     /// The scheme by which tags are repaired, once it was found.
@@ -145,10 +146,10 @@ impl ReadOptions {
         !matches!(self.format, Some(FileFormat::JsonLines | FileFormat::Parquet))
     }
 
-    /// What was set, to which what is detected is added.
+    /// What was set, to which what is detected is added. What is noted of other files does not count.
     pub(super) fn told(&self) -> Self {
         let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
-        Self { told: Some(told), ..self.clone() }
+        Self { told: Some(told), notes: Vec::new(), ..self.clone() }
     }
 
     /// The format.
@@ -229,7 +230,7 @@ impl ReadOptions {
     }
 
     /// Of tagged texts: rewrites tags that break the scheme of the others, as conlleval reads them. An `I` behind `O`, or behind another
-    /// kind, begins a chunk. [`TaggedTexts::repaired`](crate::data::TaggedTexts::repaired) counts them.
+    /// kind, begins a chunk. How many were rewritten is said with the columns.
     #[must_use]
     pub fn repair_tags(self) -> Self {
         Self { repair_tags: true, ..self }
@@ -239,6 +240,12 @@ impl ReadOptions {
     #[must_use]
     pub fn scheme(self, scheme: TagScheme) -> Self {
         Self { scheme: Some(scheme), ..self }
+    }
+
+    /// Of rows of features: the number of the first feature. Without it, 0 if there is an index 0, and else 1.
+    #[must_use]
+    pub fn first_index(self, first: FirstIndex) -> Self {
+        Self { first_index: Some(first), ..self }
     }
 
     /// Of a pronouncing dictionary: keeps the digits of stress.
@@ -260,15 +267,16 @@ impl fmt::Display for ReadOptions {
             ("words", &self.tokens),
             ("tags", &self.tags),
         ];
-        if let (Some(format), Some(columns)) = (&format, &self.columns) {
-            return write!(f, "{format}, {columns}");
-        }
         let column = |(what, name): (&str, &Option<String>)| {
             let name = name.as_ref()?.replace('\n', "\\n");
             let by_number = self.by_numbers() && name.parse::<usize>().is_ok();
             Some(if by_number { format!("{what} in column {name}") } else { format!("{what} in `{name}`") })
         };
-        let all: Vec<String> = format.into_iter().chain(columns.into_iter().filter_map(column)).collect();
+        let columns: Vec<String> = match &self.columns {
+            Some(columns) => vec![columns.to_string()],
+            None => columns.into_iter().filter_map(column).collect(),
+        };
+        let all: Vec<String> = format.into_iter().chain(columns).collect();
         let all = Some(all.join(", ")).filter(|all| !all.is_empty());
         f.write_str(&all.into_iter().chain(self.notes.iter().cloned()).collect::<Vec<_>>().join("; "))
     }

@@ -1,17 +1,16 @@
 //! Pairs of texts of a path.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::columns::{SOURCE, TARGET, Wanted};
 use super::guess::{Guess, Task, alike, guess};
-use super::labelled::all;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
 use super::{dictionary, fields, objects, table};
-use crate::data::memory::Whole;
+use crate::data::data_set::Record;
 use crate::data::records::{OneLine, Stream};
-use crate::data::{Pair, Pairs, TextFile};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::data::{Fingerprint, Pair, Pairs, TextFile};
+use crate::error::{Error, ErrorKind, Result};
 
 fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
     [
@@ -61,54 +60,35 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
     }
 }
 
-impl Pairs {
-    /// Pairs of a path: a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as CMUdict, of which the
-    /// stress is left out; several files by a pattern such as `data/*.tsv`; a file in a zip as `some.zip!file`. Of columns between tabs
-    /// without a header, source and target are the first two, as in [`Self::of_lines`]. Of a zip with several files it is the one whose
-    /// name does not begin with `_`, as that of notes about the others does.
-    ///
-    /// # Errors
-    /// If there is nothing, nothing in it, or something that is not as its format says: with the file and the line, and how the format
-    /// was guessed.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with([path], &ReadOptions::default())
+impl Record for Pair {
+    const PLURAL: &'static str = "pairs";
+
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
+        fingerprint.text(&self.source)
     }
 
-    /// Pairs of these paths together, read as the options say.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
-    #[track_caller]
-    pub fn open_with<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-    ) -> Result<Self> {
-        let read = || {
-            let _whole = Whole::begin();
-            let (name, found) = find(paths)?;
-            let (mut pairs, mut options) = (Vec::new(), options.told());
-            for one in found {
-                let file = match one {
-                    Found::File(file) => prepared(file, &options)?,
-                    Found::Folder(path) => {
-                        let what = format!("pairs of `{}`", path.display());
-                        let expected = "a file, or a zip with one (`some.zip!file` names one of several)";
-                        return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
-                    }
-                };
-                let mut read = alike(&options, &file, Task::Pairs);
-                let guess = guess(&file, &read, Task::Pairs)?;
-                let found = records(&file, &guess, &mut read);
-                read.notes.extend(file.encoding_note());
-                let found = found.and_then(Iterator::collect::<Result<Vec<_>>>);
-                pairs.extend(found.map_err(|e| guess.explain(e))?);
-                if options.format.is_none_or(|format| format == guess.format) {
-                    options = read;
+    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Pairs> {
+        let (name, found) = find(paths)?;
+        let (mut pairs, mut options) = (Vec::new(), options.told());
+        for one in found {
+            let file = match one {
+                Found::File(file) => prepared(file, &options)?,
+                Found::Folder(path) => {
+                    let what = format!("pairs of `{}`", path.display());
+                    let expected = "a file, or a zip with one (`some.zip!file` names one of several)";
+                    return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
                 }
+            };
+            let mut read = alike(&options, &file, Task::Pairs);
+            let guess = guess(&file, &read, Task::Pairs)?;
+            let found = records(&file, &guess, &mut read);
+            read.notes.extend(file.encoding_note());
+            let found = found.and_then(Iterator::collect::<Result<Vec<_>>>);
+            pairs.extend(found.map_err(|e| guess.explain(e))?);
+            if options.format.is_none_or(|format| format == guess.format) {
+                options = read;
             }
-            Ok(Self::new(&name, all(&name, pairs.into_iter().map(Ok))?).read_by(options))
-        };
-        read().at_caller()
+        }
+        Ok(Pairs::new(&name, pairs).read_by(options))
     }
 }

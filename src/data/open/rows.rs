@@ -1,34 +1,51 @@
 //! Sparse rows of a path.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::options::FileFormat;
+use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, by_ending, find};
+use crate::data::data_set::Record;
 use crate::data::records::OneLine;
-use crate::data::{FirstIndex, LabelledRow, LabelledRows, TextFile};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::data::{Fingerprint, FirstIndex, LabelledRow, LabelledRows, TextFile};
+use crate::error::{Error, ErrorKind, Result};
+
+impl Record for LabelledRow {
+    const PLURAL: &'static str = "rows";
+
+    /// By the row alone, and those of a query together.
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
+        match self.query {
+            Some(query) => fingerprint.text("query").number(query),
+            None => (self.indices.iter().zip(&self.values)).fold(fingerprint, |f, (&index, value)| {
+                f.number(index as u64).number(u64::from(value.to_bits()))
+            }),
+        }
+    }
+
+    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<LabelledRows> {
+        let mut files = files(paths)?;
+        for file in &mut files {
+            *file = file.clone().malformed(options.malformed);
+        }
+        let mut read = LabelledRows::of_files(&files, options.first_index.unwrap_or(FirstIndex::Zero))?;
+        let found = read.records.iter().flat_map(|row| &row.indices).any(|&index| index == 0);
+        let (first, why) = match options.first_index {
+            Some(first) => (first, "as set"),
+            None if found => {
+                (FirstIndex::Zero, "since there is an index 0; the setting `first_index` says otherwise")
+            }
+            None => {
+                read.records.iter_mut().flat_map(|row| &mut row.indices).for_each(|index| *index -= 1);
+                (FirstIndex::One, "since there is no index 0; the setting `first_index` says otherwise")
+            }
+        };
+        let note = format!("indices count from {}, {why}", first.number());
+        let options = ReadOptions { format: Some(FileFormat::Libsvm), notes: vec![note], ..options.clone() };
+        Ok(read.read_by(options.first_index(first)))
+    }
+}
 
 impl LabelledRows {
-    /// The rows of LIBSVM files by their path, of several by a pattern as `data/*.svm`, of one in a zip by `data.zip!train.svm`; gzip and
-    /// zip are opened. Their indices count from 0 if any of them is 0, and else from 1, as scikit-learn reads them.
-    ///
-    /// # Errors
-    /// As [`Self::of_files`]; if the path leads to no file.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::detect(&files(path.as_ref()).at_caller()?).at_caller()
-    }
-
-    /// As [`Self::open`], of files whose indices count from `first`: a file to test on may have no index 0.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; an index below `first`.
-    #[track_caller]
-    pub fn open_from(path: impl AsRef<Path>, first: FirstIndex) -> Result<Self> {
-        let files = files(path.as_ref()).at_caller()?;
-        Self::of_files(&files, first).at_caller()
-    }
-
     /// Whether the names of what the path leads to end as `.svm`, `.libsvm` or `.svmlight`, or the first lines are a label and numbered
     /// features each. Of what cannot be read they are not.
     pub fn are_in(path: impl AsRef<Path>) -> bool {
@@ -41,12 +58,12 @@ impl LabelledRows {
             file.close();
             is
         };
-        files(path).is_ok_and(|files| files.into_iter().all(is))
+        files(&[path.to_owned()]).is_ok_and(|files| files.into_iter().all(is))
     }
 }
 
-fn files(path: &Path) -> Result<Vec<TextFile>> {
-    let (name, found) = find([path])?;
+fn files(paths: &[PathBuf]) -> Result<Vec<TextFile>> {
+    let (name, found) = find(paths)?;
     let file = |found| match found {
         Found::File(file) => Ok(file),
         Found::Folder(_) => {

@@ -1,6 +1,7 @@
 //! Tagged texts of a path.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::columns::{INTENT, TAGS, TOKENS, Wanted};
 use super::fields;
@@ -9,10 +10,11 @@ use super::objects;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
 use crate::data::conll::Columns;
+use crate::data::data_set::Record;
 use crate::data::lines::Reason;
-use crate::data::memory::Whole;
-use crate::data::{TaggedText, TaggedTexts, TextFile};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::data::tagged_texts::At;
+use crate::data::{Fingerprint, TaggedText, TaggedTexts, TextFile};
+use crate::error::Result;
 
 /// The files of a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
@@ -24,7 +26,7 @@ fn parallel(path: &Path, options: &ReadOptions) -> Result<TaggedTexts> {
     TaggedTexts::of_parallel(&open(&words)?, &open(&tags)?, labels.as_ref())
 }
 
-fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Vec<TaggedText>> {
+fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<TaggedTexts> {
     let wanted = [
         Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
         Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
@@ -40,18 +42,21 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
     let label = options.label.clone();
     picked.names.extend(label.clone());
     let text = move |object: &fields::Object| {
-        let text = TaggedText {
-            words: fields::texts(object, &tokens)?,
-            tags: fields::tags(object, &tags)?,
-            label: label.as_deref().map(|label| fields::text(object, label)).transpose()?,
-        };
+        let mut text = TaggedText::new(fields::texts(object, &tokens)?, fields::tags(object, &tags)?);
+        text.label = label.as_deref().map(|label| fields::text(object, label)).transpose()?;
         if text.words.len() != text.tags.len() {
             let expected = format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
             return Err(Reason { expected, got: text.tags.len().to_string() });
         }
-        Ok(text)
+        Ok((text, object.line))
     };
-    picked.records(file, text)?.collect()
+    let name = Arc::from(file.name());
+    let place = |(text, number): (Result<(TaggedText, u64)>, u64)| {
+        let at = |line| if line > 0 { At::Line(line) } else { At::Record(number) };
+        text.map(|(text, line)| text.placed(&name, at(line)))
+    };
+    let texts = picked.records(file, text)?.zip(1..).map(place);
+    Ok(TaggedTexts::new(&file.name(), texts.collect::<Result<Vec<_>>>()?))
 }
 
 fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
@@ -59,9 +64,7 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
     let guess = guess(file, options, Task::Tagged)?;
     options.format = Some(guess.format);
     let mut read = || match guess.format {
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            of_objects(file, format, options).map(|texts| TaggedTexts::of_records(file, texts))
-        }
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => of_objects(file, format, options),
         _ => {
             let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
             let columns = Columns::of(file, words, tags, options.header, options.columns.as_deref())?;
@@ -77,56 +80,34 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
     found.map_err(|e| guess.explain(e))
 }
 
-impl TaggedTexts {
-    /// Tagged texts of a path: a file of columns ([`Self::of_columns`]); JSON Lines or Parquet with a list of the words and one of the tags; or a
-    /// folder of parallel files ([`Self::of_parallel`]): `seq.in` with the words of a text a line, `seq.out` with their tags, and
-    /// perhaps `label` with what each text is. Several files by a pattern such as `data/*.conll`; a file in a zip as `some.zip!file`.
-    ///
-    /// # Errors
-    /// If there is nothing, nothing in it, or something that is not as its format says: with the file and the line.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with([path], &ReadOptions::default())
+impl Record for TaggedText {
+    const PLURAL: &'static str = "texts";
+
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
+        self.words.iter().fold(fingerprint, |f, word| f.text(word))
     }
 
-    /// Tagged texts of these paths together, read as the options say: of columns by number from 1 on, of CoNLL-U also by
-    /// name, of JSON and Parquet by name.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; if there is no path, or no column or field of the name that is given.
-    #[track_caller]
-    pub fn open_with<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-    ) -> Result<Self> {
-        let read = || {
-            let _whole = Whole::begin();
-            let (name, found) = find(paths)?;
-            let (mut read, mut options) = (None, options.told());
-            for one in found {
-                let texts = match one {
-                    Found::File(file) => of_file(&prepared(file, &options)?, &mut options)?,
-                    Found::Folder(path) => {
-                        options.format = Some(FileFormat::Parallel);
-                        parallel(&path, &options)?
-                    }
-                };
-                read = Some(match read.take() {
-                    None => texts,
-                    Some(before) => TaggedTexts::and(before, texts),
-                });
-            }
-            let mut read = read.unwrap_or_else(|| TaggedTexts::new(&name, []));
-            if read.texts().is_empty() {
-                let what = format!("texts of `{name}`");
-                return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-            }
-            if options.repair_tags {
-                let known = options.tagging.take().map(|known| *known);
-                options.tagging = Some(Box::new(read.repair(known, options.scheme)));
-            }
-            Ok(read.read_by(&name, options))
-        };
-        read().at_caller()
+    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<TaggedTexts> {
+        let (name, found) = find(paths)?;
+        let (mut texts, mut options) = (Vec::new(), options.told());
+        for one in found {
+            texts.extend(match one {
+                Found::File(file) => of_file(&prepared(file, &options)?, &mut options)?.records,
+                Found::Folder(path) => {
+                    options.format = Some(FileFormat::Parallel);
+                    parallel(&path, &options)?.records
+                }
+            });
+        }
+        let mut read = TaggedTexts::new(&name, texts);
+        if options.repair_tags {
+            let (tagging, repaired) = read.repair(options.tagging.take().map(|known| *known), options.scheme);
+            let scheme = tagging.name();
+            options
+                .notes
+                .push(format!("tags rewritten to keep {scheme}, as conlleval reads them: {repaired}"));
+            options.tagging = Some(Box::new(tagging));
+        }
+        Ok(read.read_by(options))
     }
 }

@@ -42,7 +42,7 @@ impl Drop for Files {
 }
 
 fn texts(found: &LabelledTexts) -> Vec<(&str, &str)> {
-    found.texts().iter().map(|one| (one.text.as_str(), one.label.as_str())).collect()
+    found.records().iter().map(|one| (one.text.as_str(), one.label.as_str())).collect()
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn malformed_records_have_their_line_and_the_guess() {
         said("d.jsonl")
     );
     let skip = ReadOptions::new().malformed(Malformed::Skip);
-    assert_eq!(LabelledTexts::open_with([files.at("a.tsv")], &skip).unwrap().texts().len(), 2);
+    assert_eq!(LabelledTexts::open_with([files.at("a.tsv")], &skip).unwrap().records().len(), 2);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn json_has_names_and_paths() {
     assert!(said.contains("the nearest is `review.text`"), "{said}");
 
     let tagged = TaggedTexts::open(files.at("b.json")).unwrap();
-    let one = &tagged.texts()[0];
+    let one = &tagged.records()[0];
     assert_eq!((&*one.words[1], &*one.tags[1], one.label.as_deref()), ("home", "B-X", Some("go")));
     let said = files.said(TaggedTexts::open(files.at("c.json")));
     assert!(
@@ -162,7 +162,7 @@ fn json_has_names_and_paths() {
         "{said}"
     );
     let pairs = Pairs::open(files.at("d.txt")).unwrap();
-    assert_eq!((&*pairs.pairs()[0].source, &*pairs.pairs()[0].target), ("go", "va"));
+    assert_eq!((&*pairs.records()[0].source, &*pairs.records()[0].target), ("go", "va"));
     assert_eq!(PlainText::open_with([files.at("a.jsonl")], &options).unwrap().text(), "good\nbad\n");
 }
 
@@ -256,14 +256,14 @@ fn formats_are_mixed_by_the_endings_of_names() {
     assert_eq!(texts(&LabelledTexts::open_with([&json], &like).unwrap()), [("fine", "yes")]);
     // And back again: what was found out of the one holds for the others of its format.
     let like = LabelledTexts::open(&json).unwrap().read_as().clone();
-    assert_eq!(LabelledTexts::open_with([&tsv], &like).unwrap().texts().len(), 2);
+    assert_eq!(LabelledTexts::open_with([&tsv], &like).unwrap().records().len(), 2);
     for [one, other] in [["words.jsonl", "words.conll"], ["words.conll", "words.jsonl"]] {
         let like = TaggedTexts::open(files.at(one)).unwrap().read_as().clone();
-        assert_eq!(TaggedTexts::open_with([files.at(other)], &like).unwrap().texts().len(), 1);
+        assert_eq!(TaggedTexts::open_with([files.at(other)], &like).unwrap().records().len(), 1);
     }
     for [one, other] in [["pairs.tsv", "pairs.jsonl"], ["pairs.jsonl", "pairs.tsv"]] {
         let like = Pairs::open(files.at(one)).unwrap().read_as().clone();
-        assert!(!Pairs::open_with([files.at(other)], &like).unwrap().pairs().is_empty());
+        assert!(!Pairs::open_with([files.at(other)], &like).unwrap().records().is_empty());
     }
 }
 
@@ -275,20 +275,20 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let whole = LabelledTexts::open_with(&paths, &options)?;
     let (words, labels) = (whole.vocabulary(&cut, &Limits::default())?, whole.labels()?);
     let in_files = LabelledFiles::open_with(&paths, &options)?;
-    let texts = |of: &LabelledFiles| of.texts().collect::<Result<Vec<_>>>();
-    assert_eq!(texts(&in_files)?, whole.texts());
+    let texts = |of: &LabelledFiles| of.records().collect::<Result<Vec<_>>>();
+    assert_eq!(texts(&in_files)?, whole.records());
     let limits = Limits { min_count: 20, ..Limits::default() };
     assert_eq!(in_files.vocabulary(&cut, &limits)?, whole.vocabulary(&cut, &limits)?);
     assert_eq!((in_files.labels()?, in_files.read_as()), (whole.labels()?, whole.read_as()));
     // The same texts are held out, and of what is left again.
     let (rest, held) = in_files.clone().hold_out(3, 5);
     let (whole_rest, whole_held) = whole.clone().hold_out(3, 5);
-    assert_eq!((texts(&rest)?, texts(&held)?), (whole_rest.texts().into(), whole_held.texts().into()));
+    assert_eq!((texts(&rest)?, texts(&held)?), (whole_rest.records().into(), whole_held.records().into()));
     assert_eq!(held.name(), whole_held.name());
-    let (rest_files, whole_rest_texts) = (rest.clone(), whole_rest.texts().to_vec());
+    let (rest_files, whole_rest_texts) = (rest.clone(), whole_rest.records().to_vec());
     let (again, whole_again) = (rest.hold_out(2, 6), whole_rest.hold_out(2, 6));
-    assert_eq!(texts(&again.0)?, whole_again.0.texts());
-    assert_eq!(texts(&again.1)?, whole_again.1.texts());
+    assert_eq!(texts(&again.0)?, whole_again.0.records());
+    assert_eq!(texts(&again.1)?, whole_again.1.records());
 
     let feeds = ["words", "label"];
     let read = |data: &Loader, epoch, from| -> Result<Vec<_>> {
@@ -305,7 +305,7 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
         true => seen.1.push(text.clone()),
         false => seen.0.push(text.clone()),
     })?;
-    assert_eq!((&seen.0[..], &seen.1[..]), (whole_rest_texts.as_slice(), whole_held.texts()));
+    assert_eq!((&seen.0[..], &seen.1[..]), (whole_rest_texts.as_slice(), whole_held.records()));
     assert_eq!((survey.labels?, survey.words?), (whole.labels()?, rest_files.vocabulary(&cut, &limits)?));
     for (surveyed, plain) in [(&survey.rest, &rest_files), (&survey.held, &held)] {
         let of = |files: &LabelledFiles| files.loader(feeds, &cut, (&words, &labels));
@@ -394,7 +394,7 @@ fn headers_are_told_from_records() {
     ] {
         let files = Files::new(&format!("header-{name}"), &[(name, text.as_bytes())]);
         let found = LabelledTexts::open(files.at(name)).unwrap();
-        assert_eq!((found.texts().len(), texts(&found)[0]), (records, first), "{name}");
+        assert_eq!((found.records().len(), texts(&found)[0]), (records, first), "{name}");
         let said = found.read_as().to_string();
         assert!(said.contains(note), "{name}: {said}");
     }
@@ -410,17 +410,17 @@ fn headers_are_told_from_records() {
         ],
     );
     let with = |name: &str, options: ReadOptions| LabelledTexts::open_with([files.at(name)], &options);
-    assert_eq!(with("a.csv", ReadOptions::new().header(false)).unwrap().texts().len(), 3);
+    assert_eq!(with("a.csv", ReadOptions::new().header(false)).unwrap().records().len(), 3);
     // A number is a position before it is a name, and says nothing of a header.
     let numbered = with("quoted.csv", ReadOptions::new().text("3").label("1")).unwrap();
     assert_eq!(texts(&numbered), [("It was fine.", "3"), ("It was dull.", "1")]);
     let named = with("quoted.csv", ReadOptions::new().text("opinion").label("1"));
     assert!(files.said(named).contains("column `opinion` of file `quoted.csv`"));
-    assert_eq!(Pairs::open(files.at("to.tsv")).unwrap().pairs().len(), 3);
-    assert_eq!(Pairs::open(files.at("en.tsv")).unwrap().pairs().len(), 2);
+    assert_eq!(Pairs::open(files.at("to.tsv")).unwrap().records().len(), 3);
+    assert_eq!(Pairs::open(files.at("en.tsv")).unwrap().records().len(), 2);
     // Another part has a header only if it looks so itself.
     let train = with("train.csv", ReadOptions::new().text("2").label("1")).unwrap();
-    assert_eq!(train.texts().len(), 3);
+    assert_eq!(train.records().len(), 3);
     let dev = LabelledTexts::open_with([files.at("dev.csv")], train.read_as());
     assert!(files.said(dev).contains("column `opinion` of file `dev.csv`"));
 }
@@ -546,8 +546,8 @@ fn pages_may_be_texts_and_are_no_data_sets() {
         ],
     );
     let found = LabelledTexts::open(files.at("pages")).unwrap();
-    assert_eq!(found.texts().len(), 2);
-    assert_eq!((&*found.texts()[0].label, found.texts()[0].text.as_bytes()), ("neg", page));
+    assert_eq!(found.records().len(), 2);
+    assert_eq!((&*found.records()[0].label, found.records()[0].text.as_bytes()), ("neg", page));
     let said = files.said(LabelledTexts::open(files.at("mixed")));
     assert!(
         said.starts_with("file `mixed/neg/a.txt`: expected text, plain or in gzip or zip, got an HTML"),
@@ -555,7 +555,7 @@ fn pages_may_be_texts_and_are_no_data_sets() {
     );
     assert!(said.contains("set the format (`data.format`) to `folder-per-class`"), "{said}");
     let set = ReadOptions::new().format(FileFormat::FolderPerClass);
-    assert_eq!(LabelledTexts::open_with([files.at("mixed")], &set).unwrap().texts().len(), 2);
+    assert_eq!(LabelledTexts::open_with([files.at("mixed")], &set).unwrap().records().len(), 2);
     assert!(PlainText::open(files.at("text.xml")).unwrap().text().starts_with("<?xml"));
     let said = files.said(PlainText::open(files.at("data.csv")));
     assert!(said.contains("got an HTML page in the place of the file"), "{said}");

@@ -55,10 +55,10 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("TextFile::translations", || broken.translations().map(drop));
     let pairs = Pairs::of_lines(&TextFile::embedded("pairs.txt", "a\tb\n")).unwrap();
     let (cut, none) = (Tokenizer::characters(), Limits { max_size: 0, ..Limits::default() });
-    calls.at("Pairs::open", || Pairs::open(&nowhere));
+    calls.at("DataSet::open", || Pairs::open(&nowhere));
     let options = ReadOptions::new();
     calls.at("ReadOptions::or_note", || ReadOptions::new().or_note(""));
-    calls.at("Pairs::open_with", || Pairs::open_with([&nowhere], &options));
+    calls.at("DataSet::open_with", || Pairs::open_with([&nowhere], &options));
     calls.at("Pairs::of_lines", || Pairs::of_lines(&line));
     calls.at("Pairs::sources", || pairs.sources(&cut, &none));
     calls.at("Pairs::targets", || pairs.targets(&cut, &none));
@@ -67,9 +67,9 @@ pub(super) fn calls(calls: &mut Calls) {
 
     let tagged = TaggedTexts::of_columns(&TextFile::embedded("tags.txt", "a O\n")).unwrap();
     let other = TextFile::embedded("other.txt", "a B-A\n");
-    calls.at("TaggedTexts::open", || TaggedTexts::open(&nowhere));
-    calls.at("TaggedTexts::open", || TaggedTexts::open(&folder));
-    calls.at("TaggedTexts::open_with", || TaggedTexts::open_with([&nowhere], &options));
+    calls.at("DataSet::open", || TaggedTexts::open(&nowhere));
+    calls.at("DataSet::open", || TaggedTexts::open(&folder));
+    calls.at("DataSet::open_with", || TaggedTexts::open_with([&nowhere], &options));
     calls.at("PlainText::open", || PlainText::open(&nowhere));
     calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
     calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
@@ -99,9 +99,9 @@ pub(super) fn calls(calls: &mut Calls) {
     fs::write(folder.join("a.txt"), "a\n").unwrap();
     let one = || Folder::open(&folder).unwrap();
     calls.at("Folder::extension", || one().extension("csv"));
-    calls.at("LabelledTexts::open", || LabelledTexts::open(&nowhere));
-    calls.at("LabelledTexts::open", || LabelledTexts::open(folder.join("a.txt")));
-    calls.at("LabelledTexts::open_with", || LabelledTexts::open_with([&nowhere], &options));
+    calls.at("DataSet::open", || LabelledTexts::open(&nowhere));
+    calls.at("DataSet::open", || LabelledTexts::open(folder.join("a.txt")));
+    calls.at("DataSet::open_with", || LabelledTexts::open_with([&nowhere], &options));
     calls.at("LabelledFiles::open", || LabelledFiles::open(&nowhere).map(drop));
     calls.at("LabelledFiles::open_with", || LabelledFiles::open_with([&nowhere], &options).map(drop));
     let two = folder.join("parts");
@@ -128,8 +128,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
     calls.at("LabelledRow::of_line", || LabelledRow::of_line("x", FirstIndex::One).map(drop));
-    calls.at("LabelledRows::open", || LabelledRows::open("nowhere.svm"));
-    calls.at("LabelledRows::open_from", || LabelledRows::open_from("nowhere.svm", FirstIndex::Zero));
+    calls.at("DataSet::open", || LabelledRows::open("nowhere.svm"));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([], FirstIndex::One));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([&broken], FirstIndex::One));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([&line], FirstIndex::One));

@@ -25,7 +25,7 @@ fn numbers_are_as_they_are_written() {
     assert_eq!(found.labels().unwrap().len(), 5);
     assert_eq!(texts(&LabelledTexts::open(files.at("b.json")).unwrap()), [("1.50", "1e0")]);
     let tagged = TaggedTexts::open(files.at("tags.jsonl")).unwrap();
-    assert_eq!(tagged.texts()[0].tags, [one, "7"]);
+    assert_eq!(tagged.records()[0].tags, [one, "7"]);
     let said = files.said(TaggedTexts::open(files.at("half.jsonl")));
     assert!(said.contains("got a number in it"), "{said}");
 }
@@ -58,8 +58,8 @@ fn a_list_is_read_in_one_line_or_over_many() {
     assert_eq!(PlainText::open(files.at("rows.json")).unwrap().text(), "good\nbad\n");
     let pairs = Pairs::open(files.at("pairs.json")).unwrap();
     assert_eq!((pairs.by_source()[1].0, &*pairs.by_source()[1].1), ("run", &["cours"][..]));
-    assert_eq!(Pairs::open(files.at("named.json")).unwrap().pairs()[0].target, "va");
-    assert_eq!(TaggedTexts::open(files.at("tagged_rows.json")).unwrap().texts()[0].tags, ["O", "B-X"]);
+    assert_eq!(Pairs::open(files.at("named.json")).unwrap().records()[0].target, "va");
+    assert_eq!(TaggedTexts::open(files.at("tagged_rows.json")).unwrap().records()[0].tags, ["O", "B-X"]);
     let said = files.said(TaggedTexts::open(files.at("tagged.json")));
     assert!(said.starts_with("tagged.json:2: expected an element tokens, got a list of 2"), "{said}");
     let said = files.said(LabelledTexts::open(files.at("three.json")));
@@ -71,7 +71,7 @@ fn a_list_is_read_in_one_line_or_over_many() {
     let found = LabelledTexts::open_with([files.at("three.json")], &numbered).unwrap();
     assert_eq!(texts(&found), [("good", "y"), ("bad", "n")]);
     let found = LabelledFiles::open(files.at("pretty.json")).unwrap();
-    assert_eq!(found.texts().collect::<Result<Vec<_>>>().unwrap(), open("line.json").texts());
+    assert_eq!(found.records().collect::<Result<Vec<_>>>().unwrap(), open("line.json").records());
     assert_eq!("json".parse::<FileFormat>().unwrap(), FileFormat::JsonLines);
 }
 
@@ -239,12 +239,12 @@ fn names_of_elements_and_labels_that_come_first_are_detected() {
     assert_eq!(texts(&open("first.json"))[0], ("a good film", "y"));
     assert!(said("first.json").ends_with("element 2 is the text, element 1 is the label"));
     assert!(PlainText::open(files.at("first.json")).unwrap().text().starts_with("a good film\na bad"));
-    assert_eq!(TaggedTexts::open(files.at("tagged.json")).unwrap().texts()[0].words, ["Go", "on"]);
-    assert_eq!(Pairs::open(files.at("pairs.json")).unwrap().pairs()[0].target, "va");
+    assert_eq!(TaggedTexts::open(files.at("tagged.json")).unwrap().records()[0].words, ["Go", "on"]);
+    assert_eq!(Pairs::open(files.at("pairs.json")).unwrap().records()[0].target, "va");
     // Each epoch is read by what was decided once.
     let windowed = LabelledFiles::open(files.at("wide.json")).unwrap();
     for _ in 0..2 {
-        assert_eq!(windowed.texts().collect::<Result<Vec<_>>>().unwrap(), open("wide.json").texts());
+        assert_eq!(windowed.records().collect::<Result<Vec<_>>>().unwrap(), open("wide.json").records());
     }
     let said = files.said(LabelledTexts::open(files.at("uneven.json")));
     assert!(
@@ -259,7 +259,7 @@ fn an_object_larger_than_the_head_is_walked() {
     let whole = format!("{{\"version\":1,\"data\":[{}]}}", records.trim_end_matches(','));
     assert!(whole.len() > 3 << 19);
     let files = Files::new("large", &[("a.json", whole.as_bytes())]);
-    assert_eq!(LabelledTexts::open(files.at("a.json")).unwrap().texts().len(), 60_000);
+    assert_eq!(LabelledTexts::open(files.at("a.json")).unwrap().records().len(), 60_000);
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! A data set in memory: its records, what messages call them, and how they were read.
+
+use std::path::{Path, PathBuf};
+
+use super::hold_out::{held_name, is_held};
+use super::memory::Whole;
+use super::{Field, Fingerprint, ReadOptions, Samples};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// What a data set is made of: a labelled text, a pair, a tagged text, a row of features.
+pub trait Record: Sized {
+    /// What messages call several of them.
+    const PLURAL: &'static str;
+
+    /// Takes in what decides whether it is held out: of equal numbers, all or none are.
+    fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
+
+    /// Reads the records of these paths, as the options say.
+    ///
+    /// # Errors
+    /// What is not as its format says, with the file and the line.
+    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<Self>>;
+}
+
+/// Records in memory, what messages call where they are from, and how they were read: [`LabelledTexts`](super::LabelledTexts),
+/// [`Pairs`](super::Pairs), [`TaggedTexts`](super::TaggedTexts) and [`LabelledRows`](super::LabelledRows) say what each is trained on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataSet<R> {
+    pub(super) name: String,
+    pub(super) records: Vec<R>,
+    pub(super) read_as: ReadOptions,
+}
+
+impl<R> DataSet<R> {
+    /// These records; `name` is what messages call them.
+    pub fn new(name: &str, records: impl Into<Vec<R>>) -> Self {
+        Self { name: name.to_owned(), records: records.into(), read_as: ReadOptions::default() }
+    }
+
+    /// As these options say they were read.
+    pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
+        Self { read_as, ..self }
+    }
+
+    /// What messages call them.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Each of them.
+    pub fn records(&self) -> &[R] {
+        &self.records
+    }
+
+    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    /// Some of them, under this name.
+    fn part(&self, name: String, records: Vec<R>) -> Self {
+        Self { name, records, read_as: self.read_as.clone() }
+    }
+
+    /// The rest, and those that are held out.
+    pub(super) fn hold_out_where(mut self, held: impl FnMut(&R) -> bool) -> (Self, Self) {
+        let (held, rest) = std::mem::take(&mut self.records).into_iter().partition(held);
+        let held = self.part(held_name(&self.name), held);
+        (Self { records: rest, ..self }, held)
+    }
+
+    /// Divides by a number that is computed of each record, as a hash that other programs compute, too: 0 is the test,
+    /// 1 is held out, and the others, which come first, are to train on.
+    ///
+    /// ```
+    /// use unpadded::data::{Pairs, TextFile};
+    /// let words = TextFile::embedded("some.tsv", "go\tg ow\nseven\ts eh v ah n\nrain\tr ey n\n");
+    /// let [train, dev, test] = Pairs::of_lines(&words)?.divide_by(|pair| pair.source.len() as u64 % 4);
+    /// assert_eq!([train, dev, test].map(|part| part.records()[0].source.clone()), ["go", "seven", "rain"]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn divide_by(mut self, number: impl Fn(&R) -> u64) -> [Self; 3] {
+        let mut parts = [Vec::new(), Vec::new(), Vec::new()];
+        for record in std::mem::take(&mut self.records) {
+            let [train, dev, test] = &mut parts;
+            match number(&record) {
+                0 => test.push(record),
+                1 => dev.push(record),
+                _ => train.push(record),
+            }
+        }
+        let [train, dev, test] = parts;
+        let dev = self.part(held_name(&self.name), dev);
+        let test = self.part(format!("{}, test", self.name), test);
+        [Self { records: train, ..self }, dev, test]
+    }
+
+    /// Adds to an error where the records are from.
+    pub(super) fn noted(&self, error: Error) -> Error {
+        error.noted(format!("in `{}`", self.name))
+    }
+}
+
+impl<R: Record> DataSet<R> {
+    /// Reads the records of a path. Its format and its columns are found out; [`Self::open_with`] says them.
+    ///
+    /// # Errors
+    /// If there is nothing, nothing in it, or something that is not as its format says: with the file and the line, and how the format
+    /// was guessed.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with([path], &ReadOptions::default())
+    }
+
+    /// Reads the records of these paths together, as the options say.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
+        let _whole = Whole::begin();
+        let found = R::read(&paths, options).at_caller()?;
+        found.some().at_caller()?;
+        Ok(found)
+    }
+
+    /// That there is one.
+    fn some(&self) -> Result<()> {
+        if self.records.is_empty() {
+            let what = format!("{} of `{}`", R::PLURAL, self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        Ok(())
+    }
+
+    /// Holds out about one in so many, by the seed and what a record is alone: equal ones are on one side, and what is held out stays
+    /// so when others are added. Of labelled texts the text decides, of pairs the source, of tagged texts the words, of rows the query
+    /// if there is one, else the entries. The rest comes first; of 0, nothing is held out.
+    ///
+    /// ```
+    /// use unpadded::data::{LabelledTexts, TextFile};
+    /// let names = LabelledTexts::of_classes("names", [
+    ///     ("A".to_owned(), TextFile::embedded("a.txt", "Anna\nOtto\nInga\n")),
+    ///     ("B".to_owned(), TextFile::embedded("b.txt", "Bea\nOtto\n")),
+    /// ])?;
+    /// let (rest, held) = names.hold_out(2, 7);
+    /// assert_eq!(rest.records().len() + held.records().len(), 5);
+    /// assert!(!rest.records().iter().any(|a| held.records().iter().any(|b| a.text == b.text)));
+    /// assert_eq!(held.name(), "names, held out");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+        self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
+    }
+
+    /// Samples of the records, each with its number from 0 on, where there must be one.
+    pub(super) fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
+        self.some()?;
+        self.records.iter().enumerate().map(|(number, record)| sample(number, record)).collect()
+    }
+}
