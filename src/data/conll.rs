@@ -1,39 +1,31 @@
 //! Words and tags in columns, as in the CoNLL shared tasks and in CoNLL-U: which columns there are, and their sentences.
 
-use std::collections::HashMap;
+mod first;
+mod line;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use self::first::{First, Given, plain};
+use self::line::{
+    Separator, bracket, cells, has_key, is_between, is_comment, is_document, is_mark, is_number, is_of_scheme,
+};
 use super::TextFile;
 use super::lines::Reason;
-use super::records::{OneLine, Parser, is_blank, shown, unbroken};
+use super::records::{Parser, shown, unbroken};
 use crate::error::{Error, ErrorKind, Result};
-
-/// What begins a line that says in CoNLL-2003 that a document begins.
-const DOCUMENT: &str = "-DOCSTART-";
 
 /// The columns of CoNLL-U.
 const UNIVERSAL: [&str; 10] =
     ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"];
 
-/// How many lines of a file decide what its columns are.
-const LOOKED_AT: usize = 1000;
-
-/// What separates columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Separator {
-    /// Any number of spaces and tabs.
-    Spaces,
-    /// One tab.
-    Tabs,
-    /// Any number of tabs, by which columns are aligned.
-    TabRuns,
-}
+/// The columns that all sentences of CoNLL-2012 have; behind them are the arguments of each predicate.
+const ONTONOTES: [&str; 11] =
+    ["document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "ne"];
 
 /// The columns of a file of words and tags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Columns {
     separator: Separator,
@@ -45,8 +37,26 @@ pub(super) struct Columns {
     numbered: bool,
     /// Whether there are comments before sentences.
     comments: bool,
-    /// Whether it is CoNLL-U.
+    /// Whether it is CoNLL-U, or CoNLL-U Plus.
     universal: bool,
+    /// Whether it is CoNLL-2012, whose sentences may have more columns.
+    #[serde(default)]
+    ontonotes: bool,
+    /// Whether each sentence begins with a comment of as many columns as words have.
+    #[serde(default)]
+    titles: bool,
+    /// Whether the first line is the names of the columns.
+    #[serde(default)]
+    header: bool,
+    /// The names of the columns of a header, or of CoNLL-U Plus.
+    #[serde(default)]
+    names: Vec<String>,
+    /// Whether tags are in brackets, as in CoNLL-2005.
+    #[serde(default)]
+    brackets: bool,
+    /// What else was decided, for people.
+    #[serde(skip)]
+    notes: Vec<&'static str>,
 }
 
 /// A sentence, and where it is.
@@ -59,156 +69,71 @@ pub(super) struct Sentence {
     pub(super) tags: Vec<String>,
 }
 
-/// The cells of a line. Other white space than the separator is part of a cell.
-fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &str> {
-    // Nothing is behind the last column.
-    let line = line.trim_start_matches(['\r', ' ']).trim_end_matches(is_blank);
-    let separates = move |c| if separator == Separator::Spaces { is_blank(c) } else { c == '\t' };
-    let cells = line.split(separates).map(|cell| cell.trim_matches(' '));
-    // No tab before the first column aligns it: its word is missing.
-    let stays = move |at| separator == Separator::Tabs || (separator == Separator::TabRuns && at == 0);
-    cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
-}
-
-/// Whether a tag looks like one of a scheme, as `O` or `B-kind`.
-fn is_of_scheme(tag: &str) -> bool {
-    let letter = |(letter, kind): (&str, &str)| matches!(letter, "B" | "I" | "E" | "S") && !kind.is_empty();
-    tag == "O" || tag.split_once('-').is_some_and(letter)
-}
-
-/// Whether a line looks like a comment.
-fn is_comment(line: &str) -> bool {
-    line.strip_prefix('#').is_some_and(|rest| rest.starts_with([' ', '\t']))
-}
-
-/// The number of columns that most lines have, of equally frequent ones the first, and how many lines have it. At least two columns.
-fn most(words: &[&String], separator: Separator) -> (usize, usize) {
-    let (mut counts, mut best) = (HashMap::new(), (2, 0));
-    for line in words {
-        *counts.entry(cells(line, separator).count()).or_insert(0) += 1;
-    }
-    for line in words {
-        let count = cells(line, separator).count();
-        let lines = counts.get(&count).copied().unwrap_or(0);
-        if lines > best.1 {
-            best = (count, lines);
-        }
-    }
-    best
-}
-
-/// Whether runs of tabs align columns: some cells are empty, and nearly all lines have the same number of others. Where all lines
-/// have the same number of tabs, empty cells in other columns than in the first line are missing values.
-fn are_aligned(words: &[&String]) -> bool {
-    let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
-    let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
-    let Some(first) = rows.iter().find(|row| row.contains(&true)) else { return false };
-    let missing = rows.iter().all(|row| row.len() == first.len()) && rows.iter().any(|row| row != first);
-    let (count, lines) = most(words, Separator::TabRuns);
-    !missing && count > 1 && lines * 10 >= words.len() * 9
-}
-
-/// The first lines of a file.
-struct First {
-    lines: Vec<String>,
-    separator: Separator,
-    count: usize,
-}
-
-impl First {
-    fn of(file: &TextFile) -> Result<Self> {
-        let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
-        let lines: Vec<String> = lines.map_while(Result::ok).take(LOOKED_AT).collect();
-        let is_word = |line: &&String| !line.trim().is_empty() && !line.starts_with(DOCUMENT);
-        let mut words: Vec<&String> =
-            lines.iter().filter(is_word).filter(|line| !line.starts_with('#')).collect();
-        if words.is_empty() {
-            words = lines.iter().filter(is_word).collect();
-        }
-        let with_tabs = words.iter().filter(|line| line.contains('\t')).count();
-        let separator = match with_tabs * 2 > words.len() {
-            true if are_aligned(&words) => Separator::TabRuns,
-            true => Separator::Tabs,
-            false => Separator::Spaces,
-        };
-        Ok(Self { separator, count: most(&words, separator).0, lines })
-    }
-
-    fn count_of(&self, line: &str) -> usize {
-        cells(line, self.separator).count()
-    }
-
-    /// Runs of lines that have all columns: about the sentences.
-    fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
-        let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
-        self.lines
-            .split(move |line| !fits(line))
-            .filter(|lines| !lines.is_empty())
-            .map(|lines| lines.iter().map(|line| cells(line, self.separator).collect()).collect())
-    }
-
-    /// Whether the first column numbers the words of each sentence, from 0 or 1 on.
-    fn is_numbered(&self) -> bool {
-        let number = |row: &Vec<&str>| row.first().and_then(|cell| cell.parse::<usize>().ok());
-        let start = self.sentences().next().and_then(|rows| rows.first().and_then(number));
-        let Some(start @ (0 | 1)) = start else { return false };
-        let is = |rows: Vec<Vec<&str>>| rows.iter().zip(start..).all(|(row, at)| number(row) == Some(at));
-        self.count > 2 && self.sentences().any(|rows| rows.len() > 1) && self.sentences().all(is)
-    }
-
-    /// Whether there are comments before sentences: lines with another number of columns.
-    fn has_comments(&self) -> bool {
-        let mut before = "";
-        self.lines.iter().any(|line| {
-            let starts = before.trim().is_empty() || is_comment(before);
-            before = line;
-            starts && is_comment(line) && self.count_of(line) != self.count
-        })
-    }
-
-    /// The first of the last columns that all look like tags of a scheme; else the last one.
-    fn first_tags(&self) -> usize {
-        let is = |at: &usize| {
-            let mut rows = self.sentences().flatten();
-            rows.all(|row| row.get(*at).is_some_and(|tag| is_of_scheme(tag)))
-        };
-        (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))
-    }
-}
-
 impl Columns {
-    /// The columns of a file: words and tags where they are said to be, by number from 1 on or by a name of CoNLL-U; other parts of a data
-    /// set are read as the first was.
+    /// The columns of a file: words and tags where they are said to be, by number from 1 on or by a name of CoNLL-U or of the header;
+    /// `header` sets whether there is one. Other parts of a data set are read as the first was.
     pub(super) fn of(
         file: &TextFile,
         words: Option<&str>,
         tags: Option<&str>,
+        header: Option<bool>,
         like: Option<&Self>,
     ) -> Result<Self> {
-        let first = First::of(file)?;
+        // What names columns in one file may be missing in another.
+        let given = match like {
+            Some(_) => Given { words: None, tags: None, header },
+            None => Given { words, tags, header },
+        };
+        let first = First::of(file, given)?;
         let wrong = |expected: String, got: String| {
             Err(Error::of(ErrorKind::Format, format!("columns of file `{}`", file.name()), expected, got))
         };
         let name = file.name().to_lowercase();
         let named = name.strip_suffix(".gz").unwrap_or(&name).ends_with(".conllu");
-        let numbered = first.is_numbered();
-        let commented = first.lines.iter().find(|line| !line.trim().is_empty());
-        let commented = commented.is_some_and(|line| line.starts_with('#'));
-        let full = first.separator != Separator::Spaces && first.count == UNIVERSAL.len();
-        let universal = named || (full && (numbered || commented));
-        let mut found = Self {
-            separator: if universal { Separator::Tabs } else { first.separator },
-            count: if universal { UNIVERSAL.len() } else { first.count },
-            words: usize::from(numbered || universal),
-            tags: match (universal, numbered) {
-                (true, _) => 3,
-                (_, true) => first.first_tags(),
-                _ => first.count.saturating_sub(1),
-            },
-            numbered,
-            comments: first.has_comments(),
-            universal,
+        let (numbered, ontonotes) = (first.is_numbered(), first.is_ontonotes(ONTONOTES.len()));
+        let ten = first.is_universal(UNIVERSAL.len());
+        let universal = named || ten || first.global.is_some();
+        let names = match (&first.global, &first.header) {
+            (Some(names), _) => names.clone(),
+            (None, Some(names)) if !universal => names.clone(),
+            _ if ontonotes => ONTONOTES.map(str::to_owned).to_vec(),
+            _ => Vec::new(),
         };
+        let mut found = Self {
+            separator: match first.separator {
+                Separator::Spaces if ten || !universal => Separator::Spaces,
+                other if !universal => other,
+                _ => Separator::Tabs,
+            },
+            count: match (universal, names.len()) {
+                (true, 0) => UNIVERSAL.len(),
+                (true, count) => count,
+                _ if ontonotes => ONTONOTES.len(),
+                _ => first.count,
+            },
+            words: usize::from(numbered || universal),
+            tags: if numbered { first.first_tags() } else { first.count.saturating_sub(1) },
+            numbered,
+            comments: false,
+            universal,
+            ontonotes,
+            titles: false,
+            header: first.header.is_some(),
+            names,
+            brackets: false,
+            notes: Vec::new(),
+        };
+        let at = |name: &str| found.names().position(|own| own == name);
+        let (form, tag) = match () {
+            () if ontonotes => (at("word"), at("ne")),
+            () if universal => (at("form"), at("upos").or(at("xpos"))),
+            () => first.named(),
+        };
+        let (form, tag) = (form.unwrap_or(found.words), tag.unwrap_or(found.tags));
+        (found.words, found.tags) = (form, tag.min(found.count.saturating_sub(1)));
+        if !(universal || ontonotes || like.is_some()) {
+            first.refuse_others(found.words, found.tags, words.is_some())?;
+        }
         if found.count < 2 {
             return wrong("at least two, a word and its tag".into(), "one in its first lines".into());
         }
@@ -217,18 +142,27 @@ impl Columns {
                 let expected = format!("{}, as in the file that was read before", like.count);
                 return wrong(expected, found.count.to_string());
             }
-            let (separator, comments) = (found.separator, found.comments || like.comments);
-            return Ok(Self { separator, comments, ..*like });
+            if found.header && like.header && found.names != like.names {
+                let expected = format!("`{}`, as in the file that was read before", like.names.join("`, `"));
+                return wrong(expected, format!("`{}`", found.names.join("`, `")));
+            }
+            return Ok(Self {
+                separator: found.separator,
+                comments: first.has_comments() || like.comments,
+                titles: !like.has_ids() && first.has_titles(like.tags),
+                header: found.header,
+                ..like.clone()
+            });
         }
         let at = |what: &str, given: &str| {
-            let by_name = || UNIVERSAL.iter().position(|name| universal && name.eq_ignore_ascii_case(given));
+            let by_name = || found.names().position(|name| name == plain(given));
             let number = given.parse().ok().filter(|number| (1..=found.count).contains(number));
             number.map(|number: usize| number - 1).or_else(by_name).ok_or_else(|| {
                 let what = format!("column of the {what} in file `{}`", file.name());
-                let names = if universal {
-                    format!(", or one of `{}`", UNIVERSAL.join("`, `"))
-                } else {
-                    String::new()
+                let names: Vec<&str> = found.names().collect();
+                let names = match names.is_empty() {
+                    false => format!(", or one of `{}`", names.join("`, `")),
+                    true => String::new(),
                 };
                 let expected = format!("a number from 1 to {}{names}", found.count);
                 Error::of(ErrorKind::Format, what, expected, format!("`{given}`"))
@@ -237,40 +171,83 @@ impl Columns {
         let words = words.map(|given| at("words", given)).transpose()?;
         let tags = tags.map(|given| at("tags", given)).transpose()?;
         (found.words, found.tags) = (words.unwrap_or(found.words), tags.unwrap_or(found.tags));
+        found.comments = first.has_comments();
+        found.titles = !numbered && !universal && first.has_titles(found.tags);
+        let is_open = !(found.comments || found.titles || found.has_ids());
+        if is_open && first.has_hashes(found.tags) {
+            found.notes.push("`#` before a sentence is a word");
+        }
+        if first.marked {
+            found.notes.push("lines between documents are no words");
+        }
+        found.brackets = !universal && first.has_brackets(found.tags);
         Ok(found)
     }
 
+    /// The names of the columns, if they have any.
+    fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        let universal: &[&str] = if self.universal && self.names.is_empty() { &UNIVERSAL } else { &[] };
+        self.names.iter().map(String::as_str).chain(universal.iter().copied())
+    }
+
+    /// Whether the first column has the numbers of words, of ranges of words and of empty nodes.
+    fn has_ids(&self) -> bool {
+        self.numbered || (self.universal && self.names().next() == Some("id"))
+    }
+
     /// Whether the words and the tags are in one of the columns.
-    pub(super) fn are_whole(self) -> bool {
+    pub(super) fn are_whole(&self) -> bool {
         self.words < self.count && self.tags < self.count
     }
 
     /// The sentences of a file, in its order.
-    pub(super) fn sentences(self, file: &TextFile) -> Result<Vec<Sentence>> {
-        let block = Block { columns: self, number: 0, spoiled: false, sentence: Sentence::begun(0) };
+    pub(super) fn sentences(&self, file: &TextFile) -> Result<Vec<Sentence>> {
+        let block = Block {
+            header: self.header,
+            columns: self.clone(),
+            number: 0,
+            spoiled: false,
+            titled: false,
+            open: None,
+            sentence: Sentence::begun(0),
+        };
         file.records(block)?.read_all()
     }
 
-    /// Whether a line says that a document begins, and is no word.
+    /// Whether a line says that a document begins or ends, and is no word.
     fn is_mark(&self, line: &str) -> bool {
-        let word = cells(line, self.separator).nth(self.words);
-        line.starts_with(DOCUMENT) || word.is_some_and(|word| word == DOCUMENT)
+        is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }
 
-    /// Whether a line is a comment, `begins` if no word of its sentence came before it. A line with all columns is the word `#`,
-    /// but between spaces only if its tag is one of a scheme: a comment may have as many words.
-    fn skips(&self, line: &str, begins: bool) -> Result<bool, Reason> {
-        if self.numbered || self.universal {
-            return Ok(line.starts_with('#'));
-        }
-        if !(begins && is_comment(line) && self.comments) {
+    /// Whether a line is a comment, `begins` if no word of its sentence came before it; `titled` if a comment with all columns did. A line
+    /// with all columns is the word `#`, unless it has a key, as `# id 5`, or each sentence begins with a comment; between spaces, among
+    /// comments, only if its tag is one of a scheme: a comment may have as many words.
+    fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
+        if !line.starts_with('#') {
             return Ok(false);
         }
-        if cells(line, self.separator).count() != self.count {
+        if self.has_ids() {
             return Ok(true);
         }
+        let full = cells(line, self.separator).count() == self.count;
+        if self.universal || self.ontonotes {
+            return Ok(!full && is_comment(line));
+        }
+        if !begins || !(self.comments || self.titles) {
+            return Ok(false);
+        }
+        if !full {
+            return Ok(self.titles || is_comment(line));
+        }
         let tag = cells(line, self.separator).nth(self.tags).unwrap_or_default();
-        if self.separator != Separator::Spaces || is_of_scheme(tag) {
+        if is_of_scheme(tag) {
+            return Ok(false);
+        }
+        if has_key(line) || (self.titles && !*titled) {
+            *titled = true;
+            return Ok(true);
+        }
+        if self.separator != Separator::Spaces || !is_comment(line) {
             return Ok(false);
         }
         let expected = format!(
@@ -285,11 +262,14 @@ impl Columns {
 /// As in `CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs`.
 impl fmt::Display for Columns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.universal {
-            f.write_str("CoNLL-U, ")?;
+        match (self.universal, self.names.is_empty()) {
+            (true, true) => f.write_str("CoNLL-U, ")?,
+            (true, false) => f.write_str("CoNLL-U Plus, ")?,
+            _ if self.ontonotes => f.write_str("CoNLL-2012, ")?,
+            _ => {}
         }
         let column = |at: usize| {
-            let name = UNIVERSAL.get(at).filter(|_| self.universal);
+            let name = self.names().nth(at).filter(|name| !name.is_empty());
             format!("column {}{}", at + 1, name.map_or_else(String::new, |name| format!(" ({name})")))
         };
         let (words, tags) = (column(self.words), column(self.tags));
@@ -298,12 +278,24 @@ impl fmt::Display for Columns {
             Separator::Tabs => "tabs",
             Separator::TabRuns => "runs of tabs",
         };
-        write!(f, "words in {words}, tags in {tags}, {} columns between {separator}", self.count)?;
+        let least = if self.ontonotes { "at least " } else { "" };
+        write!(f, "words in {words}, tags in {tags}, {least}{} columns between {separator}", self.count)?;
         if self.numbered && !self.universal {
             f.write_str(", of which the first numbers the words")?;
         }
-        if self.comments && !self.universal {
+        if self.header {
+            f.write_str(", the first line is a header")?;
+        }
+        if self.titles {
+            f.write_str(", the first line of each sentence, with `#`, is a comment")?;
+        } else if self.comments && !self.universal {
             f.write_str(", lines with `#` are comments")?;
+        }
+        for note in &self.notes {
+            write!(f, ", {note}")?;
+        }
+        if self.brackets {
+            f.write_str(", tags in brackets, as `(kind*`, are read as IOB2")?;
         }
         Ok(())
     }
@@ -318,16 +310,22 @@ impl Sentence {
 /// The lines up to a blank one, or up to the mark of a document, are a sentence. A malformed line spoils all of it.
 struct Block {
     columns: Columns,
+    /// Whether the header is still to come.
+    header: bool,
     /// Of the line that is parsed.
     number: u64,
     spoiled: bool,
+    /// Whether a comment with all columns came before the sentence.
+    titled: bool,
+    /// The kind of the chunk whose bracket is open.
+    open: Option<String>,
     sentence: Sentence,
 }
 
 impl Block {
     fn word(&mut self, line: &str) -> Result<(), Reason> {
-        let (columns, begins) = (self.columns, self.sentence.words.is_empty());
-        if columns.skips(line, begins)? {
+        let (columns, begins) = (&self.columns, self.sentence.words.is_empty());
+        if columns.skips(line, begins, &mut self.titled)? {
             self.sentence.dense &= begins;
             return Ok(());
         }
@@ -350,28 +348,60 @@ impl Block {
             Separator::Tabs => " between tabs",
             Separator::TabRuns => " between runs of tabs",
         };
-        let of = if columns.universal { ", as CoNLL-U has" } else { "" };
-        if count != columns.count || empty {
+        let of = match (columns.universal, columns.names.is_empty()) {
+            (true, true) => ", as CoNLL-U has",
+            (true, false) => ", as `global.columns` has",
+            _ => "",
+        };
+        let fits = count == columns.count || (columns.ontonotes && count > columns.count);
+        if !fits || empty {
             let got = if empty { "an empty one in".into() } else { format!("{count} in") };
-            let expected = format!("{} columns{between}{of}", columns.count);
+            let least = if columns.ontonotes { "at least " } else { "" };
+            let expected = format!("{least}{} columns{between}{of}", columns.count);
             return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
         }
-        if columns.universal && !first.bytes().all(|byte| byte.is_ascii_digit()) {
+        if columns.has_ids() && !is_number(first) {
             // A range of words, as `3-4`, or an empty node, as `5.1`.
-            if first.starts_with(|c: char| c.is_ascii_digit()) && first.contains(['-', '.']) {
+            if is_between(first) {
                 self.sentence.dense &= begins;
                 return Ok(());
             }
-            let expected = "the number of the word in column 1, as CoNLL-U has".to_owned();
-            return Err(Reason { expected, got: format!("{} in {}", shown(first), shown(line)) });
+            if columns.universal {
+                let expected = "the number of the word in column 1, as CoNLL-U has".to_owned();
+                return Err(Reason { expected, got: format!("{} in {}", shown(first), shown(line)) });
+            }
         }
         if begins {
             self.sentence.line = self.number;
         }
+        let tag = if columns.brackets { inside(&mut self.open, tag)? } else { tag.to_owned() };
         self.sentence.words.push(word.to_owned());
-        self.sentence.tags.push(tag.to_owned());
+        self.sentence.tags.push(tag);
         Ok(())
     }
+}
+
+/// A tag in brackets as IOB2; `open` is the kind of the chunk that is not closed yet.
+fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
+    let wrong = |expected: &str| Err(Reason { expected: expected.to_owned(), got: format!("`{tag}`") });
+    let Some((begun, ends)) = bracket(tag) else {
+        return wrong("a tag in brackets, as all before: `(kind*`, `*`, `*)` or `(kind*)`");
+    };
+    let found = match (begun, &*open) {
+        (Some(_), Some(_)) => return wrong("the end `*)` of a chunk before the next one"),
+        (None, None) if ends => return wrong("a chunk, begun by `(kind*`, before its end"),
+        (None, None) => return Ok("O".to_owned()),
+        (None, Some(kind)) => format!("I-{kind}"),
+        (Some(kind), None) => {
+            let tag = format!("B-{kind}");
+            *open = Some(kind.to_owned());
+            tag
+        }
+    };
+    if ends {
+        *open = None;
+    }
+    Ok(found)
 }
 
 impl Parser<Sentence> for Block {
@@ -380,21 +410,30 @@ impl Parser<Sentence> for Block {
     }
 
     fn line(&mut self, line: &str) -> Result<Option<Sentence>, Reason> {
-        let is_mark = || line.contains(DOCUMENT) && self.columns.is_mark(line);
-        if line.trim().is_empty() || is_mark() {
+        let may_be = line.starts_with(['#', '-']) || line.contains("DOCSTART") || line.contains("docstart");
+        if line.trim().is_empty() || (may_be && self.columns.is_mark(line)) {
             return self.end();
+        }
+        if self.header && !line.starts_with('#') {
+            self.header = false;
+            return Ok(None);
         }
         if self.spoiled { Ok(None) } else { self.word(line).map(|()| None) }
     }
 
     fn spoil(&mut self) -> bool {
         self.sentence = Sentence::begun(0);
+        self.open = None;
         !std::mem::replace(&mut self.spoiled, true)
     }
 
     fn end(&mut self) -> Result<Option<Sentence>, Reason> {
-        self.spoiled = false;
+        (self.spoiled, self.titled) = (false, false);
         let sentence = std::mem::replace(&mut self.sentence, Sentence::begun(0));
+        if let Some(kind) = self.open.take() {
+            let expected = format!("the end `*)` of the chunk `({kind}*`");
+            return Err(Reason { expected, got: "the end of the sentence".to_owned() });
+        }
         Ok(Some(sentence).filter(|sentence| !sentence.words.is_empty()))
     }
 }

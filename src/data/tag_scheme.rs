@@ -60,6 +60,26 @@ impl TagScheme {
         (Self::Plain, "plain"),
     ];
 
+    /// The scheme of a name, such as `iob2`; `bio`, `bioes`, `bilou`, `bmes` and `bmewo` are names, too.
+    ///
+    /// # Errors
+    /// If no scheme has the name.
+    #[track_caller]
+    pub fn from_name(name: &str) -> Result<Self> {
+        let lower = name.to_lowercase();
+        let own = Self::ALL.into_iter().find(|(_, known)| known.to_lowercase() == lower);
+        match (own, &*lower) {
+            (Some((scheme, _)), _) => Ok(scheme),
+            (None, "bio" | "bio2") => Ok(Self::Iob2),
+            (None, "bioes" | "bilou" | "biluo" | "bmes" | "bmewo") => Ok(Self::Iobes),
+            (None, _) => {
+                let known = Self::ALL.map(|(_, known)| known.to_lowercase()).join("`, `");
+                Err(Error::new("scheme of tags", format!("one of `{known}`"), format!("`{name}`")))
+                    .at_caller()
+            }
+        }
+    }
+
     /// What it is called.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)

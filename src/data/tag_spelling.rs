@@ -8,8 +8,9 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// How a tag is written: which letters it has, where they are, and what separates them from the kind of the chunk.
 ///
-/// The standard spelling is `B-kind`. Other spellings are `B_kind`, `kind-B`, `kind_B` and `B` alone; small letters; and the
-/// letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) and BMEWO (`M` for `I`, `W` for `S`).
+/// The standard spelling is `B-kind`. Other spellings are `B_kind`, `B/kind` and the like, `kind-B`, `Bkind` and `B` alone; small
+/// letters; tags in brackets, as `<B-kind>`; the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) and BMEWO (`M` for `I`,
+/// `W` for `S`); and `_`, `0`, `OUT` and the like for `O`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagSpelling {
     /// What stands for `I`, `E` and `S`.
@@ -17,6 +18,8 @@ pub struct TagSpelling {
     place: Place,
     /// Whether the letters are small.
     small: bool,
+    /// The brackets around a tag of a chunk.
+    around: Option<(char, char)>,
     /// The tag of a word in no chunk.
     outside: &'static str,
 }
@@ -26,6 +29,8 @@ pub struct TagSpelling {
 enum Place {
     Before(char),
     Behind(char),
+    /// Before the kind, with nothing between them.
+    Joined,
     /// There is no kind.
     Alone,
 }
@@ -33,20 +38,74 @@ enum Place {
 /// What a chunk is called where tags name no kind.
 const NO_KIND: &str = "chunk";
 
+/// What separates letters from kinds.
+const SEPARATORS: [char; 10] = ['-', '_', '/', ':', '.', '|', '=', '+', '~', '@'];
+
+/// What may be around tags.
+const AROUND: [(char, char); 6] = [('<', '>'), ('[', ']'), ('(', ')'), ('{', '}'), ('"', '"'), ('\'', '\'')];
+
+/// The tags of words in no chunk.
+const OUTSIDE: [&str; 18] = [
+    "O", "o", "0", "_", "-", "OUT", "out", "OTHER", "Other", "other", "NONE", "None", "none", "<O>", "[O]",
+    "(O)", "{O}", "\"O\"",
+];
+
 impl TagSpelling {
     /// `B-kind`.
-    pub const STANDARD: Self =
-        Self { letters: ['I', 'E', 'S'], place: Place::Before('-'), small: false, outside: "O" };
+    pub const STANDARD: Self = Self {
+        letters: ['I', 'E', 'S'],
+        place: Place::Before('-'),
+        small: false,
+        around: None,
+        outside: "O",
+    };
 
-    /// All spellings, the standard one first.
-    fn all() -> impl Iterator<Item = Self> {
-        const PLACES: [Place; 5] =
-            [Place::Before('-'), Place::Before('_'), Place::Behind('-'), Place::Behind('_'), Place::Alone];
-        const LETTERS: [[char; 3]; 4] = [['I', 'E', 'S'], ['I', 'L', 'U'], ['M', 'E', 'S'], ['M', 'E', 'W']];
-        [(false, "O"), (true, "o"), (true, "O")].into_iter().flat_map(|(small, outside)| {
-            let of = move |place| LETTERS.map(|letters| Self { letters, place, small, outside });
-            PLACES.into_iter().flat_map(of)
-        })
+    /// The spellings that these tags may have, the standard one first.
+    fn of(tags: &[&str]) -> Vec<Self> {
+        // The known sets of letters come first, then those of which one letter is of another set.
+        const LETTERS: [[char; 3]; 12] = [
+            ['I', 'E', 'S'],
+            ['I', 'L', 'U'],
+            ['M', 'E', 'S'],
+            ['M', 'E', 'W'],
+            ['I', 'E', 'U'],
+            ['I', 'E', 'W'],
+            ['I', 'L', 'S'],
+            ['I', 'L', 'W'],
+            ['M', 'E', 'U'],
+            ['M', 'L', 'S'],
+            ['M', 'L', 'U'],
+            ['M', 'L', 'W'],
+        ];
+        let found = |text: &str| tags.contains(&text);
+        let mut outsides: Vec<&'static str> = OUTSIDE.into_iter().filter(|tag| found(tag)).collect();
+        if !outsides.contains(&"O") {
+            outsides.push("O");
+        }
+        let has = |mark: &char| tags.iter().any(|tag| tag.contains(*mark));
+        let separators: Vec<char> = SEPARATORS.into_iter().filter(has).collect();
+        let before = ['-'].into_iter().chain(separators.iter().copied().filter(|mark| *mark != '-'));
+        let mut places: Vec<Place> = before.map(Place::Before).collect();
+        places.extend(separators.into_iter().map(Place::Behind));
+        places.extend([Place::Alone, Place::Joined]);
+        let around = AROUND.into_iter().filter(|(open, _)| tags.iter().any(|tag| tag.starts_with(*open)));
+        let around: Vec<_> = std::iter::once(None).chain(around.map(Some)).collect();
+        let mut all = Vec::new();
+        for small in [false, true] {
+            for &outside in &outsides {
+                for &around in &around {
+                    for &place in places.iter().filter(|place| **place != Place::Joined || !small) {
+                        all.extend(LETTERS.map(|letters| Self { letters, place, small, around, outside }));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether nothing separates the letters, so that they may be of other words.
+    fn is_bare(&self) -> bool {
+        matches!(self.place, Place::Alone | Place::Joined)
     }
 
     /// A tag of each letter, and that of words in no chunk.
@@ -59,8 +118,13 @@ impl TagSpelling {
         if tag == self.outside {
             return Some(('O', ""));
         }
+        let tag = match self.around {
+            Some((open, close)) => tag.strip_prefix(open)?.strip_suffix(close)?,
+            None => tag,
+        };
         let (letter, kind) = match self.place {
             Place::Before(separator) => tag.split_once(separator)?,
+            Place::Joined => tag.split_at_checked(1)?,
             Place::Behind(separator) => tag.rsplit_once(separator).map(|(kind, letter)| (letter, kind))?,
             Place::Alone => (tag, NO_KIND),
         };
@@ -103,11 +167,13 @@ impl TagSpelling {
             _ => 'B',
         };
         let letter = if self.small { letter.to_ascii_lowercase() } else { letter };
-        match self.place {
+        let tag = match self.place {
             Place::Before(separator) => format!("{letter}{separator}{kind}"),
             Place::Behind(separator) => format!("{kind}{separator}{letter}"),
+            Place::Joined => format!("{letter}{kind}"),
             Place::Alone => letter.to_string(),
-        }
+        };
+        self.around.map_or(tag.clone(), |(open, close)| format!("{open}{tag}{close}"))
     }
 }
 
@@ -145,7 +211,11 @@ impl Tagging {
     pub(super) fn of_note(note: &str) -> Option<Self> {
         let (name, samples) = note.split_once(' ')?;
         let (scheme, _) = TagScheme::ALL.into_iter().find(|(_, one)| *one == name)?;
-        Some(Self::new(scheme, TagSpelling::all().find(|spelling| spelling.samples() == samples)?))
+        let tags: Vec<&str> = samples.split(' ').collect();
+        Some(Self::new(
+            scheme,
+            TagSpelling::of(&tags).into_iter().find(|spelling| spelling.samples() == samples)?,
+        ))
     }
 
     /// Why tags are plain of which some look like those of a scheme.
@@ -224,7 +294,10 @@ impl fmt::Display for Tagging {
         }
         let tag =
             |&letter: &u8| format!("`{}`", self.spelling.spelled(&format!("{}-kind", char::from(letter))));
-        let tags: Vec<String> = self.scheme.letters().iter().map(tag).collect();
+        let mut tags: Vec<String> = self.scheme.letters().iter().map(tag).collect();
+        if !self.spelling.outside.eq_ignore_ascii_case("O") {
+            tags.push(format!("`{}`", self.spelling.outside));
+        }
         write!(f, ", spelled {}", tags.join(", "))
     }
 }
@@ -234,12 +307,14 @@ pub(super) struct Found {
     pub(super) tagging: Tagging,
     /// The sentences that break the scheme.
     broken: Vec<usize>,
+    /// Whether the scheme was set.
+    is_set: bool,
 }
 
 impl Found {
     /// What the tags of these sentences are. A scheme is found if all tags have one spelling and one of them says where a chunk begins or
-    /// goes on; of the schemes, that which the fewest sentences break.
-    pub(super) fn of(sentences: &[&[String]]) -> Self {
+    /// goes on; of the schemes, that which the fewest sentences break, unless one is set.
+    pub(super) fn of(sentences: &[&[String]], set: Option<TagScheme>) -> Self {
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         for tag in sentences.iter().copied().flatten() {
             *counts.entry(tag).or_default() += 1;
@@ -247,15 +322,43 @@ impl Found {
         let standard = TagSpelling::STANDARD;
         let plain = |note| {
             let tagging = Tagging { note, ..Tagging::new(TagScheme::Plain, standard) };
-            Self { tagging, broken: Vec::new() }
+            Self { tagging, broken: Vec::new(), is_set: set.is_some() }
         };
+        let tags: Vec<&str> = counts.keys().copied().collect();
+        if let Some(scheme) = set {
+            let kept = |spelling: &TagSpelling| -> u64 {
+                if spelling.is_bare() && !counts.keys().all(|tag| spelling.parse(tag).is_some()) {
+                    return 0;
+                }
+                counts.iter().filter(|(tag, _)| spelling.parse(tag).is_some()).map(|(_, count)| count).sum()
+            };
+            // Of equally good ones the first.
+            let best = TagSpelling::of(&tags).into_iter().rev().max_by_key(kept);
+            return match scheme {
+                TagScheme::Plain => plain(None),
+                _ => Self::keeping(&[scheme], best.unwrap_or(standard), sentences, true),
+            };
+        }
         if counts.keys().all(|tag| *tag == standard.outside) {
             return Self::spelled(standard, sentences);
         }
         // How many tags of chunks are spelled so; of other spellings than the standard one, where a tag says that a chunk begins or goes on.
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
-            if *spelling != standard && !counts.keys().any(begun) {
+            // Where each word is a chunk of its own, or in none, there is no such tag.
+            let separated = matches!(spelling.place, Place::Before(_) | Place::Behind(_))
+                && spelling.outside == "O"
+                && counts.contains_key("O");
+            if *spelling != standard && !separated && !counts.keys().any(begun) {
+                return 0;
+            }
+            // A letter may be the first one of any word: a kind that begins and goes on tells.
+            let goes_on = |tag: &&str| match spelling.parse(tag) {
+                Some(('B', kind)) => counts.contains_key(&*spelling.spelled(&format!("I-{kind}"))),
+                _ => false,
+            };
+            let joined = spelling.place == Place::Joined;
+            if joined && !(counts.contains_key(spelling.outside) && counts.keys().any(goes_on)) {
                 return 0;
             }
             counts.iter().filter(|(tag, _)| spelling.is_of_chunk(tag)).map(|(_, count)| count).sum()
@@ -263,7 +366,7 @@ impl Found {
         let whole = |spelling: &TagSpelling| {
             count(spelling) > 0 && counts.keys().all(|tag| spelling.parse(tag).is_some())
         };
-        if let Some(spelling) = TagSpelling::all().find(whole) {
+        if let Some(spelling) = TagSpelling::of(&tags).into_iter().find(whole) {
             let found = Self::spelled(spelling, sentences);
             let inside = |tags: &&&[String]| tags.iter().any(|tag| tag != spelling.outside);
             let chunked = sentences.iter().filter(inside).count();
@@ -274,7 +377,7 @@ impl Found {
                 letter.is_some_and(|letter| letter != b'O' && !letters.contains(&letter))
             };
             let broken = found.broken.len();
-            if spelling.place == Place::Alone && (broken * 4 > chunked || counts.keys().any(is_other)) {
+            if spelling.is_bare() && (broken * 4 > chunked || counts.keys().any(is_other)) {
                 let name = found.tagging.scheme.name();
                 let why = format!(
                     "their letters are those of {name}, but {broken} of {chunked} sentences break it"
@@ -284,7 +387,7 @@ impl Found {
             return found;
         }
         // Not all tags are of a scheme: either a few are wrong, or they are plain and a few look like others.
-        for spelling in TagSpelling::all().filter(|spelling| spelling.place != Place::Alone) {
+        for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
             let of_chunks = counts.iter().filter(|(tag, _)| **tag != spelling.outside);
             let all: u64 = of_chunks.map(|(_, count)| count).sum();
             let share = if spelling == standard { (1, 2) } else { (9, 10) };
@@ -306,15 +409,26 @@ impl Found {
     fn spelled(spelling: TagSpelling, sentences: &[&[String]]) -> Self {
         const SCHEMES: [TagScheme; 5] =
             [TagScheme::Iob2, TagScheme::Iobes, TagScheme::Ioe2, TagScheme::Iob1, TagScheme::Ioe1];
-        let found = SCHEMES.map(|scheme| {
+        Self::keeping(&SCHEMES, spelling, sentences, false)
+    }
+
+    /// Of these schemes the one that the fewest sentences break.
+    fn keeping(schemes: &[TagScheme], spelling: TagSpelling, sentences: &[&[String]], is_set: bool) -> Self {
+        let found = schemes.iter().map(|&scheme| {
             let tagging = Tagging::new(scheme, spelling);
             let is_broken = |(at, tags): (usize, &&[String])| tagging.breach(tags).map(|_| at);
             let broken: Vec<usize> = sentences.iter().enumerate().filter_map(is_broken).collect();
             (tagging, broken)
         });
-        let best = found.into_iter().min_by_key(|(_, broken)| broken.len());
+        // Of schemes that equally many break, one that has all letters.
+        let others = |tagging: &Tagging| {
+            let tags = sentences.iter().copied().flatten().filter_map(|tag| spelling.parse(tag));
+            let known = |letter: char| letter == 'O' || tagging.scheme.letters().contains(&(letter as u8));
+            u8::from(!tags.map(|(letter, _)| letter).all(known))
+        };
+        let best = found.min_by_key(|(tagging, broken)| (broken.len(), others(tagging)));
         let (tagging, broken) = best.unwrap_or((Tagging::new(TagScheme::Plain, spelling), Vec::new()));
-        Self { tagging, broken }
+        Self { tagging, broken, is_set }
     }
 
     /// What was found, if no sentence breaks it; `place` says where the word of a sentence is.
@@ -323,9 +437,22 @@ impl Found {
         sentences: &[&[String]],
         place: impl Fn(usize, usize) -> String,
     ) -> Result<Tagging> {
-        let Self { tagging, broken } = self;
+        let Self { tagging, broken, is_set } = self;
         let of = |&at: &usize| Some((at, sentences.get(at).and_then(|tags| tagging.breach(tags))?));
         let Some((at, (word, got))) = broken.first().and_then(of) else { return Ok(tagging) };
+        let repairs = |&at: &usize| sentences.get(at).is_some_and(|tags| tagging.repaired(tags).is_some());
+        let hint = match tagging.scheme {
+            _ if broken.iter().all(repairs) => {
+                "; `repair_tags` (`data.repair_tags` in a config) rewrites tags in the wrong order as conlleval reads them"
+            }
+            _ if at == 0 && word == 0 && broken.len() == 1 => {
+                "; `header` (`data.header` in a config) sets whether the first line is a header"
+            }
+            _ if is_set => "; `scheme` (`data.scheme` in a config) set this scheme",
+            _ => {
+                "; `scheme` (`data.scheme` in a config) sets another one: `plain` keeps all tags as they are"
+            }
+        };
         let (all, broken) = (sentences.len(), broken.len());
         let kept = all - broken;
         let expected = match tagging.scheme {
@@ -338,12 +465,6 @@ impl Found {
             "1 sentence breaks that".to_owned()
         } else {
             format!("{broken} sentences break that")
-        };
-        let hint = match tagging.scheme {
-            TagScheme::Plain => "",
-            _ => {
-                "; `repair_tags` (`data.repair_tags` in a config) rewrites tags in the wrong order as conlleval reads them"
-            }
         };
         Err(Error::of(ErrorKind::Format, place(at, word), expected, got).noted(format!("{count}{hint}")))
     }
@@ -368,7 +489,7 @@ impl TagScheme {
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();
         let place = |at: usize, _| format!("tags of sentence {}", at + 1);
-        Found::of(&sentences).whole(&sentences, place).at_caller()
+        Found::of(&sentences, None).whole(&sentences, place).at_caller()
     }
 }
 

@@ -6,7 +6,7 @@ use super::conll::{Columns, Sentence};
 use super::lines::Reason;
 use super::records::{self, shown, unbroken};
 use super::tag_spelling::Found;
-use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary};
+use super::{DataSet, Field, Limits, Samples, TagScheme, Tagging, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A text of words with a tag each.
@@ -98,10 +98,10 @@ pub type TaggedTexts = DataSet<TaggedText>;
 impl TaggedTexts {
     /// Rewrites tags that break the scheme, as conlleval reads them: that of texts that were read before, or the one that the fewest texts
     /// break. Returns that scheme, and how many tags were rewritten.
-    pub(super) fn repair(&mut self, known: Option<Tagging>) -> (Tagging, usize) {
+    pub(super) fn repair(&mut self, known: Option<Tagging>, set: Option<TagScheme>) -> (Tagging, usize) {
         let tagging = known.unwrap_or_else(|| {
             let all: Vec<&[String]> = self.records.iter().map(|text| &*text.tags).collect();
-            Found::of(&all).tagging
+            Found::of(&all, set).tagging
         });
         let mut repaired = 0;
         for text in &mut self.records {
@@ -125,11 +125,13 @@ impl TaggedTexts {
     /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than most.
     #[track_caller]
     pub fn of_columns(file: &TextFile) -> Result<Self> {
-        Columns::of(file, None, None, None).and_then(|columns| Self::of_these(columns, file)).at_caller()
+        Columns::of(file, None, None, None, None)
+            .and_then(|columns| Self::of_these(&columns, file))
+            .at_caller()
     }
 
     /// The texts in these columns of a file.
-    pub(super) fn of_these(columns: Columns, file: &TextFile) -> Result<Self> {
+    pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Self> {
         let name = Arc::from(file.name());
         let of = |Sentence { line, dense, words, tags }| {
             let at = if dense { At::LineOfFirst(line) } else { At::Line(line) };
@@ -240,7 +242,7 @@ impl TaggedTexts {
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 
-    /// The scheme that the tags of all these texts keep, and how they are spelled.
+    /// The scheme that the tags of all these texts keep, or that `ReadOptions::scheme` sets, and how they are spelled.
     ///
     /// # Errors
     /// If some texts break it: the message has the file and the line of the first one, and how many there are.
@@ -255,7 +257,8 @@ impl TaggedTexts {
                 text.place_of(word).unwrap_or_else(|| format!("tags of text {number} of `{}`", of.name))
             })
         };
-        Found::of(&sentences).whole(&sentences, place).at_caller()
+        let set = all.iter().find_map(|of| of.read_as.scheme);
+        Found::of(&sentences, set).whole(&sentences, place).at_caller()
     }
 
     /// The labels of all these texts, sorted, with their counts.
@@ -416,7 +419,7 @@ mod tests {
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
         let mut all = TaggedTexts::new("all", [one.records, other.records].concat());
         assert!(said(&[&all]).starts_with(expected));
-        let (scheme, repaired) = all.repair(None);
+        let (scheme, repaired) = all.repair(None, None);
         assert_eq!((scheme.name().as_str(), repaired), ("IOB2", 2));
         assert_eq!(all.records()[3].tags, ["O", "B-X", "B-Y"]);
         assert_eq!(TaggedTexts::scheme([&all]).unwrap(), scheme);

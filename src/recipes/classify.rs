@@ -35,7 +35,7 @@ impl Recipe for Classify {
     fn defaults(&self, _: &mut Config) {}
 
     fn without(&self) -> &'static [&'static str] {
-        &["text.target_tokens", "data.repair_tags"]
+        &["text.target_tokens", "data.repair_tags", "data.scheme"]
     }
 
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {

@@ -81,7 +81,7 @@ section! {
         text: Option<String> = None;
         /// The column or field of the label, of the tags, or of the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma`.
         label: Option<String> = None;
-        /// Header: whether the first record of a table names its columns (default: detected, and said).
+        /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected, and said).
         header: Option<bool> = None;
         /// Separator of a table's columns: one character, or `tab` (default: the one of comma, semicolon, tab and bar that fits).
         separator: Option<String> = None;
@@ -93,6 +93,8 @@ section! {
         first_index: Option<usize> = None;
         /// Whether tags that break their scheme are rewritten as conlleval reads them: an `I` behind `O` begins a chunk. Without it, they are an error.
         repair_tags: bool = false;
+        /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, whose tags are kinds as they stand (default: detected, and said).
+        scheme: Option<String> = None;
         /// For files that are larger than memory: a shuffle window in texts. Files are read anew in each epoch, only the window is in memory, and the files must not change meanwhile. `classify` only (default: all texts are in memory).
         window: Option<usize> = None;
     }

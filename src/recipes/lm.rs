@@ -51,6 +51,7 @@ impl Recipe for Lm {
             "data.binary",
             "data.first_index",
             "data.repair_tags",
+            "data.scheme",
             "model.pool",
             "model.bidirectional",
             "data.label",

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::config::{Config, Tokens};
-use crate::data::{Batching, Data, Encoding, Loader, Malformed, Parts, ReadOptions, Tokenizer, Vocabulary};
+use crate::data::{
+    Batching, Data, Encoding, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer, Vocabulary,
+};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
@@ -159,6 +161,10 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     }
     for (column, set) in [(&data.text, text), (&data.label, label)] {
         options = column.iter().fold(options, |options, column| set(options, column));
+    }
+    if let Some(name) = &data.scheme {
+        let of = |e: Error| e.noted("in `data.scheme`");
+        options = options.scheme(TagScheme::from_name(name).map_err(of)?);
     }
     if data.repair_tags {
         options = options.repair_tags();

@@ -54,7 +54,6 @@ impl Recipe for Tag {
             "text.target_tokens",
             "text.lowercase",
             "data.binary",
-            "data.header",
             "data.separator",
             "data.first_index",
             "model.pool",

@@ -60,6 +60,7 @@ impl Recipe for Translate {
             "data.binary",
             "data.first_index",
             "data.repair_tags",
+            "data.scheme",
         ]
     }
 

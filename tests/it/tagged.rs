@@ -126,3 +126,77 @@ fn a_tag_that_breaks_the_scheme_has_its_line_and_is_repaired() -> Result<()> {
     assert!(said.contains("tags rewritten to keep IOB2, as conlleval reads them: 1"), "{said}");
     Ok(())
 }
+
+/// A file of 40 texts, which `text` gives by their number.
+fn texts(name: &str, text: impl Fn(usize) -> String) -> File {
+    File::new(name, &(0..40).map(text).collect::<String>())
+}
+
+#[test]
+fn conllu_without_comments_is_known_by_its_columns() -> Result<()> {
+    let line = |id: &str, form: &str, upos: &str| format!("{id}\t{form}\t_\t{upos}\t_\t_\t_\t_\t_\t_\n");
+    let file = texts("bare.txt", |i| {
+        let words =
+            line("1", &format!("no{i}"), "DET") + &line("2-3", "dogs", "_") + &line("2", "big", "ADJ");
+        words + &line("2.1", "is", "AUX") + &line("3", "dog", "NOUN") + "\n"
+    });
+    let prepared = file.prepared(&[])?;
+    assert!(prepared.said.concat().contains("CoNLL-U, words in column 2 (form)"), "{:?}", prepared.said);
+    assert_eq!(tags(&prepared), [("ADJ".into(), 40), ("DET".into(), 40), ("NOUN".into(), 40)]);
+    Ok(())
+}
+
+#[test]
+fn comments_marks_and_headers_are_no_words() -> Result<()> {
+    let expected = [("B-X".to_owned(), 40), ("O".to_owned(), 40)];
+    let id = texts("id.txt", |i| format!("# id {i}\nin{i} P O\nRome N B-X\n\n"));
+    let marks = texts("marks.txt", |i| {
+        format!("#begin document (a{i}); part 000\nin{i} P O\nRome N B-X\n\n#end document\n")
+    });
+    let header = texts("header.txt", |i| {
+        let header = if i == 0 { "Token\tPOS\tNER\n" } else { "" };
+        format!("{header}in{i}\tP\tO\nRome\tN\tB-X\n\n")
+    });
+    for (file, said) in [(&id, "is a comment"), (&marks, "between documents"), (&header, "is a header")] {
+        let prepared = file.prepared(&[])?;
+        assert!(prepared.said.concat().contains(said), "{:?}", prepared.said);
+        assert_eq!(tags(&prepared), expected, "{said}");
+    }
+    let pos = header.prepared(&label("pos"))?;
+    assert_eq!(tags(&pos), [("N".to_owned(), 40), ("P".to_owned(), 40)]);
+    let error = format!("{:#}", header.prepared(&[("data.header", Value::Flag(false))]).err().unwrap());
+    assert!(
+        error.contains("header.txt:1: expected a tag of IOB2") && error.contains("`data.header`"),
+        "{error}"
+    );
+    Ok(())
+}
+
+#[test]
+fn brackets_are_chunks() -> Result<()> {
+    let file = texts("brackets.txt", |i| format!("Ann{i} (PER*\nLee *)\nsees *\nUlm (LOC*)\n\n"));
+    let prepared = file.prepared(&[])?;
+    assert!(prepared.said.concat().contains("tags in brackets"), "{:?}", prepared.said);
+    let names: Vec<String> = tags(&prepared).into_iter().map(|(tag, _)| tag).collect();
+    assert_eq!(names, ["B-LOC", "B-PER", "I-PER", "O"]);
+    Ok(())
+}
+
+#[test]
+fn a_scheme_that_is_set_rules() -> Result<()> {
+    let scheme = |name: &str| [("data.scheme", Value::Text(name.into()))];
+    // Parts of speech that look like a scheme.
+    let file = texts("pos.txt", |i| format!("so{i} B\ngo I\n\n"));
+    assert!(file.prepared(&[])?.said[0].contains("(IOB2, spelled"));
+    let prepared = file.prepared(&scheme("plain"))?;
+    assert!(prepared.said[0].contains("(plain)"), "{:?}", prepared.said);
+    let file = texts("set.txt", |i| format!("so{i} O\nRome B-X\n\n"));
+    let error = format!("{:#}", file.prepared(&scheme("iob1")).err().unwrap());
+    assert!(
+        error.contains("set.txt:2: expected a tag of IOB1") && error.contains("got `B-X` behind `O`"),
+        "{error}"
+    );
+    let error = file.prepared(&scheme("iob")).err().unwrap().to_string();
+    assert!(error.contains("expected one of `iob1`, `iob2`") && error.contains("`data.scheme`"), "{error}");
+    Ok(())
+}

@@ -9,7 +9,7 @@ fn file(name: &str, text: &'static str) -> TextFile {
 /// The description of the columns, and the sentences: first line, and words with their tags.
 fn read(name: &str, text: &'static str, tags: Option<&str>) -> Result<(String, Vec<String>)> {
     let file = file(name, text);
-    let columns = Columns::of(&file, None, tags, None)?;
+    let columns = Columns::of(&file, None, tags, None, None)?;
     let shown = |one: Sentence| {
         let pairs = one.words.iter().zip(&one.tags).map(|(word, tag)| format!("{word}/{tag}"));
         format!("{}: {}", one.line, pairs.collect::<Vec<_>>().join(" "))
@@ -119,6 +119,152 @@ fn comments_and_numbers_are_no_words() {
 }
 
 #[test]
+fn ten_columns_that_count_are_conllu_without_comments() {
+    let lines = "1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\tde\tADP\tP\t_\t3\tcase\t_\t_\n2\tle\tle\tDET\tD\t_\t3\tdet\t_\t_\n\
+        3\tpain\tpain\tNOUN\tN\t_\t0\troot\t_\t_\n3.1\tmis\tmettre\tVERB\t_\t_\t_\t_\t_\t_\n\n1\tOui\toui\tINTJ\tI\t_\t0\troot\t_\t_\n";
+    let (said, texts) = read("corpus.txt", lines, None).unwrap();
+    assert!(said.starts_with("CoNLL-U, words in column 2 (form), tags in column 4 (upos)"), "{said}");
+    assert_eq!(texts, ["2: de/ADP le/DET pain/NOUN", "7: Oui/INTJ"]);
+    let spaced = "1 de de ADP P _ 2 case _ _\n2 pain pain NOUN N _ 0 root _ _\n";
+    let (said, texts) = read("corpus.txt", spaced, None).unwrap();
+    assert!(said.ends_with("10 columns between spaces") && texts == ["1: de/ADP pain/NOUN"], "{said}");
+    // Ranges in other columns that count.
+    let other = "1-2\tdu\t_\n1\tde\tADP\n2\tle\tDET\n";
+    assert_eq!(read("corpus.txt", other, None).unwrap().1, ["2: de/ADP le/DET"]);
+}
+
+#[test]
+fn conllu_plus_names_its_columns() {
+    let text = "# global.columns = ID FORM UPOS X:NE\n# sent_id = 1\n1-2\tdu\t_\t_\n1\tde\tADP\tO\n2\tParis\tPROPN\tB-LOC\n";
+    let (said, texts) = read("a.conllup", text, None).unwrap();
+    assert_eq!(
+        said,
+        "CoNLL-U Plus, words in column 2 (form), tags in column 3 (upos), 4 columns between tabs"
+    );
+    assert_eq!(texts, ["4: de/ADP Paris/PROPN"]);
+    assert_eq!(read("a.conllup", text, Some("x:ne")).unwrap().1, ["4: de/O Paris/B-LOC"]);
+}
+
+#[test]
+fn comments_with_as_many_columns_as_words_are_no_words() {
+    let (said, texts) = read("c", "# id 5\nHe N O\n\n# id 6\nParis N B-LOC\n", None).unwrap();
+    assert!(said.ends_with("the first line of each sentence, with `#`, is a comment"), "{said}");
+    assert_eq!(texts, ["2: He/O", "5: Paris/B-LOC"]);
+    assert_eq!(read("c", "# 5\nHe PRP\n\n# 6\nruns VB\n", None).unwrap().1, ["2: He/PRP", "5: runs/VB"]);
+    assert_eq!(read("c", "#id 5\nHe PRP\n\n#id 6\nruns VB\n", None).unwrap().1, ["2: He/PRP", "5: runs/VB"]);
+    let (said, texts) = read("c", "# id 7 domain=en\nHe _ _ O\n\nParis _ _ B-LOC\n", None).unwrap();
+    assert!(said.ends_with("lines with `#` are comments"), "{said}");
+    assert_eq!(texts, ["2: He/O", "4: Paris/B-LOC"]);
+    // Words with their tags: of a scheme, of other words, or elsewhere than before sentences.
+    assert_eq!(read("c", "# O\na B-X\n\n# O\nb O\n", None).unwrap().1, ["1: #/O a/B-X", "4: #/O b/O"]);
+    assert_eq!(read("c", "# N\na N\n\n# V\nb V\n", None).unwrap().1, ["1: #/N a/N", "4: #/V b/V"]);
+    let (said, texts) = read("c", "# SYM\na N\n\nb N\n# SYM\n", None).unwrap();
+    assert!(said.ends_with("`#` before a sentence is a word"), "{said}");
+    assert_eq!(texts, ["1: #/SYM a/N", "4: b/N #/SYM"]);
+    assert_eq!(read("c", "#fun HT\na N\n\nb N\n#so HT\n", None).unwrap().1[0], "1: #fun/HT a/N");
+}
+
+#[test]
+fn marks_between_documents_are_no_words() {
+    let text = "#begin document (a); part 000\nHe PRP\n\nruns VB\n#end document\n#begin document (b); part 000\nYes UH\n";
+    let (said, texts) = read("c", text, None).unwrap();
+    assert!(said.ends_with("lines between documents are no words"), "{said}");
+    assert_eq!(texts, ["2: He/PRP", "4: runs/VB", "7: Yes/UH"]);
+    let text = "###MEDLINE:1\n\nIL-2\tB-DNA\ngene\tI-DNA\n\n###MEDLINE:2\n\nYes\tO\n";
+    assert_eq!(read("c", text, None).unwrap().1, ["3: IL-2/B-DNA gene/I-DNA", "8: Yes/O"]);
+    assert_eq!(read("c", "-docstart- O\n\nHe O\n", None).unwrap().1, ["3: He/O"]);
+}
+
+#[test]
+fn conll_2012_has_as_many_columns_as_it_needs() {
+    let text = "#begin document (x); part 000\nx 0 0 Ann NNP (S* - - - a (PERSON* (A0* -\nx 0 1 Lee NNP *) - - - a *) *) -\n\n\
+        x 0 0 Yes UH (S*) - - - a * -\n\n#end document\n";
+    let (said, texts) = read("x.gold_conll", text, None).unwrap();
+    let expected =
+        "CoNLL-2012, words in column 4 (word), tags in column 11 (ne), at least 11 columns between spaces";
+    assert!(said.starts_with(expected), "{said}");
+    assert_eq!(texts, ["2: Ann/B-PERSON Lee/I-PERSON", "5: Yes/O"]);
+    assert_eq!(read("x", text, Some("pos")).unwrap().1[0], "2: Ann/NNP Lee/NNP");
+}
+
+#[test]
+fn tags_in_brackets_are_chunks() {
+    let (said, texts) = read("c", "Ann (PER*\nLee *)\nsees *\nBonn (LOC*)\nUlm (LOC)\n", None).unwrap();
+    assert!(said.ends_with("tags in brackets, as `(kind*`, are read as IOB2"), "{said}");
+    assert_eq!(texts, ["1: Ann/B-PER Lee/I-PER sees/O Bonn/B-LOC Ulm/B-LOC"]);
+    assert_eq!(read("c", "a (A0*A0)\nb (V*\nc *V)\n", None).unwrap().1, ["1: a/B-A0 b/B-V c/I-V"]);
+    refused("a *\nb *)\n", "c.conll:2: expected a chunk, begun by `(kind*`, before its end, got `*)`");
+    refused("a (A*\nb (B*)\n", "c.conll:2: expected the end `*)` of a chunk before the next one, got `(B*)`");
+    refused(
+        "a (A*\n\nb *\n",
+        "c.conll:2: expected the end `*)` of the chunk `(A*`, got the end of the sentence",
+    );
+    // A parse is no tag of chunks.
+    assert_eq!(read("c", "a (S(NP*))\nb *)\n", None).unwrap().1, ["1: a/(S(NP*)) b/*)"]);
+}
+
+#[test]
+fn a_header_names_the_columns() {
+    let header = |text, words, tags, header| {
+        let file = file("c", text);
+        let columns = Columns::of(&file, words, tags, header, None)?;
+        Ok::<_, Error>((
+            columns.to_string(),
+            columns.sentences(&file)?.into_iter().map(|s| (s.words, s.tags)).next(),
+        ))
+    };
+    let text = "id\tToken\tPOS\tNER\n1\tHe\tPRP\tO\n2\truns\tVB\tB-X\n";
+    let (said, texts) = header(text, None, None, None).unwrap();
+    assert!(
+        said.starts_with("words in column 2 (token), tags in column 4 (ner), 4 columns between tabs"),
+        "{said}"
+    );
+    assert!(said.ends_with(", the first line is a header"), "{said}");
+    let owned = |all: [&str; 2]| all.map(str::to_owned).to_vec();
+    assert_eq!(texts, Some((owned(["He", "runs"]), owned(["O", "B-X"]))));
+    assert_eq!(header(text, None, Some("pos"), None).unwrap().1.unwrap().1, ["PRP", "VB"]);
+    // A name that is known to nobody else is one if it is asked for.
+    let text = "mot etiquette\n\nun O\n";
+    assert_eq!(header(text, None, None, None).unwrap().1.unwrap().0, ["mot"]);
+    assert_eq!(header(text, Some("mot"), Some("etiquette"), None).unwrap().1.unwrap().0, ["un"]);
+    assert_eq!(header(text, None, None, Some(true)).unwrap().1.unwrap().0, ["un"]);
+    let text = "word tag\nun O\n";
+    assert_eq!(header(text, None, None, None).unwrap().1.unwrap().0, ["un"]);
+    assert_eq!(header(text, None, None, Some(false)).unwrap().1.unwrap().0, ["word", "un"]);
+    // A name that other words have as their tag is a tag.
+    assert_eq!(header("word tag\nun tag\n", None, None, None).unwrap().1.unwrap().0, ["word", "un"]);
+    refused(
+        "word tag\nun O\n\nword tag\nun O\n",
+        "c.conll:4: expected a header once, or words and their tags: `header`",
+    );
+    let first = file("a", "word tag\nun O\n");
+    let like = Columns::of(&first, None, None, None, None).unwrap();
+    let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
+    assert!(!other("un O\ndeux O\n").unwrap().header);
+    let error = other("tag word\nO un\n").unwrap_err().to_string();
+    assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
+}
+
+#[test]
+fn what_is_no_file_of_columns_is_named() {
+    for (text, expected) in [
+        ("T1\tLOC 0 4\tBonn\nT2\tLOC 9 12\tUlm\n", "annotations of brat (`.ann`)"),
+        ("12|t|On IL-2\n12|a|It acts.\n12\t3\t7\tIL-2\tGene\n", "annotations of PubTator"),
+        ("Sentence: 1,He,O\nSentence: 1,runs,O\n", "`,` in each line: write tabs in its place"),
+        ("the/DT dog/NN\na/DT cat/NN\n", "words joined to tags by `/`"),
+        ("Sentence #\tWord\tTag\nS 1\tHe\tO\nS 1\truns\tO\n", "no blank line, and a column `sentence_#`"),
+        ("7 He O\n8 runs O\n\n9 Yes O\n", "numbers alone, as in \"7 He O\""),
+        ("1-1\t0-2\tHe\tO\n1-2\t3-7\truns\tO\n", "numbers alone, as in"),
+    ] {
+        let error = read("c", text, None).unwrap_err().to_string();
+        assert!(error.contains("columns of file `c`: expected") && error.contains(expected), "{error}");
+    }
+    let file = file("c", "7 He O\n8 runs O\n");
+    let columns = Columns::of(&file, Some("2"), None, None, None).unwrap();
+    assert_eq!(columns.sentences(&file).unwrap()[0].words, ["He", "runs"]);
+}
+
+#[test]
 fn marks_of_documents_are_no_words() {
     let text = "-DOCSTART- -X- O O\nEU NNP B-NP B-ORG\n-DOCSTART-\nHe PRP B-NP O\n\n-DOCSTART- -X- -X- O\n\n\
         Peter NNP B-NP B-PER\n";
@@ -129,10 +275,10 @@ fn marks_of_documents_are_no_words() {
 #[test]
 fn other_files_have_the_columns_of_the_first() {
     let (first, other) = (file("a", "1 a N O\n2 b V B-X\n"), file("b", "1\tc\tB-X\tO\n"));
-    let like = Columns::of(&first, None, None, None).unwrap();
-    let found = Columns::of(&other, None, None, Some(&like)).unwrap();
+    let like = Columns::of(&first, None, None, None, None).unwrap();
+    let found = Columns::of(&other, None, None, None, Some(&like)).unwrap();
     assert_eq!((found.words, found.tags, found.separator), (1, 3, Separator::Tabs));
-    let error = Columns::of(&file("c", "a O\n"), None, None, Some(&like)).unwrap_err().to_string();
+    let error = Columns::of(&file("c", "a O\n"), None, None, None, Some(&like)).unwrap_err().to_string();
     let expected = "columns of file `c`: expected 4, as in the file that was read before, got 2";
     assert!(error.contains(expected), "{error}");
 }

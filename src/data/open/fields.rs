@@ -26,6 +26,8 @@ pub(super) enum Value<'a> {
 pub(super) struct Object<'a> {
     pub(super) fields: Vec<(Cow<'a, str>, Value<'a>)>,
     pub(super) is_list: bool,
+    /// The line of a record that is in one; 0 of others.
+    pub(super) line: u64,
 }
 
 impl Value<'_> {
@@ -62,7 +64,7 @@ impl<'a> Object<'a> {
     /// It without the text that it was read from.
     pub(super) fn owned(&self) -> Object<'static> {
         let field = |(name, value): &(Cow<'_, str>, Value<'_>)| (Cow::Owned(name.to_string()), value.owned());
-        Object { fields: self.fields.iter().map(field).collect(), is_list: self.is_list }
+        Object { fields: self.fields.iter().map(field).collect(), is_list: self.is_list, line: self.line }
     }
 }
 
@@ -133,7 +135,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
             };
             fields.push((name, value));
         }
-        Ok(Object { fields, is_list: false })
+        Ok(Object { fields, ..Object::default() })
     }
 }
 
@@ -186,7 +188,7 @@ impl From<serde_json::Value> for Value<'static> {
             Json::Array(list) => Self::List(list.into_iter().map(Self::from).collect()),
             Json::Object(object) => {
                 let fields = object.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-                Self::Object(Object { fields, is_list: false })
+                Self::Object(Object { fields, ..Object::default() })
             }
         }
     }

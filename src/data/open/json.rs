@@ -8,7 +8,7 @@ use super::paths::extension;
 use super::walk::Walk;
 use crate::data::lines::{Reason, quoted};
 use crate::data::memory::Room;
-use crate::data::records::{OneLine, Skipped, Stream, shown};
+use crate::data::records::{OneLine, Parser, Skipped, Stream, shown};
 use crate::data::{Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -270,11 +270,11 @@ fn element<'a>(
         Ok(Value::List(list)) => {
             if let Some(names) = names {
                 let fields = names.iter().map(|name| Cow::Owned(name.clone())).zip(list);
-                return Ok(Object { fields: fields.collect(), is_list: false });
+                return Ok(Object { fields: fields.collect(), ..Object::default() });
             }
             let fields =
                 (1..).zip(list).map(|(number, value): (usize, _)| (number.to_string().into(), value));
-            Ok(Object { fields: fields.collect(), is_list: true })
+            Ok(Object { fields: fields.collect(), is_list: true, line: 0 })
         }
         Ok(other) => Err((0, Reason { expected, got: format!("{} in {}", other.kind(), shown(json)) })),
         Err(e) => {
@@ -309,6 +309,30 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     Ok(list.walk.line)
 }
 
+/// Each line is a record, or none, made with its number.
+struct Numbered<F> {
+    line: u64,
+    make: F,
+}
+
+impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for Numbered<F> {
+    fn at(&mut self, line: u64) {
+        self.line = line;
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+        (self.make)(self.line, line)
+    }
+
+    fn spoil(&mut self) -> bool {
+        true
+    }
+
+    fn end(&mut self) -> Result<Option<R>, Reason> {
+        Ok(None)
+    }
+}
+
 /// The records of the file, with the values of the wanted fields.
 pub(super) fn records<R: 'static>(
     file: &TextFile,
@@ -317,8 +341,11 @@ pub(super) fn records<R: 'static>(
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
     if let Arrangement::Lines = layout.arrangement {
-        let line = move |line: &str| object(line, wanted.as_deref())?.as_ref().map(&mut make).transpose();
-        return Ok(Box::new(file.records(OneLine(line))?));
+        let make = move |number, line: &str| {
+            let object = object(line, wanted.as_deref())?.map(|object| Object { line: number, ..object });
+            object.as_ref().map(&mut make).transpose()
+        };
+        return Ok(Box::new(file.records(Numbered { line: 0, make })?));
     }
     let (mut list, policy, (_, encoding)) = (List::open(file, layout)?, file.policy(), file.records_of());
     let names = layout.names.clone();

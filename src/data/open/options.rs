@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::data::conll::Columns;
-use crate::data::{Encoding, FirstIndex, Malformed, Tagging};
+use crate::data::{Encoding, FirstIndex, Malformed, TagScheme, Tagging};
 use crate::error::{Error, Result};
 
 /// The form of a file, or of a folder, of a data set.
@@ -123,6 +123,7 @@ pub struct ReadOptions {
     pub(super) binary: bool,
     pub(super) stress: bool,
     pub(super) repair_tags: bool,
+    pub(in crate::data) scheme: Option<TagScheme>,
     pub(in crate::data) first_index: Option<FirstIndex>,
     /// The columns of words and tags, once they were found.
     pub(super) columns: Option<Box<Columns>>,
@@ -233,6 +234,12 @@ impl ReadOptions {
     #[must_use]
     pub fn repair_tags(self) -> Self {
         Self { repair_tags: true, ..self }
+    }
+
+    /// Of tagged texts: the scheme of the tags. Without it, the one that all of them keep.
+    #[must_use]
+    pub fn scheme(self, scheme: TagScheme) -> Self {
+        Self { scheme: Some(scheme), ..self }
     }
 
     /// Of rows of features: the number of the first feature. Without it, 0 if there is an index 0, and else 1.

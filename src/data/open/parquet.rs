@@ -212,7 +212,7 @@ pub(super) fn example(file: &TextFile) -> Result<Object<'static>> {
     let file = open(file)?;
     let fields = fields(&*file);
     let fields = fields.iter().map(|field| (field.name.clone().into(), value(field).into())).collect();
-    Ok(Object { fields, is_list: false })
+    Ok(Object { fields, ..Object::default() })
 }
 
 /// The names of classes that the library `datasets` writes beside columns with their numbers.
@@ -463,7 +463,7 @@ impl Rows {
         let names = self.fields.iter().map(|field| field.name.clone());
         let fields = names.zip(cells).map(|(name, cell)| Ok((name.into(), cell?.into())));
         let fields: Result<Vec<_>, Reason> = fields.collect();
-        Ok(Some(fields.map(|fields| Object { fields, is_list: false })))
+        Ok(Some(fields.map(|fields| Object { fields, ..Object::default() })))
     }
 }
 

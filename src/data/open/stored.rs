@@ -60,7 +60,7 @@ impl ReadOptions {
             target: self.target.clone(),
             tokens: self.tokens.clone(),
             tags: self.tags.clone(),
-            columns: self.columns.as_deref().copied(),
+            columns: self.columns.as_deref().cloned(),
             tagging: self.tagging.as_deref().map(Tagging::to_note),
         };
         // It has strings, numbers and flags alone, which are all written; of an empty note reading says so.
@@ -84,7 +84,7 @@ impl ReadOptions {
             Tagging::of_note(&text).ok_or_else(|| wrong(format!("the tag scheme {text:?}"))).map(Box::new)
         });
         let format = stored.format.map(|name| name.parse::<FileFormat>()).transpose()?;
-        if stored.columns.is_some_and(|columns| !columns.are_whole()) {
+        if stored.columns.as_ref().is_some_and(|columns| !columns.are_whole()) {
             return Err(wrong("columns that are not there".to_owned()));
         }
         // The columns of words and tags that are set anew are looked for anew.
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn a_note_keeps_columns_and_tags() {
         let file = TextFile::embedded("c.conll", "1 a B_X N\n2 b I_X N\n");
-        let columns = Columns::of(&file, None, Some("3"), None).unwrap();
+        let columns = Columns::of(&file, None, Some("3"), None, None).unwrap();
         let tags = ["B_X", "I_X", "O"].map(str::to_owned);
         let tagging = TagScheme::of([&tags[..]]).unwrap();
-        let read = ReadOptions { columns: Some(Box::new(columns)), ..ReadOptions::new().tags("3") };
+        let read = ReadOptions { columns: Some(Box::new(columns.clone())), ..ReadOptions::new().tags("3") };
         let note = read.tagging(tagging.clone()).to_note();
         let again = ReadOptions::new().or_note(&note).unwrap();
         assert_eq!((again.columns.as_deref(), again.tagging.as_deref()), (Some(&columns), Some(&tagging)));

@@ -48,11 +48,14 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
             let expected = format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
             return Err(Reason { expected, got: text.tags.len().to_string() });
         }
-        Ok(text)
+        Ok((text, object.line))
     };
     let name = Arc::from(file.name());
-    let texts = picked.records(file, text)?.zip((1..).map(At::Record));
-    let texts = texts.map(|(text, at)| text.map(|text| text.placed(&name, at)));
+    let place = |(text, number): (Result<(TaggedText, u64)>, u64)| {
+        let at = |line| if line > 0 { At::Line(line) } else { At::Record(number) };
+        text.map(|(text, line)| text.placed(&name, at(line)))
+    };
+    let texts = picked.records(file, text)?.zip(1..).map(place);
     Ok(TaggedTexts::new(&file.name(), texts.collect::<Result<Vec<_>>>()?))
 }
 
@@ -64,9 +67,10 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => of_objects(file, format, options),
         _ => {
             let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
-            let columns = Columns::of(file, words, tags, options.columns.as_deref())?;
+            let columns = Columns::of(file, words, tags, options.header, options.columns.as_deref())?;
+            let texts = TaggedTexts::of_these(&columns, file)?;
             options.columns = Some(Box::new(columns));
-            TaggedTexts::of_these(columns, file)
+            Ok(texts)
         }
     };
     let found = read();
@@ -97,7 +101,7 @@ impl Record for TaggedText {
         }
         let mut read = TaggedTexts::new(&name, texts);
         if options.repair_tags {
-            let (tagging, repaired) = read.repair(options.tagging.take().map(|known| *known));
+            let (tagging, repaired) = read.repair(options.tagging.take().map(|known| *known), options.scheme);
             let scheme = tagging.name();
             options
                 .notes

@@ -32,9 +32,21 @@ fn the_spelling_is_that_of_all_tags() {
             "IOBES, spelled `B-kind`, `M-kind`, `E-kind`, `W-kind`",
             "B-A I-A E-A O S-A",
         ),
+        (&["B/A I/A O"], "IOB2, spelled `B/kind`, `I/kind`", "B-A I-A O"),
+        (&["A:B A:I O"], "IOB2, spelled `kind:B`, `kind:I`", "B-A I-A O"),
+        (&["BPER IPER O", "BLOC"], "IOB2, spelled `Bkind`, `Ikind`", "B-PER I-PER O"),
+        (&["<B-A> <I-A> <O>"], "IOB2, spelled `<B-kind>`, `<I-kind>`, `<O>`", "B-A I-A O"),
+        (&["[B-A] [I-A] O"], "IOB2, spelled `[B-kind]`, `[I-kind]`", "B-A I-A O"),
+        (&["B-A I-A _"], "IOB2, spelled `B-kind`, `I-kind`, `_`", "B-A I-A O"),
+        (&["B I 0", "B I"], "IOB2, spelled `B`, `I`, `0`", "B-chunk I-chunk O"),
+        (&["U-A O U-A"], "IOBES, spelled `B-kind`, `I-kind`, `L-kind`, `U-kind`", "S-A O S-A"),
+        (&["A-U O"], "IOBES, spelled `kind-B`, `kind-I`, `kind-L`, `kind-U`", "S-A O"),
+        (&["B-A L-A O", "O"], "IOBES, spelled `B-kind`, `I-kind`, `L-kind`, `U-kind`", "B-A E-A O"),
+        (&["B-A E-A U-A O"], "IOBES, spelled `B-kind`, `I-kind`, `E-kind`, `U-kind`", "B-A E-A S-A O"),
     ] {
         let found = of(sentences).unwrap();
         assert_eq!(found.name(), name, "{sentences:?}");
+        assert_eq!(Tagging::of_note(&found.to_note()), Some(found.clone()), "{sentences:?}");
         let tags = cut(sentences[0]);
         let read = found.sentence(&tags).unwrap();
         assert_eq!(read, cut(standard), "{sentences:?}");
@@ -52,7 +64,7 @@ fn plain_tags_are_plain() {
     for sentences in [
         &["DET NOUN I O B", "PRON"][..],
         &["S S", "S"],
-        &["U-A O"],
+        &["U-A U-B"],
         &["N-1 -RRB- :", "B- V-X"],
         &["B_A I_A NOUN"],
         // Letters that follow each other as in no scheme.
@@ -92,6 +104,50 @@ fn the_sentence_that_breaks_the_scheme_of_the_others_is_named() {
     assert!(error.contains("a tag of IOBES") && error.contains("got `B-A` at the end"), "{error}");
     let error = said(&["B_A I_A", "I_A O", "B_A"]);
     assert!(error.contains("got `I_A` at the start of the sentence"), "{error}");
+}
+
+#[test]
+fn a_scheme_that_is_set_rules() {
+    let found = |tags: &[&str], scheme| {
+        let all: Vec<Vec<String>> = tags.iter().map(|text| cut(text)).collect();
+        let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
+        Found::of(&all, Some(scheme)).whole(&all, |at, word| format!("{at}:{word}"))
+    };
+    let name = |tags: &[&str], scheme| found(tags, scheme).unwrap().name();
+    assert_eq!(name(&["B I S", "B I S", "I O"], TagScheme::Plain), "plain");
+    assert_eq!(name(&["N V B-A", "V"], TagScheme::Plain), "plain");
+    assert_eq!(name(&["I-A O"], TagScheme::Iob1), "IOB1");
+    assert_eq!(name(&["S B E S", "O"], TagScheme::Iobes), "IOBES, spelled `B`, `I`, `E`, `S`");
+    let said = |tags: &[&str], scheme| format!("{:#}", found(tags, scheme).unwrap_err());
+    let error = said(&["B-A I-A", "B-B O B-A"], TagScheme::Iob1);
+    assert!(error.starts_with("0:0: expected a tag of IOB1, which 0 of 2 sentences keep"), "{error}");
+    assert!(error.contains("got `B-A` at the start") && error.contains("`repair_tags`"), "{error}");
+    let error = said(&["N V", "O"], TagScheme::Iob2);
+    assert!(error.starts_with("0:0: expected a tag of IOB2, which 1 of 2"), "{error}");
+    assert!(error.contains("got `N`") && !error.contains("repair_tags"), "{error}");
+    for (name, scheme) in [("plain", TagScheme::Plain), ("BIO", TagScheme::Iob2), ("bilou", TagScheme::Iobes)]
+    {
+        assert_eq!(TagScheme::from_name(name).unwrap(), scheme);
+    }
+    let error = TagScheme::from_name("iob3").unwrap_err().to_string();
+    assert!(error.contains("expected one of `iob1`, `iob2`") && error.contains("got `iob3`"), "{error}");
+}
+
+#[test]
+fn repair_is_offered_where_it_helps() {
+    let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
+    assert!(said(&["B-A I-A", "O I-A", "B-A"]).contains("`repair_tags`"));
+    // Words of another spelling stay as they are; a first line may be a header.
+    let error = said(&["B-A I-A", "O N I-A", "B-A"]);
+    assert!(
+        !error.contains("repair_tags") && error.contains("`scheme` (`data.scheme` in a config)"),
+        "{error}"
+    );
+    let error = said(&["etiquette", "B-A I-A", "B-A"]);
+    assert!(
+        error.contains("`header` (`data.header` in a config)") && !error.contains("repair_tags"),
+        "{error}"
+    );
 }
 
 #[test]

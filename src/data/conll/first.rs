@@ -1,0 +1,413 @@
+//! What the first lines of a file of columns say of all of them.
+
+use std::collections::{HashMap, HashSet};
+
+use super::line::{
+    MARKS, Separator, bracket, cells, has_key, is_between, is_comment, is_mark, is_number, is_of_scheme,
+};
+use crate::data::TextFile;
+use crate::data::records::OneLine;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many lines of a file decide what its columns are.
+const LOOKED_AT: usize = 1000;
+
+/// What the column of the words is called in headers.
+const WORDS: [&str; 6] = ["token", "tokens", "word", "words", "form", "text"];
+
+/// What the column of the tags is called.
+const TAGS: [&str; 22] = [
+    "tag",
+    "tags",
+    "label",
+    "labels",
+    "ner",
+    "ner_tag",
+    "ner_tags",
+    "pos",
+    "pos_tag",
+    "pos_tags",
+    "upos",
+    "xpos",
+    "chunk",
+    "chunk_tag",
+    "chunk_tags",
+    "iob",
+    "bio",
+    "entity",
+    "entities",
+    "slot",
+    "slots",
+    "ne",
+];
+
+/// What the column is called that numbers the sentences.
+const SENTENCES: [&str; 6] = ["sentence", "sentence_#", "sentence_id", "sentence_idx", "sent", "sent_id"];
+
+/// What begins the line of CoNLL-U Plus that names the columns.
+const GLOBAL: &str = "# global.columns =";
+
+/// A name as it is compared: of small letters, with `_` for spaces and hyphens.
+pub(super) fn plain(name: &str) -> String {
+    name.trim().to_lowercase().replace([' ', '-'], "_")
+}
+
+/// The number of columns that most lines have, of equally frequent ones the first, and how many lines have it. At least two columns.
+fn most(words: &[&String], separator: Separator) -> (usize, usize) {
+    let (mut counts, mut best) = (HashMap::new(), (2, 0));
+    for line in words {
+        *counts.entry(cells(line, separator).count()).or_insert(0) += 1;
+    }
+    for line in words {
+        let count = cells(line, separator).count();
+        let lines = counts.get(&count).copied().unwrap_or(0);
+        if lines > best.1 {
+            best = (count, lines);
+        }
+    }
+    best
+}
+
+/// Whether runs of tabs align columns: some cells are empty, and nearly all lines have the same number of others. Where all lines
+/// have the same number of tabs, empty cells in other columns than in the first line are missing values.
+fn are_aligned(words: &[&String]) -> bool {
+    let empty = |line: &&String| -> Vec<bool> { cells(line, Separator::Tabs).map(str::is_empty).collect() };
+    let rows: Vec<Vec<bool>> = words.iter().map(empty).collect();
+    let Some(first) = rows.iter().find(|row| row.contains(&true)) else { return false };
+    let missing = rows.iter().all(|row| row.len() == first.len()) && rows.iter().any(|row| row != first);
+    let (count, lines) = most(words, Separator::TabRuns);
+    !missing && count > 1 && lines * 10 >= words.len() * 9
+}
+
+/// The first lines of a file, without those that say that a document begins or ends.
+pub(super) struct First {
+    name: String,
+    lines: Vec<String>,
+    pub(super) separator: Separator,
+    /// How many columns there are.
+    pub(super) count: usize,
+    /// The names in the header, if there is one.
+    pub(super) header: Option<Vec<String>>,
+    /// The names that CoNLL-U Plus gives the columns.
+    pub(super) global: Option<Vec<String>>,
+    /// Whether there are marks of CoNLL-2012 or JNLPBA.
+    pub(super) marked: bool,
+}
+
+/// What sets where the words and the tags are.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub(super) words: Option<&'a str>,
+    pub(super) tags: Option<&'a str>,
+    pub(super) header: Option<bool>,
+}
+
+impl First {
+    pub(super) fn of(file: &TextFile, given: Given<'_>) -> Result<Self> {
+        let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
+        let mut lines: Vec<String> = lines.map_while(Result::ok).take(LOOKED_AT).collect();
+        let global = lines.iter().find(|line| !line.trim().is_empty());
+        let global = global.and_then(|line| line.strip_prefix(GLOBAL));
+        let global = global.map(|names| names.split_whitespace().map(plain).collect());
+        let marked = lines.iter().any(|line| MARKS.iter().any(|mark| line.starts_with(mark)));
+        for line in &mut lines {
+            if is_mark(line) {
+                line.clear();
+            }
+        }
+        let is_word = |line: &&String| !line.trim().is_empty();
+        let mut words: Vec<&String> =
+            lines.iter().filter(is_word).filter(|line| !line.starts_with('#')).collect();
+        if words.is_empty() {
+            words = lines.iter().filter(is_word).collect();
+        }
+        let with_tabs = words.iter().filter(|line| line.contains('\t')).count();
+        let separator = match with_tabs * 2 > words.len() {
+            true if are_aligned(&words) => Separator::TabRuns,
+            true => Separator::Tabs,
+            false => Separator::Spaces,
+        };
+        let count = most(&words, separator).0;
+        let mut first = Self { name: file.name(), separator, count, lines, global, marked, header: None };
+        first.header = first.header(given)?;
+        if first.header.is_some()
+            && let Some(line) = first.lines.iter_mut().find(|line| begins(line))
+        {
+            line.clear();
+        }
+        Ok(first)
+    }
+
+    fn wrong(&self, expected: String, got: impl Into<String>) -> Error {
+        Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
+    }
+
+    /// The names of the columns, if the first line has them: all wanted columns have known names there, which are no tags of later lines.
+    fn header(&self, given: Given<'_>) -> Result<Option<Vec<String>>> {
+        let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
+            return Ok(None);
+        };
+        let names: Vec<String> = cells(line, self.separator).map(plain).collect();
+        if given.header == Some(true) {
+            return Ok(Some(names));
+        }
+        if given.header == Some(false) || names.len() != self.count {
+            return Ok(None);
+        }
+        let fits = |given: Option<&str>, known: &[&str], place: usize| {
+            let name = names.get(place).map(String::as_str).unwrap_or_default();
+            match given.map(|given| (given, given.parse::<usize>())) {
+                Some((_, Ok(number))) => number == place + 1 && known.contains(&name),
+                Some((given, Err(_))) => plain(given) == name,
+                None => known.contains(&name),
+            }
+        };
+        let words = (0..names.len()).find(|&place| fits(given.words, &WORDS, place));
+        let tags =
+            (0..names.len()).rev().find(|&place| fits(given.tags, &TAGS, place) && words != Some(place));
+        let (Some(words), Some(tags)) = (words, tags) else { return Ok(None) };
+        let (mut again, mut other) = (None, false);
+        for (number, line) in self.lines.iter().enumerate().skip(at + 1) {
+            let row: Vec<String> = cells(line, self.separator).map(plain).collect();
+            if row.get(tags) == names.get(tags) {
+                let same = row.get(words) == names.get(words);
+                again = again.or(same.then_some(number + 1));
+                other |= !same;
+            }
+        }
+        match again {
+            _ if other => Ok(None),
+            None => Ok(Some(names)),
+            Some(number) => {
+                let expected = "a header once, or words and their tags: `header` (`data.header` in a config) sets whether the first line \
+                                is one";
+                let what = format!("{}:{number}", self.name);
+                Err(Error::of(
+                    ErrorKind::Format,
+                    what,
+                    expected,
+                    format!("the names of line {} again", at + 1),
+                ))
+            }
+        }
+    }
+
+    fn count_of(&self, line: &str) -> usize {
+        cells(line, self.separator).count()
+    }
+
+    /// Runs of lines that have all columns: about the sentences.
+    fn sentences(&self) -> impl Iterator<Item = Vec<Vec<&str>>> {
+        let fits = |line: &String| !line.starts_with('#') && self.count_of(line) == self.count;
+        self.lines
+            .split(move |line| !fits(line))
+            .filter(|lines| !lines.is_empty())
+            .map(|lines| lines.iter().map(|line| cells(line, self.separator).collect()).collect())
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Vec<&str>> {
+        self.sentences().flatten()
+    }
+
+    /// Whether the cells of a column fit, of those lines that have all columns.
+    fn all(&self, column: usize, fits: impl Fn(&str) -> bool) -> bool {
+        let mut rows = self.rows().peekable();
+        rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
+    }
+
+    /// Whether a column numbers the words of each sentence, from 0 or 1 on; beside them there may be ranges of words, as `3-4`, and empty
+    /// nodes, as `5.1`.
+    fn counts(&self, column: usize) -> bool {
+        let ids = |rows: &Vec<Vec<&str>>| -> Vec<Option<usize>> {
+            let cell = |row: &Vec<&str>| row.get(column).copied().unwrap_or_default().to_owned();
+            let words = rows.iter().map(cell).filter(|id| !is_between(id));
+            words.map(|id| id.parse::<usize>().ok()).collect()
+        };
+        let all: Vec<Vec<Option<usize>>> = self.sentences().map(|rows| ids(&rows)).collect();
+        let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
+            return false;
+        };
+        let counted = |ids: &Vec<Option<usize>>| ids.iter().zip(start..).all(|(id, at)| *id == Some(at));
+        self.count > 2 && all.iter().any(|ids| ids.len() > 1) && all.iter().all(counted)
+    }
+
+    /// Whether the first column numbers the words.
+    pub(super) fn is_numbered(&self) -> bool {
+        self.counts(0)
+    }
+
+    /// Whether it has the ten columns of CoNLL-U: between tabs with comments or numbers, or between spaces with numbers and heads.
+    pub(super) fn is_universal(&self, count: usize) -> bool {
+        let commented = self.lines.iter().find(|line| !line.trim().is_empty());
+        let commented = commented.is_some_and(|line| line.starts_with('#'));
+        let heads = || self.all(6, |head| head == "_" || is_number(head));
+        self.count == count
+            && match self.separator {
+                Separator::Spaces => self.is_numbered() && heads(),
+                _ => self.is_numbered() || commented,
+            }
+    }
+
+    /// Whether it has the columns of CoNLL-2012, of which the third numbers the words.
+    pub(super) fn is_ontonotes(&self, count: usize) -> bool {
+        let fits = |row: &Vec<&str>| row.len() >= count && row.get(2).is_some_and(|id| is_number(id));
+        let mut rows = self.lines.iter().filter(|line| begins(line)).take(LOOKED_AT);
+        let mut rows = rows.by_ref().map(|line| cells(line, self.separator).collect::<Vec<_>>()).peekable();
+        self.marked && rows.peek().is_some() && rows.all(|row| fits(&row))
+    }
+
+    /// Whether there are comments before sentences: lines with another number of columns.
+    pub(super) fn has_comments(&self) -> bool {
+        let mut before = "";
+        self.lines.iter().any(|line| {
+            let starts = before.trim().is_empty() || is_comment(before);
+            before = line;
+            starts && is_comment(line) && (self.count_of(line) != self.count || has_key(line))
+        })
+    }
+
+    /// Whether a sentence begins with a line of `#` and all columns whose tag is none of a scheme.
+    pub(super) fn has_hashes(&self, tags: usize) -> bool {
+        let mut before = "";
+        self.lines.iter().any(|line| {
+            let starts = before.trim().is_empty();
+            before = line;
+            let tag = cells(line, self.separator).nth(tags);
+            starts && is_comment(line) && tag.is_some_and(|tag| !is_of_scheme(tag))
+        })
+    }
+
+    /// Whether the first line of each sentence is a comment, though it has as many columns as words have: it begins with `#`, as no other
+    /// line does, and where a word has its tag there is something else in nearly each of them.
+    pub(super) fn has_titles(&self, tags: usize) -> bool {
+        let blocks: Vec<&[String]> =
+            self.lines.split(|line| line.trim().is_empty()).filter(|b| !b.is_empty()).collect();
+        let known: HashSet<&str> = self.rows().filter_map(|row| row.get(tags).copied()).collect();
+        let (mut found, mut seconds) = (Vec::new(), HashSet::new());
+        for block in &blocks {
+            let Some((first, rest)) = block.split_first() else { return false };
+            if !first.starts_with('#') || rest.is_empty() || rest.iter().any(|line| line.starts_with('#')) {
+                return false;
+            }
+            if self.count_of(first) == self.count {
+                found.extend(cells(first, self.separator).nth(tags));
+                let mut words = first.split_whitespace();
+                seconds.insert((
+                    words.next().unwrap_or_default(),
+                    words.next().filter(|_| words.next().is_some()),
+                ));
+            }
+        }
+        let same =
+            seconds.len() == 1 && seconds.iter().all(|(first, second)| *first == "#" && second.is_some());
+        let distinct: HashSet<&str> = found.iter().copied().collect();
+        let many = distinct.len() > 1 && distinct.len() * 2 > found.len();
+        blocks.len() > 1
+            && !found.is_empty()
+            && (same || many)
+            && found.iter().all(|tag| !known.contains(tag) && !is_of_scheme(tag))
+    }
+
+    /// The first of the last columns that all look like tags of a scheme; else the last one.
+    pub(super) fn first_tags(&self) -> usize {
+        let is = |at: &usize| self.all(*at, is_of_scheme);
+        (2..self.count).rev().take_while(is).last().unwrap_or(self.count.saturating_sub(1))
+    }
+
+    /// Whether all tags are in brackets, as in CoNLL-2005.
+    pub(super) fn has_brackets(&self, tags: usize) -> bool {
+        self.all(tags, |tag| bracket(tag).is_some())
+    }
+
+    /// The column of the words, and that of the tags, by their names in the header.
+    pub(super) fn named(&self) -> (Option<usize>, Option<usize>) {
+        let of = |known: &[&str], name: &String| known.contains(&name.as_str());
+        let names = self.header.iter().flatten();
+        let words = names.clone().position(|name| of(&WORDS, name));
+        let tags = names.enumerate().filter(|(_, name)| of(&TAGS, name)).last();
+        (words, tags.map(|(at, _)| at).filter(|at| Some(*at) != words))
+    }
+
+    /// Refuses what is no file of columns, though its lines can be cut into some.
+    pub(super) fn refuse_others(&self, words: usize, tags: usize, is_set: bool) -> Result<()> {
+        let mut lines = self.lines.iter().filter(|line| begins(line));
+        let all = |is: &dyn Fn(&String) -> bool| {
+            let mut lines = self.lines.iter().filter(|line| begins(line)).peekable();
+            lines.peek().is_some() && lines.all(is)
+        };
+        let first = lines.next().cloned().unwrap_or_default();
+        let several = lines.next().is_some();
+        let columns = "a word and its tag in each line, a blank line behind each sentence";
+        let brat = |line: &String| {
+            let mut cells = line.split('\t');
+            let kind = cells.next().is_some_and(|id| {
+                id.starts_with(['T', 'R', 'E', 'A', 'N', '*'])
+                    && id.get(1..).is_some_and(|id| id.is_empty() || is_number(id))
+            });
+            kind && cells.next().is_some_and(|cell| cell.contains(' '))
+        };
+        if all(&brat) && first.contains('\t') {
+            return Err(self.wrong(
+                columns.to_owned(),
+                "annotations of brat (`.ann`), whose places are in another file: convert them to columns",
+            ));
+        }
+        let mut parts = first.split('|');
+        if parts.next().is_some_and(is_number)
+            && matches!(parts.next(), Some("t" | "a"))
+            && parts.next().is_some()
+        {
+            return Err(self.wrong(columns.to_owned(), "annotations of PubTator: convert them to columns"));
+        }
+        if self.separator == Separator::Spaces && several {
+            let has = |line: &String, mark: char| {
+                let last = cells(line, self.separator).last().is_some_and(|cell| cell.contains(mark));
+                last && (mark == ',' || self.count_of(line) == 1)
+            };
+            if let Some(mark) = [',', ';', '|'].into_iter().find(|&mark| all(&|line| has(line, mark))) {
+                let expected = "columns between tabs or spaces".to_owned();
+                let got = format!(
+                    "`{mark}` in each line: write tabs in its place, and a blank line behind each sentence"
+                );
+                return Err(self.wrong(expected, got));
+            }
+            let joined = |mark: char| {
+                all(&|line| cells(line, self.separator).all(|cell| cell.trim_matches(mark).contains(mark)))
+            };
+            if let Some(mark) = ['/', '_', '|'].into_iter().find(|&mark| joined(mark)) {
+                let got = format!("words joined to tags by `{mark}`: write each word in a line of its own");
+                return Err(self.wrong(columns.to_owned(), got));
+            }
+        }
+        let is_id = |cell: &str| cell.bytes().all(|byte| byte.is_ascii_digit() || b"-.:_#".contains(&byte));
+        if !is_set && self.count > 2 && several && self.all(words, is_id) && words != tags {
+            let expected =
+                "words in column 1; `tokens` (`data.text` in a config) gives the number of their column"
+                    .to_owned();
+            return Err(
+                self.wrong(expected, format!("numbers alone, as in {}", crate::data::records::shown(&first)))
+            );
+        }
+        let numbered = self.header.iter().flatten().find(|name| SENTENCES.contains(&name.as_str()));
+        if let Some(name) = numbered.filter(|_| {
+            several
+                && !self
+                    .lines
+                    .iter()
+                    .skip_while(|line| line.trim().is_empty())
+                    .any(|line| line.trim().is_empty())
+        }) {
+            let expected = "a blank line behind each sentence".to_owned();
+            return Err(self.wrong(
+                expected,
+                format!("no blank line, and a column `{name}`: write a blank line where its value changes"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a line is neither blank nor a comment.
+fn begins(line: &str) -> bool {
+    !line.trim().is_empty() && !line.starts_with('#')
+}

@@ -1,0 +1,120 @@
+//! One line of a file of columns: its cells, and whether it is a mark, a comment or a word.
+
+use serde::{Deserialize, Serialize};
+
+use crate::data::records::is_blank;
+
+/// What begins a line that says in CoNLL-2003 that a document begins.
+const DOCUMENT: &str = "-DOCSTART-";
+
+/// What begins a line between the documents of CoNLL-2012 and of JNLPBA.
+pub(super) const MARKS: [&str; 3] = ["#begin document", "#end document", "###MEDLINE:"];
+
+/// What comments in front of a sentence are about.
+const KEYS: [&str; 18] = [
+    "id",
+    "sent",
+    "sent_id",
+    "sentence",
+    "sentence_id",
+    "text",
+    "text_en",
+    "newdoc",
+    "newpar",
+    "doc",
+    "doc_id",
+    "document",
+    "source",
+    "title",
+    "domain",
+    "url",
+    "date",
+    "file",
+];
+
+/// What separates columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Separator {
+    /// Any number of spaces and tabs.
+    Spaces,
+    /// One tab.
+    Tabs,
+    /// Any number of tabs, by which columns are aligned.
+    TabRuns,
+}
+
+/// The cells of a line. Other white space than the separator is part of a cell.
+pub(super) fn cells(line: &str, separator: Separator) -> impl Iterator<Item = &str> {
+    // Nothing is behind the last column.
+    let line = line.trim_start_matches(['\r', ' ']).trim_end_matches(is_blank);
+    let separates = move |c| if separator == Separator::Spaces { is_blank(c) } else { c == '\t' };
+    let cells = line.split(separates).map(|cell| cell.trim_matches(' '));
+    // No tab before the first column aligns it: its word is missing.
+    let stays = move |at| separator == Separator::Tabs || (separator == Separator::TabRuns && at == 0);
+    cells.enumerate().filter(move |(at, cell)| stays(*at) || !cell.is_empty()).map(|(_, cell)| cell)
+}
+
+/// Whether a tag looks like one of a scheme, as `O` or `B-kind`.
+pub(super) fn is_of_scheme(tag: &str) -> bool {
+    let letter = |(letter, kind): (&str, &str)| matches!(letter, "B" | "I" | "E" | "S") && !kind.is_empty();
+    tag == "O" || tag.split_once('-').is_some_and(letter)
+}
+
+/// Whether a word is the mark of a document.
+pub(super) fn is_document(word: &str) -> bool {
+    word.eq_ignore_ascii_case(DOCUMENT)
+}
+
+/// Whether a line says that a document begins or ends.
+pub(super) fn is_mark(line: &str) -> bool {
+    line.get(..DOCUMENT.len()).is_some_and(is_document) || MARKS.iter().any(|mark| line.starts_with(mark))
+}
+
+/// Whether a line looks like a comment.
+pub(super) fn is_comment(line: &str) -> bool {
+    line.strip_prefix('#').is_some_and(|rest| rest.starts_with([' ', '\t']))
+}
+
+/// Whether a line is a comment that says what it is about, as `# id 5`, however many columns there are.
+pub(super) fn has_key(line: &str) -> bool {
+    let mut words = line.strip_prefix('#').unwrap_or_default().split_whitespace();
+    let key = words.next().is_some_and(|key| KEYS.contains(&key.to_lowercase().as_str()));
+    is_comment(line) && key && words.next().is_some()
+}
+
+/// Whether a number is that of a range of words, as `3-4`, or of an empty node, as `5.1`.
+pub(super) fn is_between(id: &str) -> bool {
+    let parts = id.split_once(['-', '.']);
+    parts.is_some_and(|(first, last)| [first, last].into_iter().all(is_number))
+}
+
+/// Whether a cell has digits alone.
+pub(super) fn is_number(cell: &str) -> bool {
+    !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A tag in brackets, as in CoNLL-2005 and 2012: the kind of the chunk that begins, and whether a chunk ends. `None` of another tag.
+///
+/// The forms are `*`, `(kind*`, `*)`, `(kind*)` and `(kind)`; in CoNLL-2004 the end has the kind, too: `*kind)`.
+pub(super) fn bracket(tag: &str) -> Option<(Option<&str>, bool)> {
+    let (kind, rest) = match tag.strip_prefix('(') {
+        Some(inner) => {
+            let (kind, rest) = inner.split_at(inner.find(['*', ')', '('])?);
+            (Some(kind).filter(|kind| !kind.is_empty()), rest)
+        }
+        None => (None, tag),
+    };
+    if tag.starts_with('(') && kind.is_none() {
+        return None;
+    }
+    match (rest, kind) {
+        ("*", _) => Some((kind, false)),
+        (")", Some(_)) => Some((kind, true)),
+        _ => {
+            let again = rest.strip_prefix('*')?.strip_suffix(')')?;
+            let fits = again.is_empty() || kind.is_none_or(|kind| kind == again);
+            (fits && !again.contains(['(', ')', '*'])).then_some((kind, true))
+        }
+    }
+}
