@@ -147,7 +147,7 @@ fn is_name(cell: &str) -> bool {
 }
 
 /// Whether a cell is a number, a share, a date or a time as tables have them.
-fn number(cell: &str) -> bool {
+pub(super) fn number(cell: &str) -> bool {
     let cell = cell.trim();
     let part = |c: char| c.is_ascii_digit() || "+-.,:/% eETZ".contains(c);
     cell.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
