@@ -151,6 +151,12 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
             FileFormat::Csv,
             "there is no tab, but a comma, a semicolon or a bar in each of its first lines",
         )),
+        Task::Pairs if !lines.is_empty() => Err(Error::of(
+            ErrorKind::Format,
+            format!("file `{}`", file.name()),
+            "two texts a line, with a tab between them",
+            "lines without a tab: of two files whose lines belong together, make one by `paste source.txt target.txt > pairs.tsv`",
+        )),
         _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, extension, find, is_note, prepared_for};
+use super::paths::{Found, by_ending, extension, find, is_note, prepared_for};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::lines::Reason;
 use crate::data::memory::Whole;
@@ -22,6 +22,8 @@ enum Input {
     Records(TextFile, Option<Box<Form>>),
     /// Each line is a text of this label.
     Lines(TextFile, String),
+    /// Each cell of the only column of a table is a text of this label.
+    Cells(TextFile, table::Table, String),
     /// The whole is a text of this label.
     Whole(TextFile, String),
 }
@@ -59,6 +61,13 @@ impl Input {
                     Ok((!text.is_empty()).then(|| Labelled { text: text.to_owned(), label: label.clone() }))
                 };
                 Ok(Box::new(file.records(OneLine(text))?))
+            }
+            Self::Cells(file, table, label) => {
+                let label = label.clone();
+                let of = move |cell: &mut dyn FnMut(usize) -> Result<String, Reason>| {
+                    Ok(Labelled { text: cell(0)?, label: label.clone() })
+                };
+                Ok(Box::new(table.records(file, of)?))
             }
             Self::Whole(file, label) => {
                 let text = prepared_for(file.clone(), options, window)?.text()?;
@@ -107,6 +116,17 @@ impl Form {
             (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
         }
         Ok(parts)
+    }
+
+    fn is_table(&self) -> bool {
+        matches!(self.parts, Parts::Cells(_))
+    }
+
+    /// How the file is read, without the reason why a line is a header.
+    fn reading(&self) -> String {
+        let mut options = self.options.clone();
+        options.notes.retain(|note| !note.contains("is a header"));
+        options.to_string()
     }
 
     fn records(&self, file: &TextFile) -> Result<Stream<Labelled>> {
@@ -199,6 +219,23 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     Ok((folder, notes))
 }
 
+/// Whether several tables in a folder have texts alone, and no numbers in their names: each is then a class.
+fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
+    let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
+    if files.len() < 2 || files.iter().any(numbered) {
+        return Ok(false);
+    }
+    for (_, file) in files {
+        let mut file = prepared_for(file.clone(), options, true)?;
+        let is = table::Table::of_texts(&file, options)?.is_some();
+        file.close();
+        if !is {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// What is in a folder: files of records, or files and folders of a class each. Returns what was decided.
 fn folder(
     path: &Path,
@@ -237,6 +274,8 @@ fn folder(
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             match () {
+                // Numbered files are pieces of one data set.
+                () if of_records && are_classes(files, options)? => FileFormat::FilePerClass,
                 () if of_records || files.len() == 1 => FileFormat::Tsv,
                 () if parents.len() > 1 => FileFormat::FolderPerClass,
                 () => FileFormat::FilePerClass,
@@ -264,7 +303,13 @@ fn folder(
                 let file = prepared_for(file, options, window)?;
                 let name = label.clone();
                 notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
-                inputs.push(Input::Lines(file, label));
+                inputs.push(match table::Table::of_texts(&file, options)? {
+                    Some(table) => {
+                        notes.extend(table.notes().iter().map(|note| format!("class `{name}`: {note}")));
+                        Input::Cells(file.reopened(), table, label)
+                    }
+                    None => Input::Lines(file, label),
+                });
             }
         }
         _ => {
@@ -274,6 +319,28 @@ fn folder(
         }
     }
     Ok(notes)
+}
+
+/// A table behind the first one; a note says how it is read if that is otherwise.
+fn later(
+    file: TextFile,
+    first: &str,
+    options: &ReadOptions,
+    window: bool,
+    notes: &mut Vec<String>,
+    number: usize,
+) -> Result<Input> {
+    const LOOKED_AT: usize = 100;
+    if number > LOOKED_AT || !matches!(by_ending(&file.name()), Some(FileFormat::Csv | FileFormat::Tsv)) {
+        return Ok(Input::Records(file, None));
+    }
+    let file = prepared_for(file, options, window)?;
+    let form = Form::of(&file, &alike(options, &file, Task::Labelled))?;
+    let reading = form.reading();
+    if reading != first {
+        notes.push(format!("`{}` read as {reading}", file.name()));
+    }
+    Ok(Input::Records(file.reopened(), Some(Box::new(form))))
 }
 
 impl Plan {
@@ -304,8 +371,14 @@ impl Plan {
                 inputs.push(Input::Lines(prepared_for(file, &options, window)?, label(&name)));
             }
         }
+        let mut first: Option<String> = None;
         for (_, file) in classes {
             // All are read as the first, as far as their names say no other format.
+            if let Some(first) = &first {
+                let later = later(file, first, &options, window, &mut notes, inputs.len())?;
+                inputs.push(later);
+                continue;
+            }
             if !inputs.is_empty() {
                 inputs.push(Input::Records(file, None));
                 continue;
@@ -313,6 +386,7 @@ impl Plan {
             let file = prepared_for(file, &options, window)?;
             let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
             options = form.options.clone();
+            first = form.is_table().then(|| form.reading());
             inputs.push(Input::Records(file, Some(Box::new(form))));
         }
         options.notes.extend(notes);

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::columns::{Columns, Picked, Wanted, number};
+use super::columns::{Columns, Picked, TEXT, Wanted, number};
 use super::options::{FileFormat, ReadOptions};
+use super::paths::by_ending;
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, shown, unbroken};
 use crate::data::{Malformed, Records, TextFile};
@@ -373,6 +374,20 @@ fn first_line(file: &TextFile) -> Result<u64> {
     Ok(number)
 }
 
+impl ReadOptions {
+    /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
+    fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
+        let Some(told) = &self.told else { return false };
+        let is_told = |one: &Wanted<'_>| match one.what {
+            "text" => told.text.is_some(),
+            "label" => told.label.is_some(),
+            "source" => told.source.is_some(),
+            _ => told.target.is_some(),
+        };
+        wanted.iter().all(|one| one.given.is_some() && !is_told(one))
+    }
+}
+
 /// What was decided about a table: the separator, the header, and the columns that are wanted.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
@@ -405,9 +420,24 @@ impl Table {
             return Err(wrong);
         }
         let (name, line) = (file.name(), first_line(file)?);
-        let mut picked = Columns { name: &name, rows: &rows, line, header: options.header }.pick(wanted)?;
+        let columns = Columns { name: &name, rows: &rows, line, header: options.header };
+        let mut picked = if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
         picked.notes.splice(0..0, dialect.notes.iter().cloned());
         Ok(Self { dialect, picked })
+    }
+
+    /// Of a file whose name says that it is a table: the texts of its only column, if each of the first records has one cell.
+    pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
+        let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
+            return Ok(None);
+        };
+        let options = ReadOptions { format: Some(format), text: None, label: None, ..options.clone() };
+        let dialect = Dialect::of(file, format, &options)?;
+        let mut cells = rows(file, dialect.separator, dialect.quotes)?.take(LOOKED_AT);
+        if !cells.all(|row| row.is_ok_and(|row| row.len() == 1)) {
+            return Ok(None);
+        }
+        Self::of(file, format, &options, &[Wanted { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
     /// The name of each wanted column, or its number.
@@ -459,7 +489,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::columns::{LABEL, TEXT};
+    use super::super::columns::LABEL;
     use super::*;
 
     fn rows(text: &str) -> Result<Vec<Vec<String>>> {
@@ -493,7 +523,7 @@ mod tests {
     /// The two columns of a table, and what was decided.
     fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
         let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-        let (file, format) = (TextFile::embedded(name, text), super::super::paths::by_ending(name).unwrap());
+        let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
         let wanted = [("text", TEXT), ("label", LABEL)].map(|(what, known)| Wanted { what, given: None, known });
         let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
         let records = table.records(&file, |cell| Ok([cell(0)?, cell(1)?])).unwrap();
