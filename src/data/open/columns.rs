@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::edit_distance;
 
@@ -74,7 +75,7 @@ pub(super) const INTENT: &[&str] = &["intent", "label", "class"];
 
 impl Wanted<'_> {
     /// The setting that names it.
-    fn setting(&self) -> &'static str {
+    pub(super) fn setting(&self) -> &'static str {
         match self.what {
             "label" | "target" | "tags" => "data.label",
             _ => "data.text",
@@ -133,7 +134,8 @@ fn plain(name: &str) -> String {
 }
 
 fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+    let names: Vec<_> = names.into_iter().collect();
+    lines::quoted(names.iter().map(AsRef::as_ref))
 }
 
 /// A cell for a message: in one line, and not too long.
@@ -302,7 +304,8 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            Given::Name(name) => Some(name),
+            // A number beyond the columns names one only if the line has it.
+            Given::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
@@ -338,7 +341,8 @@ impl Columns<'_> {
                 Some(Given::Number(column)) => Some(*column),
                 _ => None,
             };
-            let of_set = |column: &usize| one.known.contains(&&*plain(self.first(*column).unwrap_or_default()));
+            let of_set =
+                |column: &usize| one.known.contains(&&*plain(self.first(*column).unwrap_or_default()));
             columns[place] = set.filter(of_set).or_else(|| self.known(one, &columns));
         }
         columns.into_iter().collect()
@@ -353,15 +357,17 @@ impl Columns<'_> {
     /// As [`Self::pick`], where `given` is what was detected in an earlier file of the data set: the file's own header goes before numbers,
     /// and before names that it does not have.
     pub(super) fn pick_alike(&self, wanted: &[Wanted<'_>]) -> Result<Picked> {
-        let has = |name: &str| {
-            self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
-        };
-        let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && has(given)));
+        let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
             return self.pick(wanted);
         }
         let own: Vec<Wanted<'_>> = wanted.iter().map(|one| Wanted { given: None, ..*one }).collect();
         self.pick(&own)
+    }
+
+    /// Whether the first record has a cell of this name.
+    fn has(&self, name: &str) -> bool {
+        self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
     }
 
     /// Whether the cell of the first record occurs again in its column.
@@ -445,16 +451,30 @@ impl Columns<'_> {
         different(left) * 4 <= different(right) * 3 && long(left) <= long(right)
     }
 
-    fn missing(&self, wanted: &[Wanted<'_>], one: &Wanted<'_>, given: &str, first: &[String], header: bool) -> Error {
+    fn missing(
+        &self,
+        wanted: &[Wanted<'_>],
+        one: &Wanted<'_>,
+        given: &str,
+        first: &[String],
+        header: bool,
+    ) -> Error {
         let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
         if !header {
-            let expected = format!("a number from 1 to {}, since no line is a header", first.len());
+            let expected = format!("a number from 1 to {}, since no line is a header", self.width());
             return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
         }
         if first.len() == 1 && ["label", "target"].contains(&one.what) {
             let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
-            let error = Error::of(ErrorKind::Format, what, format!("a column with a {} for each text", one.what), got);
-            return error.noted("texts without it can be answered by `predict`, and not be learnt from or measured on");
+            let error = Error::of(
+                ErrorKind::Format,
+                what,
+                format!("a column with a {} for each text", one.what),
+                got,
+            );
+            return error.noted(
+                "texts without it can be answered by `predict`, and not be learnt from or measured on",
+            );
         }
         if !is_name(given) {
             let expected = format!("a number from 1 to {}", first.len());
@@ -484,7 +504,10 @@ impl Columns<'_> {
         let expected = format!("one called {}", quoted(one.known.iter().take(4)));
         let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
         match first.len() {
-            1 => error.noted("`separator` (`data.separator` in a config) sets what separates columns"),
+            1 => error.noted(
+                "`separator` (`data.separator` in a config) sets what separates columns; of files with a class each, set `format` \
+                 (`data.format`) to `file-per-class`",
+            ),
             _ => error,
         }
     }

@@ -131,6 +131,10 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if all(&|line| line.trim_start().starts_with('{')) {
         return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
     }
+    let is_list = |line: &str| serde_json::from_str::<Vec<serde::de::IgnoredAny>>(line).is_ok();
+    if all(&is_list) {
+        return Ok((FileFormat::JsonLines, "its lines are lists of JSON"));
+    }
     rows::texts(file, task.name())?;
     // An empty file, and one in which nothing is found, is met by whoever reads it.
     match task {

@@ -421,7 +421,8 @@ impl Table {
         }
         let (name, line) = (file.name(), first_line(file)?);
         let columns = Columns { name: &name, rows: &rows, line, header: options.header };
-        let mut picked = if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
+        let mut picked =
+            if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
         picked.notes.splice(0..0, dialect.notes.iter().cloned());
         Ok(Self { dialect, picked })
     }
@@ -524,7 +525,8 @@ mod tests {
     fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
         let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
         let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
-        let wanted = [("text", TEXT), ("label", LABEL)].map(|(what, known)| Wanted { what, given: None, known });
+        let wanted =
+            [("text", TEXT), ("label", LABEL)].map(|(what, known)| Wanted { what, given: None, known });
         let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
         let records = table.records(&file, |cell| Ok([cell(0)?, cell(1)?])).unwrap();
         (records.collect::<Result<_>>().unwrap(), table.notes().join("; "))
