@@ -9,10 +9,10 @@ use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, by_ending, extension, find, is_note, prepared_for};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
-use crate::data::lines::Reason;
+use crate::data::lines::{Reason, quoted};
 use crate::data::memory::Whole;
-use crate::data::records::{OneLine, Stream};
-use crate::data::{Folder, Labelled, LabelledTexts, TextFile};
+use crate::data::records::{OneLine, Skipped, Stream};
+use crate::data::{Folder, Labelled, LabelledTexts, Malformed, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A file, and what its records are.
@@ -173,16 +173,6 @@ const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
 /// Folders beside those of the classes that hold texts without a label.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
 
-/// The names in quotation marks, the first ones of many.
-fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 10;
-    let all: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
-    match all.get(SHOWN..) {
-        Some(more) if !more.is_empty() => format!("{} and {} more", all[..SHOWN].join(", "), more.len()),
-        _ => all.join(", "),
-    }
-}
-
 /// The folder a file is in, by its path below another folder.
 fn parent(below: &str) -> &str {
     below.rsplit_once('/').map_or("", |(parent, _)| parent)
@@ -199,21 +189,29 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     if of_classes.len() < 2 {
         return Ok((folder, Vec::new()));
     }
+    let nested = of_classes.iter().filter(|inner| of_classes.contains(parent(inner)));
+    let nested: Vec<&str> = nested.copied().collect();
+    if !nested.is_empty() {
+        let what = format!("class folders of `{}`", path.display());
+        let got = format!("folders beside the texts of a class: {}", quoted(nested));
+        let error = Error::of(ErrorKind::Format, what, "texts alone in a folder that is a class", got);
+        return Err(error.noted("move the texts in them into their class folder, or the folders to the others or away"));
+    }
     let records: Vec<&str> =
         files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();
     if !records.is_empty() {
         let what = format!("folder `{}`", path.display());
-        let got = format!("{} beside the folders {}", listed(records), listed(of_classes));
+        let got = format!("{} beside the folders {}", quoted(records), quoted(of_classes));
         return Err(Error::of(ErrorKind::Format, what, "files of records, or a folder for each class", got));
     }
     let mut notes = Vec::new();
     let beside: Vec<&str> = files().filter(top).collect();
     if !beside.is_empty() {
-        notes.push(format!("left out, since they are beside the class folders: {}", listed(beside)));
+        notes.push(format!("left out, since they are beside the class folders: {}", quoted(beside)));
     }
     let without: BTreeSet<&str> = files().filter(|below| unlabelled(below)).map(parent).collect();
     if !without.is_empty() {
-        notes.push(format!("left out, since texts in it have no label: {}", listed(without)));
+        notes.push(format!("left out, since texts in it have no label: {}", quoted(without)));
     }
     let folder = folder.clone().retain(|below| !parent(below).is_empty() && !unlabelled(below))?;
     Ok((folder, notes))
@@ -267,8 +265,8 @@ fn folder(
             if !of_records && parents.len() == 1 && names().any(|below| is_of_records(&below)) {
                 let got = format!(
                     "{} beside {}",
-                    listed(names().filter(is_of_records)),
-                    listed(names().filter(|below| !is_of_records(below)))
+                    quoted(names().filter(is_of_records)),
+                    quoted(names().filter(|below| !is_of_records(below)))
                 );
                 let expected = "files of records alone, or one file for each class: give the path of a file";
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
@@ -395,11 +393,26 @@ impl Plan {
 
     /// All that is in them, one after another; what is wrong in a file comes as an item.
     pub(in crate::data) fn records(self: Arc<Self>) -> Stream<Labelled> {
-        let open =
-            move |number: usize| self.inputs.get(number).map(|input| input.open(&self.options, self.window));
-        Box::new((0..).map_while(open).flat_map(|records| -> Stream<Labelled> {
-            records.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
-        }))
+        // Files that are no texts are named together.
+        let (mut number, mut strays) = (0, Skipped::default());
+        let next = move || -> Option<Stream<Labelled>> {
+            let Some(input) = self.inputs.get(number) else {
+                let error = std::mem::take(&mut strays).all::<Labelled>().err()?;
+                let error = error.noted("move what is no text out of the class folders");
+                return Some(Box::new(std::iter::once(Err(error))));
+            };
+            number += 1;
+            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<Labelled> {
+                match input {
+                    Input::Whole(..) if self.options.malformed == Malformed::Collect => {
+                        strays.add(|| e);
+                        Box::new(std::iter::empty())
+                    }
+                    _ => Box::new(std::iter::once(Err(e))),
+                }
+            }))
+        };
+        Box::new(std::iter::from_fn(next).flatten())
     }
 }
 

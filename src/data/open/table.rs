@@ -477,8 +477,9 @@ impl Table {
                     Some(cell) if !cell.trim().is_empty() => Ok(cell),
                     _ => {
                         let name = names.get(place).map_or("", String::as_str);
-                        let expected = format!("something in column {name}");
-                        Err(Reason { expected, got: format!("nothing in {}", shown(&row.join(" | "))) })
+                        let expected = format!("something in column `{name}`");
+                        let row = shown(&row.join(" | "));
+                        Err(Reason { expected, got: format!("nothing in {row}: fill the cell, or remove the record") })
                     }
                 }
             };

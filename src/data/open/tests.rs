@@ -114,7 +114,7 @@ fn malformed_records_have_their_line_and_the_guess() {
                     read as `tsv`, since its name ends with `.tsv`; `format` (`data.format` in a config) overrides it";
     assert_eq!(said("a.tsv"), expected);
     assert!(
-        said("b.csv").starts_with("b.csv:3: expected something in column text, got nothing in"),
+        said("b.csv").starts_with("b.csv:3: expected something in column `text`, got nothing in"),
         "{}",
         said("b.csv")
     );

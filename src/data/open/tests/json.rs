@@ -189,7 +189,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     let found = said("bad.json");
     for expected in [
         "bad.json:4: expected an object, or a list of its fields, got no JSON (expected ident at column 11) in",
-        "bad.json:5: expected a field `label`, got an object with text",
+        "bad.json:5: expected a field `label`, got an object with `text`",
         "bad.json:6: expected an object, or a list of its fields, got a number in \"7\"",
     ] {
         assert!(found.contains(expected), "{found}");
