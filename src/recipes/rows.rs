@@ -101,7 +101,9 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         let row = all.rows().iter().position(has).map(|row| format!(" in row {}", row + 1));
         let got = format!("{columns} as the largest number{}", row.unwrap_or_default());
         let error = Error::of(ErrorKind::Format, what, expected, got);
-        return Err(error.noted("rows are counted without blank lines and comments; number the features anew, without gaps"));
+        return Err(error.noted(
+            "rows are counted without blank lines and comments; number the features anew, without gaps",
+        ));
     }
     let read = |path: &PathBuf| fitting(path, columns, first);
     let mut said = Vec::new();

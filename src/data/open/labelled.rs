@@ -195,7 +195,8 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
         let what = format!("class folders of `{}`", path.display());
         let got = format!("folders beside the texts of a class: {}", quoted(nested));
         let error = Error::of(ErrorKind::Format, what, "texts alone in a folder that is a class", got);
-        return Err(error.noted("move the texts in them into their class folder, or the folders to the others or away"));
+        return Err(error
+            .noted("move the texts in them into their class folder, or the folders to the others or away"));
     }
     let records: Vec<&str> =
         files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();

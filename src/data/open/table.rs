@@ -479,7 +479,10 @@ impl Table {
                         let name = names.get(place).map_or("", String::as_str);
                         let expected = format!("something in column `{name}`");
                         let row = shown(&row.join(" | "));
-                        Err(Reason { expected, got: format!("nothing in {row}: fill the cell, or remove the record") })
+                        Err(Reason {
+                            expected,
+                            got: format!("nothing in {row}: fill the cell, or remove the record"),
+                        })
                     }
                 }
             };

@@ -102,3 +102,52 @@ fn tables_of_texts_alone_are_classes() {
     let said = files.said(Pairs::open(files.at("lines/train.en")));
     assert!(said.contains("got lines without a tab: of two files whose lines belong together"), "{said}");
 }
+
+#[test]
+fn encodings_are_read_or_named_and_never_mixed() {
+    let line = |i: usize| {
+        format!("{} {i}\t{}\n", ["очень хороший фильм", "плохое кино"][i % 2], ["да", "нет"][i % 2])
+    };
+    let text: String = (0..20).map(line).collect();
+    let cyrillic = encoding_rs::WINDOWS_1251.encode(&text).0.into_owned();
+    let chinese = encoding_rs::GBK.encode("这部电影非常好看\t好\n不好看的电影\t坏\n").0.into_owned();
+    let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
+    // Beyond the bytes that decide in a window.
+    let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
+    let zeros: Vec<u8> = "text\tlabel\nfine\ty\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    let files = Files::new(
+        "encodings",
+        &[
+            ("ru.tsv", &cyrillic),
+            ("zh.tsv", &chinese),
+            ("both.tsv", &both),
+            ("late.tsv", &late),
+            ("zeros.tsv", &zeros),
+        ],
+    );
+    let open = |name: &str| LabelledTexts::open(files.at(name));
+    for (name, expected) in [
+        (
+            "ru.tsv",
+            "expected UTF-8 or windows-1252, got bytes that are likeliest windows-1251: set `encoding`",
+        ),
+        ("zh.tsv", "got bytes that are likeliest GBK: set `encoding` (`data.encoding` in a config) to `gbk`"),
+        ("zeros.tsv", "got UTF-16BE without a byte order mark: set `encoding`"),
+        (
+            "both.tsv",
+            "both.tsv:1: expected UTF-8, got byte 0xe9 at place 3: `data.encoding` in a config sets another",
+        ),
+    ] {
+        let said = files.said(open(name));
+        assert!(said.contains(expected), "{name}: {said}");
+    }
+    let set = ReadOptions::new().encoding("windows-1251".parse().unwrap());
+    let found = LabelledTexts::open_with([files.at("ru.tsv")], &set).unwrap();
+    assert_eq!(texts(&found)[1], ("плохое кино 1", "нет"));
+    let late = LabelledFiles::open(files.at("late.tsv")).unwrap();
+    let said = files.said(late.texts().collect::<Result<Vec<_>>>());
+    assert!(
+        said.starts_with("late.tsv:40001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`"),
+        "{said}"
+    );
+}
