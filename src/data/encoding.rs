@@ -74,6 +74,15 @@ impl Encoding {
         }
     }
 
+    /// Whether every byte is a character.
+    pub(super) fn has_single_bytes(self) -> bool {
+        match self {
+            Self::Utf8 => false,
+            Self::Latin1 | Self::Windows1252 => true,
+            Self::Named(NamedEncoding(of)) => of.is_single_byte(),
+        }
+    }
+
     /// The encoding whose byte order mark these bytes begin with, if it is UTF-16.
     pub(super) fn marked(first: &[u8]) -> Option<Self> {
         let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];

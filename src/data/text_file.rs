@@ -227,6 +227,8 @@ impl TextFile {
             Some(member) => format!("{}!{}", self.origin.name(), member.name),
             None => self.origin.name(),
         };
+        // A name is in one line of a message.
+        let name = name.replace('\n', "\\n");
         match &self.list {
             Some(list) => format!("{name}!{list}"),
             None => name,

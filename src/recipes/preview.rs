@@ -11,6 +11,8 @@ use crate::error::{AtCaller, Error, Result};
 pub struct Preview {
     /// What was detected: the format, the columns, whether a line is a header, and why.
     pub said: Option<String>,
+    /// The same as an object of JSON, by [`ReadOptions::to_json`](crate::data::ReadOptions::to_json); none of rows of features.
+    pub how: Option<String>,
     /// The first records, each in a line.
     pub records: Vec<String>,
 }
@@ -53,7 +55,11 @@ fn of(config: &Config) -> Result<Preview> {
                 format!("features {}, label {}", entries.join(" "), row.label)
             };
             let said = Some(format!("read as rows of features, whose indices count from {first}"));
-            return Ok(Preview { said, records: rows.rows().iter().take(SHOWN).map(row).collect() });
+            return Ok(Preview {
+                said,
+                how: None,
+                records: rows.rows().iter().take(SHOWN).map(row).collect(),
+            });
         }
         Task::Classify => {
             let files = LabelledFiles::open_with([path], &read)?;
@@ -82,5 +88,5 @@ fn of(config: &Config) -> Result<Preview> {
             (text.read_as().clone(), lines.take(SHOWN).map(cut).collect())
         }
     };
-    Ok(Preview { said: read_as(&options), records })
+    Ok(Preview { said: read_as(&options), how: Some(options.to_json()), records })
 }

@@ -90,7 +90,7 @@ impl Form {
         let guess = guess(file, options, Task::Labelled)?;
         let mut options = ReadOptions { format: Some(guess.format), notes: Vec::new(), ..options.clone() };
         let parts = Self::parts(file, guess.format, &mut options).map_err(|e| guess.explain(e))?;
-        options.notes.extend(file.encoding_note());
+        options.encoded_as(file);
         Ok(Self { guess, options, parts })
     }
 
@@ -108,7 +108,7 @@ impl Form {
             }
             _ => {
                 let table = table::Table::of(file, format, options, &wanted(options))?;
-                options.notes = table.notes().to_vec();
+                table.note(options);
                 (table.names().to_vec(), Parts::Cells(table))
             }
         };

@@ -26,7 +26,7 @@ impl Found {
 pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<Found>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
-        names.push(path.as_ref().display().to_string());
+        names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
             // Of several files none is held open until it is read.
@@ -151,8 +151,8 @@ fn encoding(file: &TextFile, most: u64) -> Result<Encoding> {
         return Ok(Encoding::Utf8);
     }
     match Encoding::likeliest(&looked_at) {
-        // Where both are, the lines that are no UTF-8 are named.
-        Encoding::Windows1252 if bad <= good * CHANCE => Ok(Encoding::Utf8),
+        // Where UTF-8 is among them, the lines that are none are named.
+        of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
         other => {
             let got = format!("bytes that are likeliest {other}: {}, or another one", set(other));

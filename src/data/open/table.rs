@@ -446,6 +446,13 @@ impl Table {
         &self.picked.names
     }
 
+    /// Notes in the options of a file what was decided about it, and why.
+    pub(super) fn note(&self, options: &mut ReadOptions) {
+        options.notes = self.notes().to_vec();
+        options.found.header = Some(self.has_header());
+        options.found.separator = Some(self.dialect.separator);
+    }
+
     /// What was decided, and why.
     pub(super) fn notes(&self) -> &[String] {
         &self.picked.notes
