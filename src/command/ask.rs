@@ -157,12 +157,13 @@ fn record(model: &Model, line: &str) -> Option<String> {
         let has = |name| model.predictor().vocabulary(name).is_ok_and(|labels| labels.id(cell).is_some());
         has("labels") || has("tags")
     };
-    for (separator, name) in [('\t', "tab"), (',', "comma")] {
+    for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
         let Some((first, rest)) = line.split_once(separator) else { continue };
         let last = rest.rsplit(separator).next().unwrap_or_default();
-        // A sentence may begin with such a word and a comma.
-        let cells = [Some(last), Some(first).filter(|_| separator == '\t')];
-        if let Some(label) = cells.into_iter().flatten().find(|cell| known(cell)) {
+        // A sentence may begin with such a word and a comma or semicolon.
+        let cells = [Some(last), Some(first).filter(|_| matches!(separator, '\t' | '|'))];
+        let mut cells = cells.into_iter().flatten().map(|cell| cell.trim().trim_matches('"'));
+        if let Some(label) = cells.find(|cell| known(cell)) {
             return Some(format!(
                 "`{label}` beside a {name} is a label of the model, and is read as text: expected the text without its label"
             ));

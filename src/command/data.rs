@@ -6,6 +6,7 @@ use super::outcome::{Asked, Ended, Outcome};
 use super::wanted::whole;
 use super::{init, json, terminal};
 use serde_json::Value;
+use unpadded::data::FileFormat;
 use unpadded::recipes::{Config, Prepared, Preview, Task, prepare, preview};
 
 #[derive(Args)]
@@ -79,22 +80,29 @@ impl Data {
 }
 
 fn check(texts: &Texts) -> Outcome<()> {
-    let config = texts.config()?;
-    let mut shown = None;
+    let mut config = texts.config()?;
+    let Preview { said: shown, how, records } = preview(&config).asked()?;
+    let how: Value = serde_json::from_str(&how).unwrap_or_default();
     if !texts.json {
         // What is understood is shown even if there is too little to train on.
-        let Preview { said, records } = preview(&config).asked()?;
-        said.iter().try_for_each(terminal::print)?;
-        shown = said;
-        for (number, record) in (1..).zip(records) {
-            terminal::print(format!("record {number}: {}", terminal::shown(&record)))?;
+        shown.iter().try_for_each(terminal::print)?;
+        for (number, record) in (1..).zip(&records) {
+            terminal::print(format!("record {number}: {}", terminal::shown(record)))?;
         }
+    }
+    if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() {
+        // Each text is looked at once, and none has to stay in memory.
+        config.data.window.get_or_insert(1);
     }
     let prepared = prepare(&config).asked()?;
     if texts.json {
         let line = json::object([
             ("dataset", prepared.name.as_str().into()),
+            ("texts", prepared.lengths.len().into()),
             ("held_out", prepared.held_out.count.into()),
+            ("labels", labelled(counts(&prepared))),
+            ("read_as", how),
+            ("records", records.into()),
         ]);
         return terminal::print(line);
     }
@@ -107,8 +115,23 @@ fn check(texts: &Texts) -> Outcome<()> {
     })
 }
 
+/// How often each label occurs; nothing where texts have none.
+fn counts(prepared: &Prepared) -> Vec<(String, u64)> {
+    let labels = prepared.trainer.vocabularies().find(|(name, _)| *name == "labels");
+    let Some((_, labels)) = labels else { return Vec::new() };
+    let count = |(id, label): (usize, &str)| (label.to_owned(), labels.count(id as i64));
+    labels.tokens().enumerate().map(count).collect()
+}
+
+/// Labels with their counts as JSON.
+fn labelled(counts: Vec<(String, u64)>) -> Value {
+    Value::Object(counts.into_iter().map(|(label, count)| (label, count.into())).collect())
+}
+
 fn stats(texts: &Texts) -> Outcome<()> {
-    let Prepared { trainer, said, mut lengths, name, train, coverage, .. } = texts.read()?;
+    let prepared = texts.read()?;
+    let labels = counts(&prepared);
+    let Prepared { said, mut lengths, name, train, coverage, held_out, .. } = prepared;
     let (mut tokens, mut padded, mut characters) = (0, 0, None);
     for batch in train.batches(Some(0), 0)? {
         let batch = batch?;
@@ -121,16 +144,12 @@ fn stats(texts: &Texts) -> Outcome<()> {
     let at = |share: f64| {
         lengths.get(((lengths.len().max(1) - 1) as f64 * share).round() as usize).copied().unwrap_or(0)
     };
-    let labels = trainer.vocabularies().find(|(name, _)| *name == "labels").map(|(_, labels)| {
-        let count = |(id, label): (usize, &str)| (label.to_owned(), labels.count(id as i64));
-        labels.tokens().enumerate().map(count).collect::<Vec<_>>()
-    });
-    let labels = labels.unwrap_or_default();
     let more = 100.0 * (padded as f64 / (tokens as f64).max(1.0) - 1.0);
     if texts.json {
         return terminal::print(json::object([
             ("dataset", name.as_str().into()),
             ("texts", lengths.len().into()),
+            ("held_out", held_out.count.into()),
             ("tokens", tokens.into()),
             ("padded", padded.into()),
             ("characters", characters.map_or(Value::Null, Value::from)),
@@ -139,7 +158,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
             ("p95", at(0.95).into()),
             ("longest", at(1.0).into()),
             ("coverage", coverage.map_or(Value::Null, json::number)),
-            ("labels", Value::Object(labels.into_iter().map(|(l, count)| (l, count.into())).collect())),
+            ("labels", labelled(labels)),
         ]));
     }
     said.iter().try_for_each(terminal::print)?;
@@ -160,6 +179,14 @@ fn stats(texts: &Texts) -> Outcome<()> {
     }
     if let Some(coverage) = coverage {
         terminal::print(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
+    }
+    let counted: u64 = labels.iter().map(|(_, count)| count).sum();
+    let held = match counted.checked_sub(lengths.len() as u64) {
+        Some(held) if held > 0 => format!(", of which {held} are held out"),
+        _ => String::new(),
+    };
+    if !labels.is_empty() {
+        terminal::print(format!("labels of {counted} texts{held}:"))?;
     }
     for (label, count) in labels {
         terminal::print(format!("label {}: {count}", terminal::shown(&label)))?;

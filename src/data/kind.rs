@@ -12,7 +12,7 @@ const NO_DATA: &str = "give the path of a file of text";
 const EXPORT: &str = "export it as CSV";
 
 /// First bytes, what a file with them is, and what to do about it.
-const STARTS: [(&[u8], &str, &str); 34] = [
+const STARTS: [(&[u8], &str, &str); 32] = [
     (b"BZh", "a bzip2 file", "unpack it by `bunzip2 FILE`"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it by `xz -d FILE`"),
     (b"\x28\xb5\x2f\xfd", "a Zstandard file", "unpack it by `zstd -d FILE`"),
@@ -55,7 +55,7 @@ const STARTS: [(&[u8], &str, &str); 34] = [
     (b"GIF87a", "a GIF image", NO_DATA),
     (b"GIF89a", "a GIF image", NO_DATA),
     (b"\x7fELF", "a program", NO_DATA),
-    // The mark of UTF-32 begins as one of UTF-16.
+    // It begins as the mark of UTF-16, which is read.
     (
         b"\xff\xfe\0\0",
         "the byte order mark of UTF-32",
@@ -66,10 +66,7 @@ const STARTS: [(&[u8], &str, &str); 34] = [
         "the byte order mark of UTF-32",
         "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`",
     ),
-    (b"\xff\xfe", UTF_16, "save the file as UTF-8, as by `iconv -f UTF-16 -t UTF-8 FILE`"),
-    (b"\xfe\xff", UTF_16, "save the file as UTF-8, as by `iconv -f UTF-16 -t UTF-8 FILE`"),
 ];
-const UTF_16: &str = "the byte order mark of UTF-16";
 
 /// What a file that begins so is, and what to do about it; none of what may be text.
 fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
@@ -201,7 +198,7 @@ mod tests {
             block[257..262].copy_from_slice(b"ustar");
             block
         };
-        let known: [(&[u8], &str); 12] = [
+        let known: [(&[u8], &str); 11] = [
             (b"BZh91AY&SYxx", "bzip2"),
             (b"\xfd7zXZ\0\0", "xz"),
             (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS"),
@@ -212,7 +209,6 @@ mod tests {
             (b"\x93NUMPY\x01\0", "NumPy"),
             (b"\x80\x04\x95", "pickle"),
             (b"\xff\xfe\0\0a", "UTF-32"),
-            (b"\xff\xfea\0", "UTF-16"),
             (b"<?xml version='1.0'?><Error>", "XML"),
         ];
         for (bytes, kind) in known {

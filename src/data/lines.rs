@@ -5,46 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use super::archive::Bytes;
+use super::encoding::Encoding;
 use super::memory::Room;
 use super::watched::Changed;
 use crate::error::{Error, ErrorKind, Result};
-
-/// How bytes stand for characters. UTF-8 is checked; in the other two every byte is a character.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Encoding {
-    /// UTF-8, with a byte order mark or without.
-    #[default]
-    Utf8,
-    /// ISO 8859-1.
-    Latin1,
-    /// Windows-1252: as Latin-1, but with dashes, quotation marks and the euro among the control characters.
-    Windows1252,
-}
-
-impl Encoding {
-    /// The text of some bytes; else what was expected and found.
-    pub(super) fn decode(self, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
-        let text = match self {
-            Self::Utf8 => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
-                let place = e.valid_up_to();
-                let byte = bytes.get(place).copied().unwrap_or_default();
-                let got = format!(
-                    "byte 0x{byte:02x} at place {place}: `data.encoding` in a config sets another encoding"
-                );
-                Reason { expected: "UTF-8".into(), got }
-            })?),
-            Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),
-            Self::Windows1252 => encoding_rs::WINDOWS_1252.decode_without_bom_handling(bytes).0,
-        };
-        match text.bytes().position(|byte| byte == 0) {
-            None => Ok(text),
-            Some(place) => {
-                let got = format!("byte 0x00 at place {place}: is it UTF-16, or no text at all?");
-                Err(Reason { expected: "text".into(), got })
-            }
-        }
-    }
-}
 
 /// Why a line is malformed.
 #[derive(Debug)]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::Fingerprint;
 use super::archive::{Bytes, Member, Origin, Wrapping};
+use super::encoding::Encoding;
 use super::head::Head;
 use super::kind;
 use super::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
-use super::lines::{Encoding, Lines, quoted};
+use super::lines::{Lines, quoted};
 #[cfg(feature = "parquet")]
 use super::memory::Room;
 use super::records::{
@@ -190,9 +191,13 @@ impl TextFile {
 
     /// A note on the encoding, if it is a guess.
     pub(super) fn encoding_note(&self) -> Option<String> {
-        let advice = "`encoding` (`data.encoding` in a config) sets another";
+        let why = match self.encoding {
+            Encoding::Windows1252 => "since the bytes beyond ASCII are no UTF-8",
+            _ => "as the byte order mark says",
+        };
+        let name = self.encoding.name();
         self.guessed
-            .then(|| format!("encoding windows-1252, since the bytes beyond ASCII are no UTF-8; {advice}"))
+            .then(|| format!("encoding {name}, {why}; `encoding` (`data.encoding` in a config) sets another"))
     }
 
     /// What is done about malformed lines.
@@ -222,6 +227,8 @@ impl TextFile {
             Some(member) => format!("{}!{}", self.origin.name(), member.name),
             None => self.origin.name(),
         };
+        // A name is in one line of a message.
+        let name = name.replace('\n', "\\n");
         match &self.list {
             Some(list) => format!("{name}!{list}"),
             None => name,
@@ -237,20 +244,37 @@ impl TextFile {
         let f = Fingerprint::default().number(self.origin.fingerprint().at_caller()?);
         let f = self.member.as_ref().map_or(f, |member| f.text(&member.name));
         let f = self.list.as_ref().map_or(f, |list| f.text(list));
-        Ok(f.number(self.encoding as u64).number(self.malformed as u64).number(self.max_line as u64).finish())
+        let f = match self.encoding {
+            Encoding::Utf8 => f.number(0),
+            Encoding::Latin1 => f.number(1),
+            Encoding::Windows1252 => f.number(2),
+            Encoding::Named(_) => f.number(3).text(self.encoding.name()),
+        };
+        Ok(f.number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
     /// The bytes, out of what is around them, and what messages call them. What detection has opened is read on.
     pub(super) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
-        self.checked(self.head.take().map_or_else(|| self.opened(), Ok)?)
+        self.checked(self.raw()?)
+    }
+
+    /// As [`Self::bytes`], not decoded.
+    fn raw(&self) -> Result<(Arc<str>, Bytes)> {
+        self.head.take().map_or_else(|| self.opened(), Ok)
     }
 
     /// The first bytes, to detect what the file is: [`Self::bytes`] gives them again.
     pub(super) fn sample(&self) -> Result<(Arc<str>, Bytes)> {
-        self.checked(self.head.sample(|| self.opened())?)
+        self.checked(self.raw_sample()?)
+    }
+
+    /// As [`Self::sample`], not decoded: to detect the encoding.
+    pub(super) fn raw_sample(&self) -> Result<(Arc<str>, Bytes)> {
+        self.head.sample(|| self.opened())
     }
 
     fn checked(&self, (name, bytes): (Arc<str>, Bytes)) -> Result<(Arc<str>, Bytes)> {
+        let bytes = self.encoding.decoded(bytes);
         let bytes = if self.markup { bytes } else { kind::no_markup(&name, bytes)? };
         Ok((name, bytes))
     }
@@ -295,7 +319,7 @@ impl TextFile {
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;
-        let ((name, bytes), mut contents, mut room) = (self.bytes()?, Vec::new(), Room::default());
+        let ((name, bytes), mut contents, mut room) = (self.raw()?, Vec::new(), Room::default());
         let mut bytes = bytes.take((self.max_text as u64).saturating_add(1));
         loop {
             let read = bytes.by_ref().take(PIECE).read_to_end(&mut contents);

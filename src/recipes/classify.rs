@@ -46,7 +46,7 @@ impl Recipe for Classify {
         let texts = files.records().take(Preview::SHOWN).collect::<Result<Vec<_>>>()?;
         let line =
             |of: &Labelled| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
-        Ok(Preview { said: read_as(files.read_as()), records: texts.iter().map(line).collect() })
+        Ok(Preview::new(files.read_as(), texts.iter().map(line).collect()))
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {

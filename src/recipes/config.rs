@@ -85,7 +85,7 @@ section! {
         header: Option<bool> = None;
         /// Separator of a table's columns: one character, or `tab` (default: the one of comma, semicolon, tab and bar that fits).
         separator: Option<String> = None;
-        /// Encoding of the files: `utf-8`, `windows-1252` or `latin-1` (default: detected).
+        /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;
         /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
         binary: bool = false;

@@ -62,7 +62,7 @@ impl Recipe for Lm {
         let text = PlainText::open_with([path], &options(config, COLUMNS)?)?;
         let lines = text.text().lines().filter(|line| !line.trim().is_empty());
         let records = lines.take(Preview::SHOWN).map(Preview::cut).collect();
-        Ok(Preview { said: read_as(text.read_as()), records })
+        Ok(Preview::new(text.read_as(), records))
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::config::{Config, Tokens};
-use crate::data::{
-    Batching, Data, Encoding, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer, Vocabulary,
-};
+use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
@@ -157,7 +155,7 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
         options = options.separator(separator(given)?);
     }
     if let Some(name) = &data.encoding {
-        options = options.encoding(encoding(name)?);
+        options = options.encoding(name.parse()?);
     }
     for (column, set) in [(&data.text, text), (&data.label, label)] {
         options = column.iter().fold(options, |options, column| set(options, column));
@@ -206,18 +204,6 @@ fn separator(given: &str) -> Result<char> {
         _ if ["tab", "\\t"].contains(&given) => Ok('\t'),
         (Some(one), None) if one != '"' && one != '\n' => Ok(one),
         _ => Err(Error::new("data.separator", "one character, or `tab`", format!("{given:?}"))),
-    }
-}
-
-fn encoding(name: &str) -> Result<Encoding> {
-    match &*name.to_lowercase() {
-        "utf-8" | "utf8" => Ok(Encoding::Utf8),
-        "windows-1252" | "cp1252" => Ok(Encoding::Windows1252),
-        "latin-1" | "latin1" | "iso-8859-1" => Ok(Encoding::Latin1),
-        _ => {
-            let expected = "`utf-8`, `windows-1252` or `latin-1`";
-            Err(Error::new("data.encoding", expected, format!("`{name}`")))
-        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! The first records of a data set as they are understood, before anything is built.
 
 use super::prepared::read_as;
-use crate::data::DataSet;
+use crate::data::{DataSet, ReadOptions};
 
 /// How a data set is read, and its first records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
     /// What was detected: the format, the columns, whether a line is a header, and why.
     pub said: Option<String>,
+    /// The same as an object of JSON, by [`ReadOptions::to_json`].
+    pub how: String,
     /// The first records, each in a line.
     pub records: Vec<String>,
 }
@@ -16,10 +18,14 @@ impl Preview {
     /// How many records are shown.
     pub(super) const SHOWN: usize = 3;
 
+    /// These records, read so.
+    pub(super) fn new(options: &ReadOptions, records: Vec<String>) -> Self {
+        Self { said: read_as(options), how: options.to_json(), records }
+    }
+
     /// Of records in memory, each as `line` writes it.
     pub(super) fn of<R>(set: &DataSet<R>, line: &dyn Fn(&R) -> String) -> Self {
-        let records = set.records().iter().take(Self::SHOWN).map(line).collect();
-        Self { said: read_as(set.read_as()), records }
+        Self::new(set.read_as(), set.records().iter().take(Self::SHOWN).map(line).collect())
     }
 
     /// A text in quotation marks, and not too long.

@@ -130,7 +130,13 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     if !(1..=MOST).contains(&columns) {
         let what = format!("features in `{}`", all.name());
         let expected = format!("some, numbered up to {MOST}");
-        return Err(Error::of(ErrorKind::Format, what, expected, format!("{columns} as the largest number")));
+        let has = |row: &LabelledRow| row.indices.iter().any(|&index| index as usize >= MOST);
+        let row = all.records().iter().position(has).map(|row| format!(" in row {}", row + 1));
+        let got = format!("{columns} as the largest number{}", row.unwrap_or_default());
+        let error = Error::of(ErrorKind::Format, what, expected, got);
+        return Err(error.noted(
+            "rows are counted without blank lines and comments; number the features anew, without gaps",
+        ));
     }
     let read = |path: &PathBuf| fitting(path, columns, &like);
     let mut said = Vec::new();

@@ -63,7 +63,14 @@ fn a_bad_line_leaves_the_others_their_answers() {
     assert!(errors.contains("`good` is a label of the model, and the whole JSON object"), "{errors}");
     let (_, _, errors) = asked(&place, &["predict", "run"], b"it was dull,bad\n");
     assert!(errors.contains("`bad` beside a comma is a label of the model"), "{errors}");
-    let (_, _, errors) = asked(&place, &["predict", "run"], b"good\nit was\tfine\ngood, it was bad\n");
+    for (line, separator) in
+        [("it was dull;bad", "semicolon"), ("\"it was dull\";\"bad\"", "semicolon"), ("bad|dull", "bar")]
+    {
+        let (_, _, errors) = asked(&place, &["predict", "run"], line.as_bytes());
+        assert!(errors.contains(&format!("`bad` beside a {separator} is a label of the model")), "{errors}");
+    }
+    let (_, _, errors) =
+        asked(&place, &["predict", "run"], b"good\nit was\tfine\ngood, it was bad\ngood; it was | fine\n");
     assert_eq!(errors, "");
 }
 

@@ -107,3 +107,33 @@ fn samples_at_the_end_have_no_escapes_for_columns() {
         place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
     assert!(!said.contains("\\t") && said.contains("  (truth: "), "{said}");
 }
+
+#[test]
+fn what_was_understood_is_in_json() {
+    let place = Place::new("understood");
+    let texts = reviews().replace('\t', ";");
+    place.write("reviews.csv", &format!("text;label\n{texts}"));
+    let said = place.json(&["data", "check", "reviews.csv", "--json"], "");
+    let read = &said["read_as"];
+    assert_eq!(
+        (&read["format"], &read["header"], &read["separator"]),
+        (&"csv".into(), &true.into(), &";".into())
+    );
+    assert_eq!((&read["encoding"], &read["columns"]["label"]), (&"UTF-8".into(), &"label".into()), "{said}");
+    assert!(
+        read["notes"].as_array().is_some_and(|notes| notes.contains(&"separated by `;`".into())),
+        "{said}"
+    );
+    let labels = said["labels"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    let of = |name: &str| said[name].as_u64().unwrap();
+    assert_eq!(
+        (labels, said["records"].as_array().unwrap().len()),
+        (of("texts") + of("held_out"), 3),
+        "{said}"
+    );
+    let stats = place.said(&["data", "stats", "reviews.csv"], "");
+    assert!(
+        stats.contains(&format!("labels of {labels} texts, of which {} are held out:", of("held_out"))),
+        "{stats}"
+    );
+}

@@ -1,7 +1,8 @@
 //! Which columns of a table, or fields of JSON, are wanted; whether the first record of a table is a header.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::edit_distance;
 
@@ -74,11 +75,16 @@ pub(super) const INTENT: &[&str] = &["intent", "label", "class"];
 
 impl Wanted<'_> {
     /// The setting that names it.
-    fn setting(&self) -> &'static str {
+    pub(super) fn setting(&self) -> &'static str {
         match self.what {
             "label" | "target" | "tags" => "data.label",
             _ => "data.text",
         }
+    }
+
+    /// Whether a cell is its name.
+    fn names(&self, cell: &str) -> bool {
+        self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
     }
 
     /// What to do to name it.
@@ -128,7 +134,8 @@ fn plain(name: &str) -> String {
 }
 
 fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+    let names: Vec<_> = names.into_iter().collect();
+    lines::quoted(names.iter().map(AsRef::as_ref))
 }
 
 /// A cell for a message: in one line, and not too long.
@@ -147,7 +154,7 @@ fn is_name(cell: &str) -> bool {
 }
 
 /// Whether a cell is a number, a share, a date or a time as tables have them.
-fn number(cell: &str) -> bool {
+pub(super) fn number(cell: &str) -> bool {
     let cell = cell.trim();
     let part = |c: char| c.is_ascii_digit() || "+-.,:/% eETZ".contains(c);
     cell.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
@@ -193,7 +200,7 @@ impl Columns<'_> {
                 Given::Number(column) => Some(*column),
                 Given::Name(name) => {
                     let found = position(name).filter(|_| header);
-                    Some(found.ok_or_else(|| self.missing(one, name, first, header))?)
+                    Some(found.ok_or_else(|| self.missing(wanted, one, name, first, header))?)
                 }
             };
         }
@@ -254,6 +261,16 @@ impl Columns<'_> {
                 }
             }
         } else {
+            if self.is_like_a_header(wanted, &columns) {
+                let what = format!("line {} of file `{}`", self.line, self.name);
+                let got = quoted(columns.iter().filter_map(|&column| self.first(column)).map(cut));
+                let expected = "a header with known names, or a record";
+                let got = format!("{got}, a single word and a label that occurs nowhere else");
+                let error = Error::of(ErrorKind::Format, what, expected, got);
+                return Err(error.noted(
+                    "set `header` (`data.header` in a config) to true if the line names the columns, to false if it is a record",
+                ));
+            }
             notes.extend(self.perhaps_a_header(wanted, &columns));
         }
         let name = |&column: &usize| match first.get(column) {
@@ -287,24 +304,13 @@ impl Columns<'_> {
             None => {}
         }
         if let Some(name) = given.iter().find_map(|given| match given {
-            Given::Name(name) => Some(name),
+            // A number beyond the columns names one only if the line has it.
+            Given::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
         }
-        let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
-        for (place, (one, given)) in wanted.iter().zip(given).enumerate() {
-            columns[place] = match given {
-                Given::Number(column) => Some(*column).filter(|&column| {
-                    self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell)))
-                }),
-                _ => self.known(one, &columns),
-            };
-        }
-        if let Some(columns) = columns.into_iter().collect::<Option<Vec<usize>>>() {
-            let again = |column: &usize| {
-                self.first(*column).is_some_and(|first| self.below(*column).any(|cell| cell == first))
-            };
+        if let Some(columns) = self.all_known(wanted, given) {
             // A column alone may begin with a word that some call their texts by.
             const SURE: [&str; 4] = ["text", "texts", "sentence", "sentences"];
             let alone = self.rows.first().is_some_and(|row| row.len() == 1);
@@ -312,7 +318,7 @@ impl Columns<'_> {
                 return (false, "no header".to_owned());
             }
             // What occurs again in its column is no name of it.
-            if columns.iter().any(again) {
+            if columns.iter().any(|&column| self.occurs_again(column)) {
                 return (false, format!("no header: line {line} repeats below"));
             }
             return (true, format!("line {line} is a header, since it has known names"));
@@ -325,6 +331,48 @@ impl Columns<'_> {
             }
             None => (false, "no header".to_owned()),
         }
+    }
+
+    /// The columns whose names in the first record are known, if that is so for all that are wanted.
+    fn all_known(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> Option<Vec<usize>> {
+        let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
+        for (place, one) in wanted.iter().enumerate() {
+            let set = match given.get(place) {
+                Some(Given::Number(column)) => Some(*column),
+                _ => None,
+            };
+            let of_set =
+                |column: &usize| one.known.contains(&&*plain(self.first(*column).unwrap_or_default()));
+            columns[place] = set.filter(of_set).or_else(|| self.known(one, &columns));
+        }
+        columns.into_iter().collect()
+    }
+
+    /// Whether the first record has known names for all that is wanted, none of which occurs again in its column.
+    fn names_itself(&self, wanted: &[Wanted<'_>]) -> bool {
+        let known = self.all_known(wanted, &[]).unwrap_or_default();
+        known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
+    }
+
+    /// As [`Self::pick`], where `given` is what was detected in an earlier file of the data set: the file's own header goes before numbers,
+    /// and before names that it does not have.
+    pub(super) fn pick_alike(&self, wanted: &[Wanted<'_>]) -> Result<Picked> {
+        let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
+        if fits || self.header == Some(false) || !self.names_itself(wanted) {
+            return self.pick(wanted);
+        }
+        let own: Vec<Wanted<'_>> = wanted.iter().map(|one| Wanted { given: None, ..*one }).collect();
+        self.pick(&own)
+    }
+
+    /// Whether the first record has a cell of this name.
+    fn has(&self, name: &str) -> bool {
+        self.rows.first().is_some_and(|row| row.iter().any(|cell| cell.trim() == name.trim()))
+    }
+
+    /// Whether the cell of the first record occurs again in its column.
+    fn occurs_again(&self, column: usize) -> bool {
+        self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
     }
 
     /// The column of a known name in the first record that is not taken.
@@ -355,9 +403,7 @@ impl Columns<'_> {
     /// none of the few below.
     fn perhaps_a_header(&self, wanted: &[Wanted<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
-        let again = |column: usize| {
-            self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
-        };
+        let again = |column: usize| self.occurs_again(column);
         let known = |(one, &column): (&Wanted<'_>, &usize)| {
             self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell))) && !again(column)
         };
@@ -377,6 +423,24 @@ impl Columns<'_> {
         ))
     }
 
+    /// Whether the first record may be a header in words that are not known: its label never occurs again, while each other one does,
+    /// and its text is a single word that is shorter than all others.
+    fn is_like_a_header(&self, wanted: &[Wanted<'_>], columns: &[usize]) -> bool {
+        const MANY: usize = 10;
+        let of = |what: &str| wanted.iter().position(|one| one.what == what).and_then(|at| columns.get(at));
+        let (Some(&text), Some(&label)) = (of("text"), of("label")) else { return false };
+        let (Some(word), Some(name)) = (self.first(text), self.first(label)) else { return false };
+        if self.header.is_some() || self.rows.len() <= MANY || word.contains(char::is_whitespace) {
+            return false;
+        }
+        let mut counts = HashMap::<&str, usize>::new();
+        self.below(label).for_each(|cell| *counts.entry(cell).or_default() += 1);
+        let size = |cell: &str| cell.chars().count();
+        !counts.contains_key(name)
+            && counts.values().all(|&count| count > 1)
+            && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
+    }
+
     /// Whether the left one of two columns is the label: at most three quarters as many different values, and no longer ones.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
@@ -387,14 +451,47 @@ impl Columns<'_> {
         different(left) * 4 <= different(right) * 3 && long(left) <= long(right)
     }
 
-    fn missing(&self, one: &Wanted<'_>, given: &str, first: &[String], header: bool) -> Error {
+    fn missing(
+        &self,
+        wanted: &[Wanted<'_>],
+        one: &Wanted<'_>,
+        given: &str,
+        first: &[String],
+        header: bool,
+    ) -> Error {
         let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
         if !header {
-            let expected = format!("a number from 1 to {}, since no line is a header", first.len());
+            let expected = format!("a number from 1 to {}, since no line is a header", self.width());
+            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
+        }
+        if first.len() == 1 && ["label", "target"].contains(&one.what) {
+            let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
+            let error = Error::of(
+                ErrorKind::Format,
+                what,
+                format!("a column with a {} for each text", one.what),
+                got,
+            );
+            return error.noted(
+                "texts without it can be answered by `predict`, and not be learnt from or measured on",
+            );
+        }
+        if !is_name(given) {
+            let expected = format!("a number from 1 to {}", first.len());
             return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
         }
         let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
-        missing(what, given, &names)
+        let error = missing(what, given, &names);
+        match wanted.iter().any(|one| first.iter().any(|cell| one.names(cell))) {
+            true => error,
+            false => error.noted(format!(
+                "line {} names no column that is wanted: if it is a record, put a header with {} above it; or set `header` (`data.header` \
+                 in a config) to false and `{}` to numbers from 1 on",
+                self.line,
+                quoted(wanted.iter().filter_map(|one| one.given)),
+                wanted.iter().map(Wanted::setting).collect::<Vec<_>>().join("` and `")
+            )),
+        }
     }
 
     fn unclear(&self, one: &Wanted<'_>, first: &[String], header: bool) -> Error {
@@ -407,7 +504,10 @@ impl Columns<'_> {
         let expected = format!("one called {}", quoted(one.known.iter().take(4)));
         let error = Error::of(ErrorKind::Format, what, expected, got).noted(one.advice());
         match first.len() {
-            1 => error.noted("`separator` (`data.separator` in a config) sets what separates columns"),
+            1 => error.noted(
+                "`separator` (`data.separator` in a config) sets what separates columns; of files with a class each, set `format` \
+                 (`data.format`) to `file-per-class`",
+            ),
             _ => error,
         }
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::data::lines::Reason;
+use crate::data::lines::{Reason, quoted};
 
 /// A value in a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -223,7 +223,7 @@ fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Re
             Reason { expected: format!("an element {name}"), got }
         }
         false => {
-            let got = format!("an object with {}", names(object).join(", "));
+            let got = format!("an object with {}", quoted(names(object).iter().map(String::as_str)));
             Reason { expected: format!("a field `{name}`"), got }
         }
     })
@@ -234,7 +234,7 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
     match found(object, name)? {
         Value::Text(text) if text.trim().is_empty() => Err(Reason {
             expected: format!("something in the field `{name}`"),
-            got: "an empty string".to_owned(),
+            got: "an empty string: fill it, or remove the record".to_owned(),
         }),
         Value::Text(text) | Value::Number(text) => Ok(text.to_string()),
         Value::Truth(truth) => Ok(truth.to_string()),

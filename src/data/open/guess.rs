@@ -131,6 +131,10 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     if all(&|line| line.trim_start().starts_with('{')) {
         return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
     }
+    let is_list = |line: &str| serde_json::from_str::<Vec<serde::de::IgnoredAny>>(line).is_ok();
+    if all(&is_list) {
+        return Ok((FileFormat::JsonLines, "its lines are lists of JSON"));
+    }
     rows::texts(file, task.name())?;
     // An empty file, and one in which nothing is found, is met by whoever reads it.
     match task {
@@ -150,6 +154,12 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
         _ if [',', ';', '|'].iter().any(|&separator| all(&|line| line.contains(separator))) => Ok((
             FileFormat::Csv,
             "there is no tab, but a comma, a semicolon or a bar in each of its first lines",
+        )),
+        Task::Pairs if !lines.is_empty() => Err(Error::of(
+            ErrorKind::Format,
+            format!("file `{}`", file.name()),
+            "two texts a line, with a tab between them",
+            "lines without a tab: of two files whose lines belong together, make one by `paste source.txt target.txt > pairs.tsv`",
         )),
         _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
     }

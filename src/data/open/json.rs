@@ -30,14 +30,19 @@ enum Arrangement {
     List,
     /// As elements of the lists of one object that have these names.
     Lists(Vec<String>),
+    /// As values of one object.
+    Values,
+    /// As columns of one object, which have these names: lists, or objects whose names are those of the records.
+    Columns(Vec<String>),
     /// The file is one object over several lines, without a list of records.
     Object(Vec<String>),
 }
 
 impl Layout {
-    /// Of a file, of which an object that is the whole file is read to its end.
-    pub(super) fn of(file: &TextFile) -> Result<Self> {
-        let (arrangement, columns) = arrangement(file)?;
+    /// Of a file, of which an object that is the whole file is read to its end. Unless a record has `lists`, an object of lists has a
+    /// column in each.
+    pub(super) fn of(file: &TextFile, lists: bool) -> Result<Self> {
+        let (arrangement, columns) = arrangement(file, lists)?;
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
     }
 
@@ -46,9 +51,13 @@ impl Layout {
         Self { names: Some(names.into()), header: true, ..self }
     }
 
-    /// Whether the object has a list of the elements' names beside that of the records, as pandas writes it.
-    pub(super) fn has_columns(&self) -> bool {
-        self.names.is_some() && !self.header
+    /// How records stand in one object, as pandas writes them.
+    pub(super) fn note(&self) -> Option<&'static str> {
+        match self.arrangement {
+            Arrangement::Values => Some("records are the values of one object"),
+            Arrangement::Columns(_) => Some("records are in the columns of one object"),
+            _ => (self.names.is_some() && !self.header).then_some("elements named by `columns`"),
+        }
     }
 }
 
@@ -58,10 +67,10 @@ fn of_lines(file: &TextFile) -> bool {
 }
 
 /// How the records are arranged, and the names of the elements if the file says them.
-fn arrangement(file: &TextFile) -> Result<(Arrangement, Option<Vec<String>>)> {
+fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<Vec<String>>)> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
-        Some(b'[') => return Ok((Arrangement::List, None)),
+        Some(b'[') => return Ok((list_or_lines(file)?, None)),
         Some(b'{') if file.list().is_none() => {}
         Some(b'{') => return lists(file).map(|of| (Arrangement::Lists(of.records), of.columns)),
         _ => return Ok((Arrangement::Lines, None)),
@@ -78,11 +87,31 @@ fn arrangement(file: &TextFile) -> Result<(Arrangement, Option<Vec<String>>)> {
         Ok((false, None | Some(b'{'))) | Err(_) => return Ok((Arrangement::Lines, None)),
         Ok((false, _)) => true,
     };
-    let Lists { records, others, columns } = lists(file)?;
+    let found = lists(file)?;
+    if let Some(whole) = found.whole(of_lists) {
+        return Ok((whole, None));
+    }
+    let Lists { records, others, columns, .. } = found;
     Ok(match (records.is_empty(), several) {
         (false, _) => (Arrangement::Lists(records), columns),
         (true, true) => (Arrangement::Object(others), None),
         (true, false) => (Arrangement::Lines, None),
+    })
+}
+
+/// Whether a file that begins with a list is one, or has one a line.
+fn list_or_lines(file: &TextFile) -> Result<Arrangement> {
+    let (mut walk, mut ahead) = (Walk::ahead(file)?, Walk::ahead(file)?);
+    ahead.take(b'[', "a list")?;
+    let first = ahead.peek()?;
+    if first == Some(b'{') {
+        return Ok(Arrangement::List);
+    }
+    Ok(match ends_in_line(&mut walk) {
+        Ok((true, Some(b'['))) => Arrangement::Lines,
+        // A single record, of single values.
+        Ok((true, None)) if of_lines(file) && first != Some(b'[') => Arrangement::Lines,
+        _ => Arrangement::List,
     })
 }
 
@@ -102,6 +131,37 @@ struct Lists {
     others: Vec<String>,
     /// What the list `columns` says, if it has strings alone.
     columns: Option<Vec<String>>,
+    /// How many of the others are lists.
+    of_values: usize,
+    /// The first name in each object.
+    within: Vec<String>,
+}
+
+impl Lists {
+    /// What an object without lists of records is, if all in it is alike: columns that are lists; columns that are objects whose names are
+    /// numbers; or records whose names are numbers.
+    fn whole(&self, of_lists: bool) -> Option<Arrangement> {
+        let numbered = |name: &String| name.parse::<u64>().is_ok();
+        let all = self.others.len();
+        if !self.records.is_empty() || all == 0 {
+            return None;
+        }
+        let columns = || Arrangement::Columns(self.others.clone());
+        if self.of_values == all {
+            return (all > 1 && !of_lists).then(columns);
+        }
+        if self.within.len() != all {
+            return None;
+        }
+        match (
+            self.others.iter().filter(|n| numbered(n)).count(),
+            self.within.iter().filter(|n| numbered(n)).count(),
+        ) {
+            (0, inner) if inner == all => Some(columns()),
+            (outer, 0) if outer == all => Some(Arrangement::Values),
+            _ => None,
+        }
+    }
 }
 
 fn lists(file: &TextFile) -> Result<Lists> {
@@ -113,6 +173,16 @@ fn lists(file: &TextFile) -> Result<Lists> {
             walk.pass();
         }
         let of_records = is_list && matches!(walk.peek()?, Some(b'{' | b'['));
+        if walk.peek()? == Some(b'{') && !is_list {
+            walk.pass();
+            if let Some(name) = walk.name(true)? {
+                found.within.push(name);
+                walk.value(1, None)?;
+            }
+            found.others.push(name);
+            continue;
+        }
+        found.of_values += usize::from(is_list && !of_records);
         if is_list && !of_records && name == "columns" {
             let mut list = vec![b'['];
             walk.value(1, Some(&mut list))?;
@@ -130,7 +200,7 @@ fn lists(file: &TextFile) -> Result<Lists> {
 
 /// The names of the lists of records, if a file is one object that has some.
 pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
-    Ok(match Layout::of(file)?.arrangement {
+    Ok(match Layout::of(file, true)?.arrangement {
         Arrangement::Lists(lists) => lists,
         _ => Vec::new(),
     })
@@ -140,7 +210,10 @@ pub(super) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
 pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
-        Some(b'{') => Ok(Layout::of(file).is_ok_and(|of| matches!(of.arrangement, Arrangement::Lists(_)))),
+        Some(b'{') => Ok(Layout::of(file, true).is_ok_and(|of| {
+            use Arrangement::{Columns, Lists, Values};
+            matches!(of.arrangement, Lists(_) | Columns(_) | Values)
+        })),
         Some(b'[') => {
             walk.pass();
             let mut first = Vec::new();
@@ -152,10 +225,17 @@ pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     }
 }
 
-/// The object of a line; none of a blank one.
-fn object<'a>(line: &'a str, wanted: Option<&[String]>) -> Result<Option<Object<'a>>, Reason> {
+/// The record of a line, an object or a list; none of a blank one.
+fn object<'a>(
+    line: &'a str,
+    wanted: Option<&[String]>,
+    names: Option<&[String]>,
+) -> Result<Option<Object<'a>>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
+    }
+    if line.trim_start().starts_with('[') {
+        return element(line, wanted, names).map(Some).map_err(|(_, reason)| reason);
     }
     let wrong = |got| Reason { expected: "a JSON object in one line".to_owned(), got };
     match record(line, wanted) {
@@ -175,6 +255,10 @@ struct List {
     walk: Walk,
     /// Whether the list is in an object.
     within: bool,
+    /// Whether it is an object, whose values are the elements.
+    named: bool,
+    /// The name of the element that was read last.
+    key: Option<String>,
     first: bool,
     room: Room,
 }
@@ -182,7 +266,12 @@ struct List {
 impl List {
     fn open(file: &TextFile, layout: &Layout) -> Result<Self> {
         let mut walk = Walk::new(file)?;
-        let within = matches!(walk.peek()?, Some(b'{'));
+        let (named, key) = (matches!(layout.arrangement, Arrangement::Values), None);
+        let within = !named && matches!(walk.peek()?, Some(b'{'));
+        if named {
+            walk.take(b'{', "an object")?;
+            return Ok(Self { walk, within, named, key, first: true, room: Room::default() });
+        }
         if within {
             let name = Self::named(file, layout)?;
             walk.take(b'{', "an object")?;
@@ -199,7 +288,7 @@ impl List {
             }
         }
         walk.take(b'[', "a list of records")?;
-        Ok(Self { walk, within, first: true, room: Room::default() })
+        Ok(Self { walk, within, named, key, first: true, room: Room::default() })
     }
 
     /// The name of the list: the given name, or the name of the only list.
@@ -230,16 +319,41 @@ impl List {
                     quoted(names.iter().map(String::as_str))
                 );
                 let error = Error::of(ErrorKind::Format, what, expected, got);
-                Err(error.noted("`jq -c .` writes an object in one line"))
+                Err(error.noted(
+                    "`jq -c .` writes an object in one line; of a map of records `jq -c '.[]'` writes each in a line",
+                ))
             }
             _ => wrong("a list of records".to_owned(), "none".to_owned()),
         }
     }
 
+    /// A column of the object that a file is.
+    fn column(file: &TextFile, name: &str) -> Result<Self> {
+        let mut walk = Walk::new(&file.reopened())?;
+        walk.take(b'{', "an object")?;
+        let mut first = true;
+        while let Some(own) = walk.name(std::mem::take(&mut first))? {
+            if own == name {
+                let named = walk.peek()? == Some(b'{');
+                walk.pass();
+                return Ok(Self { walk, within: true, named, key: None, first: true, room: Room::default() });
+            }
+            walk.value(0, None)?;
+        }
+        Err(walk.unlike(&format!("a column `{name}`"), None))
+    }
+
     /// The bytes of the next element and its line; none behind the last.
     fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
         into.clear();
-        if !self.walk.element(self.first)? {
+        let more = match self.named {
+            true => {
+                self.key = self.walk.name(self.first)?;
+                self.key.is_some()
+            }
+            false => self.walk.element(self.first)?,
+        };
+        if !more {
             if let (false, Some(other)) = (self.within, self.walk.peek()?) {
                 return Err(self.walk.unlike("the end of the file behind the list", Some(other)));
             }
@@ -251,6 +365,71 @@ impl List {
         self.walk.value(0, Some(into))?;
         self.room.read(into.len(), || format!("{}:{line}", self.walk.name))?;
         Ok(Some(line))
+    }
+}
+
+/// Where the records of a file that has none in its lines are.
+enum Source {
+    List(List),
+    /// A record has a value of each.
+    Columns(Vec<(String, List)>),
+}
+
+impl Source {
+    fn open(file: &TextFile, layout: &Layout, wanted: Option<&[String]>) -> Result<Self> {
+        let Arrangement::Columns(names) = &layout.arrangement else {
+            return List::open(file, layout).map(Self::List);
+        };
+        let leads = |name: &String| {
+            let below =
+                |path: &String| path.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
+            wanted.is_none_or(|wanted| wanted.iter().any(|path| path == name || below(path)))
+        };
+        let column = |name: &String| Ok((name.clone(), List::column(file, name)?));
+        names.iter().filter(|name| leads(name)).map(column).collect::<Result<_>>().map(Self::Columns)
+    }
+
+    /// The list in which errors have their place.
+    fn place(&self) -> Option<&Walk> {
+        match self {
+            Self::List(list) => Some(&list.walk),
+            Self::Columns(columns) => columns.first().map(|(_, list)| &list.walk),
+        }
+    }
+
+    /// The bytes of the next record and its line; none behind the last.
+    fn next(&mut self, into: &mut Vec<u8>) -> Result<Option<u64>> {
+        let columns = match self {
+            Self::List(list) => return list.next(into),
+            Self::Columns(columns) => columns,
+        };
+        into.clear();
+        into.push(b'{');
+        // The line and the name of the record, as the first column has them.
+        let (mut first, mut value) = (None, Vec::new());
+        for (name, list) in columns.iter_mut() {
+            let found = (list.next(&mut value)?, list.key.take());
+            let (line, key) = first.get_or_insert_with(|| found.clone());
+            if line.is_some() != found.0.is_some() || *key != found.1 {
+                let record = |(line, key): &(Option<u64>, Option<String>)| match (line, key) {
+                    (None, _) => "none".to_owned(),
+                    (_, Some(key)) => format!("that of record `{key}`"),
+                    _ => "one".to_owned(),
+                };
+                let expected =
+                    format!("a value in column `{name}` for each in the first column, and no other");
+                let got = format!("{} beside {}", record(&found), record(&(*line, key.clone())));
+                return Err(list.walk.malformed(list.walk.line, Reason { expected, got }));
+            }
+            if into.len() > 1 {
+                into.push(b',');
+            }
+            into.extend(serde_json::to_string(name).unwrap_or_default().bytes());
+            into.push(b':');
+            into.extend_from_slice(&value);
+        }
+        into.push(b'}');
+        Ok(first.and_then(|(line, _)| line))
     }
 }
 
@@ -290,7 +469,11 @@ fn element<'a>(
 pub(super) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Vec<Object<'static>>> {
     let all: Stream<Object<'static>> = match layout.arrangement {
         Arrangement::Lines => {
-            let owned = |line: &str| Ok(object(line, None)?.map(|object| object.owned()));
+            let (names, mut header) = (layout.names.clone(), layout.header);
+            let owned = move |line: &str| {
+                let object = object(line, None, names.as_deref())?;
+                Ok(object.filter(|_| !std::mem::take(&mut header)).map(|object| object.owned()))
+            };
             Box::new(file.first_records(OneLine(owned))?)
         }
         _ => records(&file.reopened(), layout, None, |object| Ok(object.owned()))?,
@@ -304,6 +487,11 @@ pub(super) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Ve
 
 /// The line of the first record.
 pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
+    if let Arrangement::Lines = layout.arrangement {
+        let mut walk = Walk::ahead(file)?;
+        walk.peek()?;
+        return Ok(walk.line);
+    }
     let mut list = List::open(&file.reopened(), layout)?;
     list.walk.peek()?;
     Ok(list.walk.line)
@@ -340,20 +528,26 @@ pub(super) fn records<R: 'static>(
     wanted: Option<Vec<String>>,
     mut make: impl FnMut(&Object<'_>) -> Result<R, Reason> + Send + 'static,
 ) -> Result<Stream<R>> {
+    let (names, mut header) = (layout.names.clone(), layout.header);
     if let Arrangement::Lines = layout.arrangement {
+        let mut width = None;
         let make = move |number, line: &str| {
-            let object = object(line, wanted.as_deref())?.map(|object| Object { line: number, ..object });
-            object.as_ref().map(&mut make).transpose()
+            let Some(object) = object(line, wanted.as_deref(), names.as_deref())? else { return Ok(None) };
+            even(&object, &mut width)?;
+            if std::mem::take(&mut header) {
+                return Ok(None);
+            }
+            make(&Object { line: number, ..object }).map(Some)
         };
         return Ok(Box::new(file.records(Numbered { line: 0, make })?));
     }
-    let (mut list, policy, (_, encoding)) = (List::open(file, layout)?, file.policy(), file.records_of());
-    let names = layout.names.clone();
-    if layout.header {
+    let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.policy());
+    let (_, encoding) = file.records_of();
+    if header {
         list.next(&mut Vec::new())?;
     }
     let (mut list, mut bytes, mut skipped, mut width) = (Some(list), Vec::new(), Skipped::default(), None);
-    let mut read = move |list: &mut List| -> Result<Option<R>> {
+    let mut read = move |list: &mut Source| -> Result<Option<R>> {
         while let Some(line) = list.next(&mut bytes)? {
             let text = encoding.decode(&bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
@@ -364,7 +558,8 @@ pub(super) fn records<R: 'static>(
                 Ok(record) => return Ok(Some(record)),
                 Err((_, _)) if policy == Malformed::Skip => {}
                 Err((behind, reason)) => {
-                    let error = list.walk.malformed(line + behind, reason);
+                    let Some(walk) = list.place() else { return Ok(None) };
+                    let error = walk.malformed(line + behind, reason);
                     if policy == Malformed::Error {
                         return Err(error);
                     }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, extension, find, is_note, prepared_for};
+use super::paths::{Found, by_ending, extension, find, is_note, prepared_for};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
-use crate::data::lines::Reason;
-use crate::data::records::{OneLine, Stream};
-use crate::data::{Fingerprint, Folder, Labelled, LabelledTexts, TextFile};
+use crate::data::lines::{Reason, quoted};
+use crate::data::records::{OneLine, Skipped, Stream};
+use crate::data::{Fingerprint, Folder, Labelled, LabelledTexts, Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file, and what its records are.
@@ -22,6 +22,8 @@ enum Input {
     Records(TextFile, Option<Box<Form>>),
     /// Each line is a text of this label.
     Lines(TextFile, String),
+    /// Each cell of the only column of a table is a text of this label.
+    Cells(TextFile, table::Table, String),
     /// The whole is a text of this label.
     Whole(TextFile, String),
 }
@@ -60,6 +62,13 @@ impl Input {
                 };
                 Ok(Box::new(file.records(OneLine(text))?))
             }
+            Self::Cells(file, table, label) => {
+                let label = label.clone();
+                let of = move |cell: &mut dyn FnMut(usize) -> Result<String, Reason>| {
+                    Ok(Labelled { text: cell(0)?, label: label.clone() })
+                };
+                Ok(Box::new(table.records(file, of)?))
+            }
             Self::Whole(file, label) => {
                 let text = prepared_for(file.clone(), options, window)?.text()?;
                 Ok(Box::new(std::iter::once(Ok(Labelled { text, label: label.clone() }))))
@@ -81,7 +90,7 @@ impl Form {
         let guess = guess(file, options, Task::Labelled)?;
         let mut options = ReadOptions { format: Some(guess.format), notes: Vec::new(), ..options.clone() };
         let parts = Self::parts(file, guess.format, &mut options).map_err(|e| guess.explain(e))?;
-        options.notes.extend(file.encoding_note());
+        options.encoded_as(file);
         Ok(Self { guess, options, parts })
     }
 
@@ -99,7 +108,7 @@ impl Form {
             }
             _ => {
                 let table = table::Table::of(file, format, options, &wanted(options))?;
-                options.notes = table.notes().to_vec();
+                table.note(options);
                 (table.names().to_vec(), Parts::Cells(table))
             }
         };
@@ -107,6 +116,17 @@ impl Form {
             (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
         }
         Ok(parts)
+    }
+
+    fn is_table(&self) -> bool {
+        matches!(self.parts, Parts::Cells(_))
+    }
+
+    /// How the file is read, without the reason why a line is a header.
+    fn reading(&self) -> String {
+        let mut options = self.options.clone();
+        options.notes.retain(|note| !note.contains("is a header"));
+        options.to_string()
     }
 
     fn records(&self, file: &TextFile) -> Result<Stream<Labelled>> {
@@ -153,16 +173,6 @@ const RECORDS: [&str; 6] = ["tsv", "csv", "jsonl", "ndjson", "json", "parquet"];
 /// Folders beside those of the classes that hold texts without a label.
 const UNLABELLED: [&str; 4] = ["unsup", "unlabeled", "unlabelled", "unsupervised"];
 
-/// The names in quotation marks, the first ones of many.
-fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 10;
-    let all: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
-    match all.get(SHOWN..) {
-        Some(more) if !more.is_empty() => format!("{} and {} more", all[..SHOWN].join(", "), more.len()),
-        _ => all.join(", "),
-    }
-}
-
 /// The folder a file is in, by its path below another folder.
 fn parent(below: &str) -> &str {
     below.rsplit_once('/').map_or("", |(parent, _)| parent)
@@ -179,24 +189,50 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     if of_classes.len() < 2 {
         return Ok((folder, Vec::new()));
     }
+    let nested = of_classes.iter().filter(|inner| of_classes.contains(parent(inner)));
+    let nested: Vec<&str> = nested.copied().collect();
+    if !nested.is_empty() {
+        let what = format!("class folders of `{}`", path.display());
+        let got = format!("folders beside the texts of a class: {}", quoted(nested));
+        let error = Error::of(ErrorKind::Format, what, "texts alone in a folder that is a class", got);
+        return Err(error
+            .noted("move the texts in them into their class folder, or the folders to the others or away"));
+    }
     let records: Vec<&str> =
         files().filter(top).filter(|below| extension(below).is_some_and(|e| RECORDS.contains(&e))).collect();
     if !records.is_empty() {
         let what = format!("folder `{}`", path.display());
-        let got = format!("{} beside the folders {}", listed(records), listed(of_classes));
+        let got = format!("{} beside the folders {}", quoted(records), quoted(of_classes));
         return Err(Error::of(ErrorKind::Format, what, "files of records, or a folder for each class", got));
     }
     let mut notes = Vec::new();
     let beside: Vec<&str> = files().filter(top).collect();
     if !beside.is_empty() {
-        notes.push(format!("left out, since they are beside the class folders: {}", listed(beside)));
+        notes.push(format!("left out, since they are beside the class folders: {}", quoted(beside)));
     }
     let without: BTreeSet<&str> = files().filter(|below| unlabelled(below)).map(parent).collect();
     if !without.is_empty() {
-        notes.push(format!("left out, since texts in it have no label: {}", listed(without)));
+        notes.push(format!("left out, since texts in it have no label: {}", quoted(without)));
     }
     let folder = folder.clone().retain(|below| !parent(below).is_empty() && !unlabelled(below))?;
     Ok((folder, notes))
+}
+
+/// Whether several tables in a folder have texts alone, and no numbers in their names: each is then a class.
+fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bool> {
+    let numbered = |(below, _): &(String, TextFile)| below.contains(|c: char| c.is_ascii_digit());
+    if files.len() < 2 || files.iter().any(numbered) {
+        return Ok(false);
+    }
+    for (_, file) in files {
+        let mut file = prepared_for(file.clone(), options, true)?;
+        let is = table::Table::of_texts(&file, options)?.is_some();
+        file.close();
+        if !is {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What is in a folder: files of records, or files and folders of a class each. Returns what was decided.
@@ -230,13 +266,15 @@ fn folder(
             if !of_records && parents.len() == 1 && names().any(|below| is_of_records(&below)) {
                 let got = format!(
                     "{} beside {}",
-                    listed(names().filter(is_of_records)),
-                    listed(names().filter(|below| !is_of_records(below)))
+                    quoted(names().filter(is_of_records)),
+                    quoted(names().filter(|below| !is_of_records(below)))
                 );
                 let expected = "files of records alone, or one file for each class: give the path of a file";
                 return Err(Error::of(ErrorKind::Format, what(), expected, got));
             }
             match () {
+                // Numbered files are pieces of one data set.
+                () if of_records && are_classes(files, options)? => FileFormat::FilePerClass,
                 () if of_records || files.len() == 1 => FileFormat::Tsv,
                 () if parents.len() > 1 => FileFormat::FolderPerClass,
                 () => FileFormat::FilePerClass,
@@ -264,7 +302,13 @@ fn folder(
                 let file = prepared_for(file, options, window)?;
                 let name = label.clone();
                 notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
-                inputs.push(Input::Lines(file, label));
+                inputs.push(match table::Table::of_texts(&file, options)? {
+                    Some(table) => {
+                        notes.extend(table.notes().iter().map(|note| format!("class `{name}`: {note}")));
+                        Input::Cells(file.reopened(), table, label)
+                    }
+                    None => Input::Lines(file, label),
+                });
             }
         }
         _ => {
@@ -274,6 +318,28 @@ fn folder(
         }
     }
     Ok(notes)
+}
+
+/// A table behind the first one; a note says how it is read if that is otherwise.
+fn later(
+    file: TextFile,
+    first: &str,
+    options: &ReadOptions,
+    window: bool,
+    notes: &mut Vec<String>,
+    number: usize,
+) -> Result<Input> {
+    const LOOKED_AT: usize = 100;
+    if number > LOOKED_AT || !matches!(by_ending(&file.name()), Some(FileFormat::Csv | FileFormat::Tsv)) {
+        return Ok(Input::Records(file, None));
+    }
+    let file = prepared_for(file, options, window)?;
+    let form = Form::of(&file, &alike(options, &file, Task::Labelled))?;
+    let reading = form.reading();
+    if reading != first {
+        notes.push(format!("`{}` read as {reading}", file.name()));
+    }
+    Ok(Input::Records(file.reopened(), Some(Box::new(form))))
 }
 
 impl Plan {
@@ -304,8 +370,14 @@ impl Plan {
                 inputs.push(Input::Lines(prepared_for(file, &options, window)?, label(&name)));
             }
         }
+        let mut first: Option<String> = None;
         for (_, file) in classes {
             // All are read as the first, as far as their names say no other format.
+            if let Some(first) = &first {
+                let later = later(file, first, &options, window, &mut notes, inputs.len())?;
+                inputs.push(later);
+                continue;
+            }
             if !inputs.is_empty() {
                 inputs.push(Input::Records(file, None));
                 continue;
@@ -313,6 +385,7 @@ impl Plan {
             let file = prepared_for(file, &options, window)?;
             let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
             options = form.options.clone();
+            first = form.is_table().then(|| form.reading());
             inputs.push(Input::Records(file, Some(Box::new(form))));
         }
         options.notes.extend(notes);
@@ -321,11 +394,26 @@ impl Plan {
 
     /// All that is in them, one after another; what is wrong in a file comes as an item.
     pub(in crate::data) fn records(self: Arc<Self>) -> Stream<Labelled> {
-        let open =
-            move |number: usize| self.inputs.get(number).map(|input| input.open(&self.options, self.window));
-        Box::new((0..).map_while(open).flat_map(|records| -> Stream<Labelled> {
-            records.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))))
-        }))
+        // Files that are no texts are named together.
+        let (mut number, mut strays) = (0, Skipped::default());
+        let next = move || -> Option<Stream<Labelled>> {
+            let Some(input) = self.inputs.get(number) else {
+                let error = std::mem::take(&mut strays).all::<Labelled>().err()?;
+                let error = error.noted("move what is no text out of the class folders");
+                return Some(Box::new(std::iter::once(Err(error))));
+            };
+            number += 1;
+            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<Labelled> {
+                match input {
+                    Input::Whole(..) if self.options.malformed == Malformed::Collect => {
+                        strays.add(|| e);
+                        Box::new(std::iter::empty())
+                    }
+                    _ => Box::new(std::iter::once(Err(e))),
+                }
+            }))
+        };
+        Box::new(std::iter::from_fn(next).flatten())
     }
 }
 

@@ -7,7 +7,7 @@ use super::options::FileFormat;
 #[cfg(feature = "parquet")]
 use super::parquet;
 use crate::data::TextFile;
-use crate::data::lines::Reason;
+use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -44,14 +44,13 @@ pub(super) fn picked(
             let names = named(file, &parquet::example(file)?, wanted)?;
             return Ok(Picked { names, notes: Vec::new(), layout: None });
         }
-        _ => json::Layout::of(file)?,
+        _ => json::Layout::of(file, wanted.iter().any(listed))?,
     };
     let example = example(file, &layout)?;
     if example.is_list {
         return of_lists(file, layout, &example, wanted, header);
     }
-    let notes =
-        if layout.has_columns() { vec!["elements named by `columns`".to_owned()] } else { Vec::new() };
+    let notes = layout.note().map(str::to_owned).into_iter().collect();
     Ok(Picked { names: named(file, &example, wanted)?, notes, layout: Some(layout) })
 }
 
@@ -172,11 +171,14 @@ fn named(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result
             (None, Some(name)) => (*name).to_owned(),
             (None, None) => {
                 let what = format!("field of the {} in file `{}`", one.what, file.name());
-                let quote = |names: &[String]| format!("`{}`", names.join("`, `"));
-                let known: Vec<String> = one.known.iter().take(4).map(|name| (*name).to_owned()).collect();
-                let got = format!("the fields {}", quote(&names(example)));
-                let error = Error::of(ErrorKind::Format, what, format!("one called {}", quote(&known)), got);
-                return Err(error.noted(format!("`{}` names it; a dot leads into an object", one.what)));
+                let expected = format!("one called {}", quoted(one.known.iter().take(4).copied()));
+                let got = format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let error = Error::of(ErrorKind::Format, what, expected, got);
+                return Err(error.noted(format!(
+                    "`{}` (`{}` in a config) names it; a dot leads into an object",
+                    one.what,
+                    one.setting()
+                )));
             }
         };
         found.push(name);

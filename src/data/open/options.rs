@@ -4,19 +4,20 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::data::conll::Columns;
-use crate::data::{Encoding, FirstIndex, Malformed, TagScheme, Tagging};
+use crate::data::{Encoding, FirstIndex, Malformed, TagScheme, Tagging, TextFile};
 use crate::error::{Error, Result};
 
 /// The form of a file, or of a folder, of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileFormat {
-    /// Columns between tabs, with a header line or without; quotation marks are text. Without any tab, as [`Self::Csv`].
+    /// Columns between tabs, with a header line or without; quotation marks are text unless all first cells have them as in CSV. Without
+    /// any tab, as [`Self::Csv`].
     Tsv,
     /// Columns between commas, semicolons, tabs or bars as in RFC 4180, with a header line or without: a cell in quotation marks
     /// may have separators and line ends in it.
     Csv,
-    /// JSON: an object a line, a list of objects or of lists, or an object with such lists in it, one of which is named as
-    /// `file.json!train`. Also `json`.
+    /// JSON: an object or a list a line, a list of objects or of lists, an object with such lists in it, one of which is named as
+    /// `file.json!train`, or an object of columns or of numbered records. Also `json`.
     JsonLines,
     /// Parquet, row group by row group; the feature `parquet`.
     Parquet,
@@ -133,12 +134,28 @@ pub struct ReadOptions {
     pub(super) told: Option<Box<ReadOptions>>,
     /// What was decided about a file, and why, for people.
     pub(super) notes: Vec<String>,
+    /// What was detected of a file and holds for it alone.
+    pub(super) found: Found,
+}
+
+/// What was detected of a file: whether a table has a header, what separates its columns, and the encoding.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Found {
+    pub(super) header: Option<bool>,
+    pub(super) separator: Option<char>,
+    pub(super) encoding: Option<&'static str>,
 }
 
 impl ReadOptions {
     /// Nothing said.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Notes the encoding of a file.
+    pub(super) fn encoded_as(&mut self, file: &TextFile) {
+        self.found.encoding = Some(file.records_of().1.name());
+        self.notes.extend(file.encoding_note());
     }
 
     /// Whether columns have numbers.
@@ -158,8 +175,8 @@ impl ReadOptions {
         Self { format: Some(format), ..self }
     }
 
-    /// How bytes stand for characters. Unless it is said, what is no UTF-8 is read as Windows-1252 if hardly a character of the
-    /// file beyond ASCII is UTF-8, and else refused.
+    /// How bytes stand for characters. Unless it is said, what is no UTF-8 is read as UTF-16 by its byte order mark, or as Windows-1252 if
+    /// hardly a character beyond ASCII is UTF-8 and no other encoding is likelier; else it is refused.
     #[must_use]
     pub fn encoding(self, encoding: Encoding) -> Self {
         Self { encoding: Some(encoding), ..self }

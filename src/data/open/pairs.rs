@@ -53,7 +53,7 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
                 return Ok(Box::new(file.translations()?));
             }
             let table = table?;
-            options.notes = table.notes().to_vec();
+            table.note(options);
             names(options, table.names());
             Ok(Box::new(table.records(file, |cell| Ok(Pair { source: cell(0)?, target: cell(1)? }))?))
         }
@@ -82,7 +82,7 @@ impl Record for Pair {
             let mut read = alike(&options, &file, Task::Pairs);
             let guess = guess(&file, &read, Task::Pairs)?;
             let found = records(&file, &guess, &mut read);
-            read.notes.extend(file.encoding_note());
+            read.encoded_as(&file);
             let found = found.and_then(Iterator::collect::<Result<Vec<_>>>);
             pairs.extend(found.map_err(|e| guess.explain(e))?);
             if options.format.is_none_or(|format| format == guess.format) {

@@ -72,7 +72,17 @@ impl Finding {
                 let what = format!("parts of `{}`", of.display());
                 let expected = format!("one to {}", ["train on", "choose by", "test on"][place]);
                 let got = format!("`{}` and `{}`", other.display(), path.display());
-                return Err(Error::of(ErrorKind::Format, what, expected, got));
+                let error = Error::of(ErrorKind::Format, what, expected, got);
+                return Err(match other.file_stem() == path.file_stem() {
+                    // As `train.en` and `train.de`.
+                    true => error.noted(format!(
+                        "if their lines belong together, make one file by `paste {} {} > {}.tsv`",
+                        other.display(),
+                        path.display(),
+                        path.with_extension("").display()
+                    )),
+                    false => error.noted("`data.train`, `data.dev` and `data.test` name the parts"),
+                });
             }
             None => *slot = Some((path, exact)),
         }

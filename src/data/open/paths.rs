@@ -26,7 +26,7 @@ impl Found {
 pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<Found>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
-        names.push(path.as_ref().display().to_string());
+        names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
             // Of several files none is held open until it is read.
@@ -98,24 +98,44 @@ pub(super) fn prepared_for(file: TextFile, options: &ReadOptions, window: bool) 
     Ok(file.malformed(options.malformed))
 }
 
-/// UTF-8, unless most of what is not ASCII is no UTF-8: then each such byte is a character. Of a large file the first bytes say it.
+/// UTF-8, or UTF-16 by its mark, unless most of what is not ASCII is no UTF-8: then Windows-1252, if that is likeliest. Of a large file
+/// the first bytes say it.
+///
+/// # Errors
+/// If another encoding is likeliest: text in it would be read wrongly without a word.
 fn encoding(file: &TextFile, most: u64) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
-    let (name, bytes) = file.sample()?;
+    /// How many bytes, in pieces that are not ASCII alone, the guess takes.
+    const GUESSED: usize = 1 << 20;
+    /// How many characters of UTF-8 may be there by chance, as a share of those that are none.
+    const CHANCE: usize = 10;
+    let (name, bytes) = file.raw_sample()?;
+    let what = || format!("file `{name}`");
     let mut bytes = bytes.take(most);
-    let (mut good, mut bad, mut piece) = (0, 0, Vec::new());
+    let (mut good, mut bad, mut piece, mut begun) = (0, 0, Vec::new(), false);
+    let mut looked_at = Vec::new();
     loop {
         piece.clear();
         let read = bytes.by_ref().take(PIECE).read_to_end(&mut piece);
-        let read = read.map_err(|e| crate::data::lines::broken(format!("file `{name}`"), &e))?;
+        let read = read.map_err(|e| crate::data::lines::broken(what(), &e))?;
         if read == 0 {
             break;
         }
+        if !std::mem::replace(&mut begun, true)
+            && let Some(marked) = Encoding::marked(&piece)
+        {
+            return Ok(marked);
+        }
         if piece.contains(&0) {
-            return Ok(Encoding::Utf8);
+            let Some(unmarked) = Encoding::unmarked(&piece) else { return Ok(Encoding::Utf8) };
+            let got = format!("{unmarked} without a byte order mark: {}", set(unmarked));
+            return Err(Error::of(ErrorKind::Format, what(), "UTF-8, or UTF-16 with a byte order mark", got));
         }
         if piece.is_ascii() {
             continue;
+        }
+        if looked_at.len() < GUESSED {
+            looked_at.extend_from_slice(&piece);
         }
         for chunk in piece.utf8_chunks() {
             good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
@@ -127,7 +147,23 @@ fn encoding(file: &TextFile, most: u64) -> Result<Encoding> {
             bad -= 1;
         }
     }
-    Ok(if bad > good { Encoding::Windows1252 } else { Encoding::Utf8 })
+    if bad <= good {
+        return Ok(Encoding::Utf8);
+    }
+    match Encoding::likeliest(&looked_at) {
+        // Where UTF-8 is among them, the lines that are none are named.
+        of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
+        Encoding::Windows1252 => Ok(Encoding::Windows1252),
+        other => {
+            let got = format!("bytes that are likeliest {other}: {}, or another one", set(other));
+            Err(Error::of(ErrorKind::Format, what(), "UTF-8 or windows-1252", got))
+        }
+    }
+}
+
+/// How an encoding is set.
+fn set(encoding: Encoding) -> String {
+    format!("set `encoding` (`data.encoding` in a config) to `{}`", encoding.name().to_lowercase())
 }
 
 /// Whether a file of this name, below a folder, says something about the data and is none.

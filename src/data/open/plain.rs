@@ -54,7 +54,7 @@ fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) ->
     };
     let found = read().map_err(|e| guess.explain(e));
     if alone {
-        read_as.notes.extend(file.encoding_note());
+        read_as.encoded_as(file);
     }
     found
 }

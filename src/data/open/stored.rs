@@ -67,6 +67,30 @@ impl ReadOptions {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
+    /// How files were read, as an object of JSON: `format`, `columns`, `header`, `separator`, `encoding` and `notes`, each null or empty
+    /// where nothing was detected.
+    pub fn to_json(&self) -> String {
+        let columns = [
+            ("text", &self.text),
+            ("label", &self.label),
+            ("source", &self.source),
+            ("target", &self.target),
+            ("words", &self.tokens),
+            ("tags", &self.tags),
+        ];
+        let columns =
+            columns.into_iter().filter_map(|(what, name)| Some((what.to_owned(), name.clone()?.into())));
+        serde_json::json!({
+            "format": self.format.map(|format| format.name()),
+            "columns": serde_json::Value::Object(columns.collect()),
+            "header": self.found.header,
+            "separator": self.found.separator.or(self.separator),
+            "encoding": self.found.encoding,
+            "notes": self.notes,
+        })
+        .to_string()
+    }
+
     /// These options, and where they set nothing, what a note of [`Self::to_note`] has.
     ///
     /// # Errors

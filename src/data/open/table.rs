@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::columns::{Columns, Picked, Wanted};
+use super::columns::{Columns, Picked, TEXT, Wanted, number};
 use super::options::{FileFormat, ReadOptions};
+use super::paths::by_ending;
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, shown, unbroken};
 use crate::data::{Malformed, Records, TextFile};
@@ -22,12 +23,24 @@ enum State {
     Closing,
 }
 
+/// What quotation marks are in a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    /// Text.
+    Text,
+    /// Around a cell, if the cell begins with one.
+    Cells,
+    /// As [`Self::Cells`], where spaces behind a separator are no part of the cell.
+    Spaced,
+}
+
 /// Puts cells together.
 struct Cells {
     separator: char,
-    /// Whether cells may be in quotation marks.
-    quotes: bool,
+    quotes: Quotes,
     state: State,
+    /// Whether a quotation mark is in a cell that does not begin with one.
+    stray: bool,
     row: Vec<String>,
     cell: String,
     /// Of the record so far.
@@ -38,9 +51,9 @@ struct Cells {
 }
 
 impl Cells {
-    fn new(separator: char, quotes: bool) -> Self {
+    fn new(separator: char, quotes: Quotes) -> Self {
         let (row, cell) = (Vec::new(), String::new());
-        Self { separator, quotes, state: State::Start, row, cell, size: 0, line: 0, opened: 0 }
+        Self { separator, quotes, state: State::Start, stray: false, row, cell, size: 0, line: 0, opened: 0 }
     }
 
     fn clear(&mut self) {
@@ -59,8 +72,12 @@ impl Cells {
             }
             unbroken(line)?;
         }
-        if !self.quotes || !(within || line.contains('"')) {
-            return Ok(Some(line.split(self.separator).map(str::to_owned).collect()));
+        if self.quotes == Quotes::Text || !(within || line.contains('"')) {
+            let cell = |cell: &str| match self.quotes {
+                Quotes::Spaced => cell.trim_start_matches(' ').to_owned(),
+                _ => cell.to_owned(),
+            };
+            return Ok(Some(line.split(self.separator).map(cell).collect()));
         }
         self.size += line.len();
         if self.size > TextFile::MAX_LINE {
@@ -95,7 +112,9 @@ impl Cells {
         match self.state {
             State::Start if c == '"' => (self.state, self.opened) = (State::Quoted, self.line),
             State::Start | State::Plain | State::Closing if c == self.separator => self.end_cell(),
+            State::Start | State::Closing if c == ' ' && self.quotes == Quotes::Spaced => {}
             State::Start | State::Plain => {
+                self.stray |= c == '"';
                 self.cell.push(c);
                 self.state = State::Plain;
             }
@@ -155,10 +174,9 @@ impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F>
 #[derive(Debug, Clone)]
 pub(super) struct Dialect {
     separator: char,
-    /// Whether cells may be in quotation marks.
-    quotes: bool,
+    quotes: Quotes,
     /// What was decided, if it was not the usual.
-    note: Option<String>,
+    notes: Vec<String>,
 }
 
 /// What a separator is called in messages.
@@ -191,7 +209,8 @@ impl Fit {
         let prose = |pair: &[String]| {
             pair[1].starts_with(' ') || (digit(pair[0].chars().next_back()) && digit(pair[1].chars().next()))
         };
-        for row in rows(file, separator, true)?.take(LOOKED_AT).flatten() {
+        let quotes = if is_spaced(file, separator)? { Quotes::Spaced } else { Quotes::Cells };
+        for row in rows(file, separator, quotes)?.take(LOOKED_AT).flatten() {
             loose &= row.windows(2).all(prose);
             *counts.entry(row.len()).or_default() += 1;
             all += 1;
@@ -207,7 +226,7 @@ impl Fit {
 }
 
 /// The first records, split at a separator. What is malformed ends them for a file that stops at errors.
-fn rows(file: &TextFile, separator: char, quotes: bool) -> Result<Records<Vec<String>>> {
+fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<String>>> {
     let cells = Cells::new(separator, quotes);
     file.clone().malformed(Malformed::Skip).first_records(Rows {
         cells,
@@ -217,32 +236,93 @@ fn rows(file: &TextFile, separator: char, quotes: bool) -> Result<Records<Vec<St
     })
 }
 
+/// Whether the first records, with cells in quotation marks, all have equally many cells, at least two, and no stray mark.
+fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
+    let (mut lines, mut cells) = (file.first_lines()?, Cells::new(separator, quotes));
+    let (mut width, mut count) = (None, 0);
+    while count < LOOKED_AT
+        && let Some(line) = lines.next()?
+    {
+        match line.and_then(|line| cells.line(&line)) {
+            Ok(None) => {}
+            Ok(Some(row)) if row.len() > 1 && *width.get_or_insert(row.len()) == row.len() => count += 1,
+            _ => return Ok(false),
+        }
+    }
+    Ok(count > 0 && !cells.stray && !matches!(cells.state, State::Quoted))
+}
+
+/// What is between the quotation marks around a cell, if it is as writers of CSV put it: marks in it are doubled.
+fn unquoted(cell: &str) -> Option<&str> {
+    let inner = cell.strip_prefix('"')?.strip_suffix('"')?;
+    (!inner.replace("\"\"", "").contains('"')).then_some(inner)
+}
+
+/// Whether cells between tabs are in quotation marks as in CSV: all but numbers, or all that need them and no others. Where a text
+/// merely begins with a mark, marks are text.
+fn are_quoted(file: &TextFile) -> Result<bool> {
+    let rows: Vec<Vec<String>> = rows(file, '\t', Quotes::Text)?.take(LOOKED_AT).flatten().collect();
+    let cells = || rows.iter().flatten().map(String::as_str);
+    if !cells().any(|cell| cell.starts_with('"')) {
+        return Ok(false);
+    }
+    let width = rows.first().map_or(0, Vec::len);
+    if rows.iter().any(|row| row.len() != width) {
+        // Tabs and line ends in cells.
+        return are_even(file, '\t', Quotes::Cells);
+    }
+    let all = |rows: &[Vec<String>]| {
+        let mut cells = rows.iter().flatten().filter(|cell| !number(cell) && !cell.is_empty()).peekable();
+        cells.peek().is_some() && cells.all(|cell| unquoted(cell).is_some())
+    };
+    // The header may be without marks.
+    let below = rows.get(1..).filter(|below| below.len() > 1);
+    let needed = |cell: &str| unquoted(cell).is_some_and(|inner| inner.is_empty() || inner.contains('"'));
+    Ok(all(&rows) || below.is_some_and(all) || cells().filter(|cell| cell.contains('"')).all(needed))
+}
+
+/// Whether a space is behind each separator, and quotation marks behind some.
+fn is_spaced(file: &TextFile, separator: char) -> Result<bool> {
+    let rows: Vec<Vec<String>> = rows(file, separator, Quotes::Cells)?.take(LOOKED_AT).flatten().collect();
+    // The header may be without spaces.
+    let below = rows.get(usize::from(rows.len() > 1)..).unwrap_or_default();
+    let mut cells = below.iter().flat_map(|row| row.iter().skip(1)).filter(|cell| !cell.is_empty());
+    let (mut marks, spaces) = (false, cells.all(|cell| cell.starts_with(' ')));
+    for cell in below.iter().flat_map(|row| row.iter().skip(1)) {
+        marks |= cell.trim_start_matches(' ').starts_with('"');
+    }
+    Ok(marks && spaces && are_even(file, separator, Quotes::Spaced)?)
+}
+
 impl Dialect {
     /// The separator that is set, declared in the first line, or gives equally many columns in most of the first records.
     pub(super) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
         let tabs = format == FileFormat::Tsv;
         if let Some(separator) = options.separator {
-            return Ok(Self { separator, quotes: separator != '\t', note: None });
+            let told = options.told.as_deref().unwrap_or(options);
+            if separator == '\t' && told.format == Some(FileFormat::Tsv) && told.separator.is_some() {
+                return Ok(Self { separator, quotes: Quotes::Text, notes: Vec::new() });
+            }
+            return Self::quoted(file, separator, tabs || separator == '\t', Vec::new());
         }
         let usual = if tabs { '\t' } else { ',' };
         let mut lines = file.first_lines()?;
         let first = lines.next()?.and_then(Result::ok);
         if let Some(separator) = first.as_deref().and_then(declared) {
-            let note = Some(format!("separated by {}, as line 1 says", named(separator)));
-            return Ok(Self { separator, quotes: true, note });
+            let note = format!("separated by {}, as line 1 says", named(separator));
+            return Self::quoted(file, separator, false, vec![note]);
         }
-        if tabs && rows(file, usual, false)?.take(LOOKED_AT).flatten().any(|row| row.len() > 1) {
-            return Ok(Self { separator: usual, quotes: false, note: None });
+        if tabs && rows(file, usual, Quotes::Text)?.take(LOOKED_AT).flatten().any(|row| row.len() > 1) {
+            return Self::quoted(file, usual, tabs, Vec::new());
         }
         let fits = [usual, '\t', ';', '|', ','].map(|separator| Fit::of(file, separator));
         let fits: Vec<Fit> = fits.into_iter().collect::<Result<_>>()?;
-        let of = |separator| Self { separator, quotes: separator != '\t' || !tabs, note: None };
         let tight = |fit: &&Fit| fit.fits() && !fit.loose;
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,
             // Commas with a space behind each separate columns if the name says so, and nothing else does.
-            None => return Ok(of(usual)),
+            None => return Self::quoted(file, usual, tabs, Vec::new()),
         };
         let other = found.find(|fit| fit.separator != best.separator);
         let note = match other {
@@ -253,7 +333,25 @@ impl Dialect {
             )),
             None => (best.separator != usual).then(|| format!("separated by {}", named(best.separator))),
         };
-        Ok(Self { note, ..of(best.separator) })
+        Self::quoted(file, best.separator, tabs, note.into_iter().collect())
+    }
+
+    /// Detects what quotation marks are; where `tabs` says so, they may be text between tabs.
+    fn quoted(file: &TextFile, separator: char, tabs: bool, mut notes: Vec<String>) -> Result<Self> {
+        let quotes = if separator == '\t' && tabs {
+            if are_quoted(file)? {
+                notes.push("cells are in quotation marks, as in CSV".to_owned());
+                Quotes::Cells
+            } else {
+                Quotes::Text
+            }
+        } else if is_spaced(file, separator)? {
+            notes.push(format!("spaces behind {} are left out", named(separator)));
+            Quotes::Spaced
+        } else {
+            Quotes::Cells
+        };
+        Ok(Self { separator, quotes, notes })
     }
 
     fn cells(&self) -> Cells {
@@ -274,6 +372,20 @@ fn first_line(file: &TextFile) -> Result<u64> {
         number += 1;
     }
     Ok(number)
+}
+
+impl ReadOptions {
+    /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
+    fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
+        let Some(told) = &self.told else { return false };
+        let is_told = |one: &Wanted<'_>| match one.what {
+            "text" => told.text.is_some(),
+            "label" => told.label.is_some(),
+            "source" => told.source.is_some(),
+            _ => told.target.is_some(),
+        };
+        wanted.iter().all(|one| one.given.is_some() && !is_told(one))
+    }
 }
 
 /// What was decided about a table: the separator, the header, and the columns that are wanted.
@@ -308,14 +420,37 @@ impl Table {
             return Err(wrong);
         }
         let (name, line) = (file.name(), first_line(file)?);
-        let mut picked = Columns { name: &name, rows: &rows, line, header: options.header }.pick(wanted)?;
-        picked.notes.splice(0..0, dialect.note.clone());
+        let columns = Columns { name: &name, rows: &rows, line, header: options.header };
+        let mut picked =
+            if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
+        picked.notes.splice(0..0, dialect.notes.iter().cloned());
         Ok(Self { dialect, picked })
+    }
+
+    /// Of a file whose name says that it is a table: the texts of its only column, if each of the first records has one cell.
+    pub(super) fn of_texts(file: &TextFile, options: &ReadOptions) -> Result<Option<Self>> {
+        let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
+            return Ok(None);
+        };
+        let options = ReadOptions { format: Some(format), text: None, label: None, ..options.clone() };
+        let dialect = Dialect::of(file, format, &options)?;
+        let mut cells = rows(file, dialect.separator, dialect.quotes)?.take(LOOKED_AT);
+        if !cells.all(|row| row.is_ok_and(|row| row.len() == 1)) {
+            return Ok(None);
+        }
+        Self::of(file, format, &options, &[Wanted { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
     /// The name of each wanted column, or its number.
     pub(super) fn names(&self) -> &[String] {
         &self.picked.names
+    }
+
+    /// Notes in the options of a file what was decided about it, and why.
+    pub(super) fn note(&self, options: &mut ReadOptions) {
+        options.notes = self.notes().to_vec();
+        options.found.header = Some(self.has_header());
+        options.found.separator = Some(self.dialect.separator);
     }
 
     /// What was decided, and why.
@@ -327,9 +462,9 @@ impl Table {
         self.picked.header
     }
 
-    /// Whether cells are separated by tabs.
+    /// Whether cells are what is between tabs, quotation marks and all.
     pub(super) fn has_tabs(&self) -> bool {
-        self.dialect.separator == '\t'
+        self.dialect.separator == '\t' && self.dialect.quotes == Quotes::Text
     }
 
     /// The records, each made of the cells of the wanted columns.
@@ -349,8 +484,12 @@ impl Table {
                     Some(cell) if !cell.trim().is_empty() => Ok(cell),
                     _ => {
                         let name = names.get(place).map_or("", String::as_str);
-                        let expected = format!("something in column {name}");
-                        Err(Reason { expected, got: format!("nothing in {}", shown(&row.join(" | "))) })
+                        let expected = format!("something in column `{name}`");
+                        let row = shown(&row.join(" | "));
+                        Err(Reason {
+                            expected,
+                            got: format!("nothing in {row}: fill the cell, or remove the record"),
+                        })
                     }
                 }
             };
@@ -362,11 +501,12 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns::LABEL;
     use super::*;
 
     fn rows(text: &str) -> Result<Vec<Vec<String>>> {
         let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-        let rows = Rows { cells: Cells::new(',', true), width: None, header: false, make: Ok };
+        let rows = Rows { cells: Cells::new(',', Quotes::Cells), width: None, header: false, make: Ok };
         TextFile::embedded("some.csv", text).records(rows)?.collect()
     }
 
@@ -390,5 +530,55 @@ mod tests {
             let error = rows(text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
+    }
+
+    /// The two columns of a table, and what was decided.
+    fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
+        let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
+        let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
+        let wanted =
+            [("text", TEXT), ("label", LABEL)].map(|(what, known)| Wanted { what, given: None, known });
+        let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
+        let records = table.records(&file, |cell| Ok([cell(0)?, cell(1)?])).unwrap();
+        (records.collect::<Result<_>>().unwrap(), table.notes().join("; "))
+    }
+
+    #[test]
+    fn cells_between_tabs_are_quoted_as_in_csv_or_not_at_all() {
+        let marks = "cells are in quotation marks, as in CSV";
+        for text in [
+            // All cells, with a header and without.
+            "\"text\"\t\"label\"\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
+            "text\tlabel\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
+            // Those that need it.
+            "\"so \"\"what\"\"\"\ta\nno\tb\n",
+        ] {
+            let (found, notes) = read("t.tsv", text);
+            assert_eq!(found, [["so \"what\"", "a"], ["no", "b"]].map(|r| r.map(str::to_owned)), "{text}");
+            assert!(notes.contains(marks), "{notes}");
+        }
+        let (found, _) = read("t.tsv", "\"one\ttwo\nthree\tfour\"\ta\nno\tb\nyes\ta\n");
+        assert_eq!(found[0], ["one\ttwo\nthree\tfour", "a"]);
+        // Texts that merely begin with a mark.
+        for text in ["\"So\" he said\ta\nno\tb\n", "\"So what\ta\nno\"\tb\n", "\"So\"\ta\n\"no\"\tb\n"] {
+            let (found, notes) = read("t.tsv", text);
+            assert!(found[0][0].starts_with("\"So") && !notes.contains(marks), "{found:?} {notes}");
+        }
+    }
+
+    #[test]
+    fn spaces_before_quoted_cells_are_left_out() {
+        for (text, separator) in [
+            ("text, label\n\"so, what\", \"a\"\n\"no\", \"b\"\n", ","),
+            ("text,label\n\"so, what\" , \"a\"\n\"no\", \"b\"\n", ","),
+            ("\"so, what\"; \"a\"\n\"no\"; \"b\"\n", ";"),
+        ] {
+            let (found, notes) = read("t.csv", text);
+            assert_eq!(found, [["so, what", "a"], ["no", "b"]].map(|r| r.map(str::to_owned)), "{text}");
+            assert!(notes.contains(&format!("spaces behind `{separator}` are left out")), "{notes}");
+        }
+        // A text is as it is where others have no space before it.
+        let (found, _) = read("t.csv", "label,text\na, \"so\" he said\nb,no\na,so\n");
+        assert_eq!(found[0], [" \"so\" he said", "a"]);
     }
 }

@@ -10,6 +10,7 @@ use crate::data::{
 use crate::error::Result;
 
 mod json;
+mod tables;
 
 /// Files in a folder that goes with it.
 struct Files(PathBuf);
@@ -113,7 +114,7 @@ fn malformed_records_have_their_line_and_the_guess() {
                     read as `tsv`, since its name ends with `.tsv`; `format` (`data.format` in a config) overrides it";
     assert_eq!(said("a.tsv"), expected);
     assert!(
-        said("b.csv").starts_with("b.csv:3: expected something in column text, got nothing in"),
+        said("b.csv").starts_with("b.csv:3: expected something in column `text`, got nothing in"),
         "{}",
         said("b.csv")
     );
@@ -232,8 +233,9 @@ fn a_file_of_another_format_is_read_as_its_own() {
     let numbered = ReadOptions::new().text("3").label("2").header(true);
     let found = LabelledTexts::open_with([files.at("twice.csv")], &numbered).unwrap();
     assert_eq!(texts(&found), [("c", "b")]);
-    let said = files.said(LabelledTexts::open(files.at("utf16.tsv")));
-    assert!(said.contains("expected UTF-8"), "{said}");
+    let marked = LabelledTexts::open(files.at("utf16.tsv")).unwrap();
+    assert_eq!(texts(&marked), [("good", "y")]);
+    assert!(marked.read_as().to_string().contains("encoding UTF-16LE, as the byte order mark says"));
 }
 
 #[test]

@@ -137,7 +137,9 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
             ("line.jsonl", b"{\"text\": \"a\", \"label\": \n"),
             ("lines.jsonl", b"{\"text\": \"a\", \"label\": \"y\n{\"text\": \"b\", \"label\": \"n\"}\n"),
             ("empty.json", b"[ ]"),
-            ("columns.json", b"{\"text\":{\"0\":\"a\"},\"label\":{\"0\":\"x\"}}"),
+            ("shorter.json", b"{\"text\":[\"a\", \"b\"],\n\"label\":[\"x\"]}"),
+            ("keys.json", b"{\"text\":{\"0\":\"a\"},\"label\":{\"1\":\"x\"}}"),
+            ("names.json", b"{\"text\":{\"b\":\"a\"},\"label\":{\"b\":\"x\"}}"),
         ],
     );
     let collect = ReadOptions::new().malformed(Malformed::Collect);
@@ -170,7 +172,16 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         ("line.jsonl", "line.jsonl:1: expected a JSON object in one line, got EOF"),
         ("lines.jsonl", "lines.jsonl:1: expected a JSON object in one line, got EOF"),
         ("empty.json", "records of file `empty.json`: expected at least one, got none"),
-        ("columns.json", "field of the text in file `columns.json`: expected one called `text`"),
+        (
+            "shorter.json",
+            "shorter.json:2: expected a value in column `label` for each in the first column, and no other, got none beside one",
+        ),
+        (
+            "keys.json",
+            "keys.json:1: expected a value in column `label` for each in the first column, and no other, got that of record `1` beside \
+             that of record `0`",
+        ),
+        ("names.json", "field of the text in file `names.json`: expected one called `text`"),
     ] {
         assert!(said(name).starts_with(expected), "{name}: {}", said(name));
     }
@@ -178,7 +189,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     let found = said("bad.json");
     for expected in [
         "bad.json:4: expected an object, or a list of its fields, got no JSON (expected ident at column 11) in",
-        "bad.json:5: expected a field `label`, got an object with text",
+        "bad.json:5: expected a field `label`, got an object with `text`",
         "bad.json:6: expected an object, or a list of its fields, got a number in \"7\"",
     ] {
         assert!(found.contains(expected), "{found}");
@@ -195,7 +206,7 @@ fn a_record_is_all_that_is_in_memory() {
     let files = Files::new("long", &[("a.json", list.as_bytes())]);
     let file = crate::data::TextFile::open(files.at("a.json")).unwrap().max_line(64);
     let wanted = Some(vec!["text".to_owned()]);
-    let layout = super::super::json::Layout::of(&file).unwrap();
+    let layout = super::super::json::Layout::of(&file, true).unwrap();
     let records = |file, wanted| {
         super::super::json::records(file, &layout, wanted, |of| super::super::fields::text(of, "text"))
     };
@@ -272,4 +283,46 @@ fn marks_of_lists_and_of_patterns_may_be_in_names() {
         assert_eq!(texts(&open("odd!one")), [("fine", "y")], "{path}");
         assert_eq!(Parts::find(files.at(path)).unwrap().train, files.at(&format!("{path}!train")));
     }
+}
+
+#[test]
+fn columns_values_and_lines_of_lists_are_records() {
+    let files = Files::new(
+        "columns-of-json",
+        &[
+            ("columns.json", b"{\"id\":{\"0\":1,\"1\":2},\"text\":{\"0\":\"good\",\"1\":\"bad\"},\"label\":{\"0\":\"y\",\"1\":\"n\"}}" as &[u8]),
+            ("lists.json", b"{\n\"label\": [\"y\", \"n\"],\n\"text\": [\n\"good\", \"b\\u0061d\"]}\n"),
+            ("index", b"{\"0\":{\"text\":\"good\",\"label\":\"y\"},\"1\":{\"text\":\"bad\",\"label\":\"n\"}}"),
+            ("lines.jsonl", b"[\"good\", \"y\"]\n\n[\"bad\", \"n\"]\n"),
+            ("named.jsonl", b"[\"label\", \"text\"]\n[\"y\", \"good\"]\n[\"n\", \"bad\"]\n"),
+            ("lines", b"[\"good\", \"y\"]\n[\"bad\", \"n\"]\n"),
+            ("words.jsonl", b"[[\"Go\", \"on\"], [\"O\", \"B-X\"]]\n[[\"Go\"], [\"O\"]]\n"),
+            ("words.json", b"{\"tokens\": [\"Go\", \"on\"], \"tags\": [\"O\", \"B-X\"]}\n"),
+            ("uneven.jsonl", b"[\"good\", \"y\"]\n[\"bad\"]\n"),
+        ],
+    );
+    let expected = [("good", "y"), ("bad", "n")];
+    for (name, note) in [
+        (
+            "columns.json",
+            "`jsonl`, text in `text`, label in `label`; records are in the columns of one object",
+        ),
+        ("lists.json", "`jsonl`, text in `text`, label in `label`; records are in the columns of one object"),
+        ("index", "`jsonl`, text in `text`, label in `label`; records are the values of one object"),
+        ("lines.jsonl", "`jsonl`, text in `1`, label in `2`; element 1 is the text, element 2 is the label"),
+        (
+            "named.jsonl",
+            "`jsonl`, text in `text`, label in `label`; the first list is a header, since it has known names",
+        ),
+        ("lines", "`jsonl`, text in `1`, label in `2`; element 1 is the text, element 2 is the label"),
+    ] {
+        let found = LabelledTexts::open(files.at(name)).unwrap();
+        assert_eq!(texts(&found), expected, "{name}");
+        assert_eq!(found.read_as().to_string(), note);
+    }
+    // An object of lists is a record of words and tags.
+    assert_eq!(TaggedTexts::open(files.at("words.json")).unwrap().records().len(), 1);
+    assert_eq!(TaggedTexts::open(files.at("words.jsonl")).unwrap().records().len(), 2);
+    let said = files.said(LabelledTexts::open(files.at("uneven.jsonl")));
+    assert!(said.starts_with("uneven.jsonl:2: expected a list of 2, as the first, got 1"), "{said}");
 }

@@ -1,0 +1,153 @@
+//! Tables: several files with headers of their own, headers that are unsure, and tables that are classes.
+
+use super::*;
+
+#[test]
+fn each_file_is_read_by_its_own_header() {
+    let files = Files::new(
+        "headers-of-files",
+        &[
+            ("a.csv", b"text,label\ngood,y\n"),
+            ("b.csv", b"label,text\nn,bad\n"),
+            ("c.csv", b"class,sentence\nn,dull\n"),
+            ("bare.csv", b"fine,y\nworse,n\n"),
+            ("texts.csv", b"text\nfine\n"),
+            ("one.csv", b"fine\nworse\n"),
+        ],
+    );
+    let all = |names: &[&str]| {
+        let paths = names.iter().map(|name| files.at(name));
+        LabelledTexts::open_with(paths, &ReadOptions::new())
+    };
+    let found = all(&["a.csv", "b.csv", "c.csv"]).unwrap();
+    assert_eq!(texts(&found), [("good", "y"), ("bad", "n"), ("dull", "n")]);
+    let said = found.read_as().to_string();
+    assert!(said.ends_with("c.csv` read as `csv`, text in `sentence`, label in `class`"), "{said}");
+    assert!(!said.contains("b.csv"), "{said}");
+    // Columns by their numbers are those of a file without a header.
+    let found = all(&["bare.csv", "b.csv"]).unwrap();
+    assert_eq!(texts(&found), [("fine", "y"), ("worse", "n"), ("bad", "n")]);
+    for (names, expected) in [
+        (
+            ["a.csv", "bare.csv"],
+            "line 1 names no column that is wanted: if it is a record, put a header with `text`, `label` above it",
+        ),
+        (["a.csv", "texts.csv"], "expected a column with a label for each text, got a single column, `text`"),
+        (["bare.csv", "one.csv"], "column `2` of file `one.csv`, the label: expected a number from 1 to 1"),
+    ] {
+        let said = files.said(all(&names));
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn a_header_in_other_words_is_asked_for() {
+    let lines = |first: &str, text: &str| -> Vec<u8> {
+        let line = |i: usize| format!("{text} {i};{}\n", ["bueno", "malo"][i % 2]);
+        (first.to_owned() + &(0..12).map(line).collect::<String>()).into_bytes()
+    };
+    let files = Files::new(
+        "other-words",
+        &[
+            ("es.csv", &lines("texto;etiqueta\n", "la pelicula")),
+            // Records: a label that occurs again, a text of several words, one that is not the shortest, and few records.
+            ("again.csv", &lines("texto;malo\n", "la pelicula")),
+            ("words.csv", &lines("un texto;otro\n", "la pelicula")),
+            ("long.csv", &lines("entretenimiento;otro\n", "la obra")),
+            ("few.csv", b"texto;etiqueta\nla pelicula;bueno\nla obra;malo\n"),
+        ],
+    );
+    let open = |name: &str, options: &ReadOptions| LabelledTexts::open_with([files.at(name)], options);
+    let said = files.said(open("es.csv", &ReadOptions::new()));
+    assert!(
+        said.starts_with("line 1 of file `es.csv`: expected a header with known names, or a record"),
+        "{said}"
+    );
+    assert!(said.contains("set `header` (`data.header` in a config) to true"), "{said}");
+    for (header, size) in [(true, 12), (false, 13)] {
+        assert_eq!(open("es.csv", &ReadOptions::new().header(header)).unwrap().records().len(), size);
+    }
+    for (name, size) in [("again.csv", 13), ("words.csv", 13), ("long.csv", 13), ("few.csv", 3)] {
+        assert_eq!(open(name, &ReadOptions::new()).unwrap().records().len(), size, "{name}");
+    }
+}
+
+#[test]
+fn tables_of_texts_alone_are_classes() {
+    let files = Files::new(
+        "table-per-class",
+        &[
+            ("two/pos.csv", b"text\n\"good, fine\"\n" as &[u8]),
+            ("two/neg.csv", b"text\nbad\n\"two\nlines\"\n"),
+            ("numbered/part1.csv", b"good\nfine\n"),
+            ("numbered/part2.csv", b"bad\ndull\n"),
+            ("lines/train.en", b"go\n"),
+            ("lines/train.fr", b"va\n"),
+        ],
+    );
+    let found = LabelledTexts::open(files.at("two")).unwrap();
+    assert_eq!(texts(&found), [("bad", "neg"), ("two\nlines", "neg"), ("good, fine", "pos")]);
+    let said = files.said(LabelledTexts::open(files.at("numbered")));
+    assert!(
+        said.contains("of files with a class each, set `format` (`data.format`) to `file-per-class`"),
+        "{said}"
+    );
+    let set = ReadOptions::new().format(FileFormat::FilePerClass);
+    assert_eq!(LabelledTexts::open_with([files.at("numbered")], &set).unwrap().records().len(), 4);
+    let said = files.said(crate::data::Parts::find(files.at("lines")));
+    assert!(
+        said.contains("make one file by `paste lines/train.en lines/train.fr > lines/train.tsv`"),
+        "{said}"
+    );
+    let said = files.said(Pairs::open(files.at("lines/train.en")));
+    assert!(said.contains("got lines without a tab: of two files whose lines belong together"), "{said}");
+}
+
+#[test]
+fn encodings_are_read_or_named_and_never_mixed() {
+    let line = |i: usize| {
+        format!("{} {i}\t{}\n", ["очень хороший фильм", "плохое кино"][i % 2], ["да", "нет"][i % 2])
+    };
+    let text: String = (0..20).map(line).collect();
+    let cyrillic = encoding_rs::WINDOWS_1251.encode(&text).0.into_owned();
+    let chinese = encoding_rs::GBK.encode("这部电影非常好看\t好\n不好看的电影\t坏\n").0.into_owned();
+    let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
+    // Beyond the bytes that decide in a window.
+    let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
+    let zeros: Vec<u8> = "text\tlabel\nfine\ty\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    let files = Files::new(
+        "encodings",
+        &[
+            ("ru.tsv", &cyrillic),
+            ("zh.tsv", &chinese),
+            ("both.tsv", &both),
+            ("late.tsv", &late),
+            ("zeros.tsv", &zeros),
+        ],
+    );
+    let open = |name: &str| LabelledTexts::open(files.at(name));
+    for (name, expected) in [
+        (
+            "ru.tsv",
+            "expected UTF-8 or windows-1252, got bytes that are likeliest windows-1251: set `encoding`",
+        ),
+        ("zh.tsv", "got bytes that are likeliest GBK: set `encoding` (`data.encoding` in a config) to `gbk`"),
+        ("zeros.tsv", "got UTF-16BE without a byte order mark: set `encoding`"),
+        (
+            "both.tsv",
+            "both.tsv:1: expected UTF-8, got byte 0xe9 at place 3: `data.encoding` in a config sets another",
+        ),
+    ] {
+        let said = files.said(open(name));
+        assert!(said.contains(expected), "{name}: {said}");
+    }
+    let set = ReadOptions::new().encoding("windows-1251".parse().unwrap());
+    let found = LabelledTexts::open_with([files.at("ru.tsv")], &set).unwrap();
+    assert_eq!(texts(&found)[1], ("плохое кино 1", "нет"));
+    let late = LabelledFiles::open(files.at("late.tsv")).unwrap();
+    let said = files.said(late.records().collect::<Result<Vec<_>>>());
+    assert!(
+        said.starts_with("late.tsv:40001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`"),
+        "{said}"
+    );
+}
