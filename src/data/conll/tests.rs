@@ -253,6 +253,10 @@ fn what_is_no_file_of_columns_is_named() {
         ("Sentence: 1,He,O\nSentence: 1,runs,O\n", "`,` in each line: write tabs in its place"),
         ("the/DT dog/NN\na/DT cat/NN\n", "words joined to tags by `/`"),
         ("Sentence #\tWord\tTag\nS 1\tHe\tO\nS 1\truns\tO\n", "no blank line, and a column `sentence_#`"),
+        (
+            "a 1 He O\na 2 goes O\n\nb 1 So O\nb 2 be O\n",
+            "the same in each line of a sentence, as in \"a 1 He O\"",
+        ),
         ("7 He O\n8 runs O\n\n9 Yes O\n", "numbers alone, as in \"7 He O\""),
         ("1-1\t0-2\tHe\tO\n1-2\t3-7\truns\tO\n", "numbers alone, as in"),
     ] {
