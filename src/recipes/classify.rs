@@ -1,38 +1,106 @@
 //! A label for each text: words, their vectors, recurrent layers, and what of their states says the label.
 
+use std::borrow::Cow;
+use std::path::Path;
+
+use super::answer::Answer;
 use super::config::Config;
-use super::embedded;
+use super::labels::{self, ATTENTION, COLUMNS, LABELS, PROBABILITIES};
 use super::net::{self, TABLE};
 use super::prepared::{
-    CUT, Case, Counts, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, one_in,
-    options, options_of, read_as, read_otherwise, tokenizer,
+    CUT, Case, Counts, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, cut_of,
+    one_in, options, options_of, read_as, read_otherwise, tokenizer,
 };
+use super::preview::Preview;
+use super::recipe::{Recipe, Trained};
 use super::texts::Texts;
-use crate::data::{Labelled, Tokenizer, Vocabulary};
+use super::{embedded, rows};
+use crate::data::{Labelled, LabelledFiles, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
 use crate::predict::Predictor;
 use crate::program::Builder;
-use crate::tensor::DType;
+use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 pub(super) const FEEDS: [&str; 2] = ["words", "label"];
+/// The vocabulary of the tokens.
+pub(super) const WORDS: &str = "words";
 
-pub(super) fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
-    let known = (predictor.vocabulary("words")?, predictor.vocabulary("labels")?);
+/// A label for each text, or for each row of features.
+pub(super) struct Classify;
+
+impl Recipe for Classify {
+    fn defaults(&self, _: &mut Config) {}
+
+    fn without(&self) -> &'static [&'static str] {
+        &["text.target_tokens", "data.repair_tags", "data.scheme"]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        if rows::are_meant(config, path)? {
+            return rows::preview(config, path);
+        }
+        let files = LabelledFiles::open_with([path], &options(config, COLUMNS)?)?;
+        let texts = files.records().take(Preview::SHOWN).collect::<Result<Vec<_>>>()?;
+        let line =
+            |of: &Labelled| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
+        Ok(Preview { said: read_as(files.read_as()), records: texts.iter().map(line).collect() })
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+        match &paths.train {
+            Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
+            _ => prepare(config, paths),
+        }
+    }
+
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>> {
+        match predictor.note(rows::COLUMNS) {
+            Some(_) => Ok(Box::new(rows::Classifier)),
+            None => Ok(Box::new(Classifier { cut: cut_of(predictor, CUT)? })),
+        }
+    }
+}
+
+/// Classes of texts.
+struct Classifier {
+    cut: Tokenizer,
+}
+
+impl Trained for Classifier {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        Some([&self.cut; 2])
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, &self.cut, path)
+    }
+
+    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+        let words = predictor.vocabulary(WORDS)?;
+        let ids = texts.iter().map(|text| words.ids(self.cut.tokens(text))).collect::<Result<Vec<_>>>()?;
+        labels::answers(predictor, (FEEDS[0], &Variable::from_sequences(&ids)?), texts, &|text| {
+            self.cut.tokens(text).map(Cow::into_owned).collect()
+        })
+    }
+}
+
+fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
+    let known = (predictor.vocabulary(WORDS)?, predictor.vocabulary(LABELS)?);
     // Nothing is shuffled that a model is measured on.
-    let like = options_of(config, predictor)?;
+    let like = options_of(config, COLUMNS, predictor)?;
     let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
     let data = texts.loader(FEEDS, cut, known, config)?;
     Ok(TestData { data: Box::new(data), said: read_as(texts.read_as()).into_iter().collect() })
 }
 
-pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
-        Some(path) => Texts::open(path, config, &options(config)?)?,
+        Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::reviews(true)?),
     };
     let test = test.map(|path| train.open_alike(path)).transpose()?;
@@ -112,16 +180,11 @@ fn network(config: &Config, words: &Vocabulary, labels: &Vocabulary, texts: usiz
     let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
     let trainer = net::trainer(net, loss, config, net::steps(config, texts))?
         .metric(Accuracy::new(logits, label))
-        .output("probabilities", probabilities)
-        .vocabulary("words", words.clone())
-        .vocabulary("labels", labels.clone());
+        .output(PROBABILITIES, probabilities)
+        .vocabulary(WORDS, words.clone())
+        .vocabulary(LABELS, labels.clone());
     Ok(match weights {
-        Some(weights) => trainer.output("attention", weights),
+        Some(weights) => trainer.output(ATTENTION, weights),
         None => trainer,
     })
-}
-
-/// The numbers of a text's tokens.
-pub(super) fn ids(words: &Vocabulary, cut: &Tokenizer, text: &str) -> Result<Vec<i64>> {
-    words.ids(cut.tokens(text))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::settings::{Key, Value, choice, section};
+use super::settings::{Value, choice, section};
 use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
@@ -196,85 +196,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// The settings that do well for a task on a few thousand texts.
-    pub fn new(task: Task) -> Self {
-        let mut config = Self { run: RunConfig { task, ..RunConfig::default() }, ..Self::default() };
-        let Self { text, model, training, .. } = &mut config;
-        match task {
-            Task::Classify => {}
-            Task::Tag => {
-                (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
-                *training =
-                    TrainingConfig { epochs: 15, rate: 3e-3, cosine: true, clip: 5.0, ..training.clone() };
-            }
-            Task::Lm => {
-                *text =
-                    TextConfig { tokens: Tokens::Characters, lowercase: false, min_count: 1, ..text.clone() };
-                (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
-                *training = TrainingConfig { epochs: 15, batch: 64, rate: 3e-3, ..training.clone() };
-            }
-            Task::Translate => {
-                *text = TextConfig { tokens: Tokens::Pieces, lowercase: false, ..text.clone() };
-                text.max_size = Some(12_000);
-                (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
-                model.bidirectional = true;
-                *training =
-                    TrainingConfig { epochs: 8, batch: 64, rate: 1e-3, cosine: true, ..training.clone() };
-            }
-        }
-        config
-    }
-
-    /// All settings that a task has, in the order of a file.
-    pub fn keys(task: Task) -> impl Iterator<Item = Key> {
-        let all =
-            [RunConfig::KEYS, DataConfig::KEYS, TextConfig::KEYS, ModelConfig::KEYS, TrainingConfig::KEYS];
-        all.into_iter().flatten().copied().filter(move |key| {
-            let name = key.to_string();
-            match task {
-                Task::Classify => {
-                    !matches!(&*name, "text.target_tokens" | "data.repair_tags" | "data.scheme")
-                }
-                // Its words are given.
-                Task::Tag => !matches!(
-                    &*name,
-                    "text.tokens"
-                        | "text.tokenizer"
-                        | "text.target_tokens"
-                        | "text.lowercase"
-                        | "data.binary"
-                        | "data.separator"
-                        | "data.first_index"
-                        | "model.pool"
-                        | "model.bidirectional"
-                ),
-                Task::Lm => !matches!(
-                    &*name,
-                    "text.target_tokens"
-                        | "text.vectors"
-                        | "data.binary"
-                        | "data.first_index"
-                        | "data.repair_tags"
-                        | "data.scheme"
-                        | "model.pool"
-                        | "model.bidirectional"
-                        | "data.label"
-                ),
-                Task::Translate => !matches!(
-                    &*name,
-                    "model.pool"
-                        | "model.bidirectional"
-                        | "text.vectors"
-                        | "model.cell"
-                        | "data.binary"
-                        | "data.first_index"
-                        | "data.repair_tags"
-                        | "data.scheme"
-                ),
-            }
-        })
-    }
-
     /// Sets what the dotted name stands for.
     ///
     /// # Errors
@@ -282,9 +203,8 @@ impl Config {
     #[track_caller]
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
         let task = self.run.task;
-        if !Self::keys(task).any(|key| key.to_string() == name) {
-            let of = |other: &&Task| Self::keys(**other).any(|key| key.to_string() == name);
-            if let Some(other) = Task::ALL.iter().find(of) {
+        if !Self::has(task, name) {
+            if let Some(other) = Task::ALL.iter().find(|other| Self::has(**other, name)) {
                 let expected = format!("one that it has; that one is of `{}`", other.name());
                 return Err(Error::new(
                     format!("settings of `{}`", task.name()),

@@ -1,30 +1,141 @@
 //! A language model: recurrent layers read a text token by token and say which comes next. Their states are carried from window to
 //! window of the text; gradients stay within one (truncated back-propagation through time).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::config::{Cell, Config, ModelConfig, Tokens};
+use super::answer::Answer;
+use super::config::{Cell, Config, ModelConfig, TextConfig, Tokens, TrainingConfig};
 use super::embedded;
 use super::net;
 use super::prepared::{
-    CUT, Case, Paths, Prepared, TestData, Truth, coverage, one_in, options, read_as, tokenizer,
+    CUT, Case, Column, Paths, Prepared, TestData, Truth, coverage, cut_of, one_in, options, read_as,
+    tokenizer,
 };
+use super::preview::Preview;
+use super::recipe::{Recipe, Trained};
 use crate::data::{Continuous, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::Loss;
-use crate::predict::Predictor;
+use crate::predict::{Predictor, Sampling, Session};
 use crate::program::{Builder, Var};
-use crate::tensor::DType;
+use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["x", "y"];
+/// What `data.text` is.
+const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
+/// The vocabulary.
+const TOKENS: &str = "tokens";
+/// The output.
+const LOGITS: &str = "logits";
 /// Tokens of a window.
 const STEPS: usize = 64;
+/// How many tokens a model answers a text with.
+const ANSWERED: usize = 100;
 
-pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+/// What comes next.
+pub(super) struct Lm;
+
+impl Recipe for Lm {
+    fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
+        *text = TextConfig { tokens: Tokens::Characters, lowercase: false, min_count: 1, ..text.clone() };
+        (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
+        *training = TrainingConfig { epochs: 15, batch: 64, rate: 3e-3, ..training.clone() };
+    }
+
+    fn without(&self) -> &'static [&'static str] {
+        &[
+            "text.target_tokens",
+            "text.vectors",
+            "data.binary",
+            "data.first_index",
+            "data.repair_tags",
+            "data.scheme",
+            "model.pool",
+            "model.bidirectional",
+            "data.label",
+        ]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        let text = PlainText::open_with([path], &options(config, COLUMNS)?)?;
+        let lines = text.text().lines().filter(|line| !line.trim().is_empty());
+        let records = lines.take(Preview::SHOWN).map(Preview::cut).collect();
+        Ok(Preview { said: read_as(text.read_as()), records })
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+        prepare(config, paths)
+    }
+
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? }))
+    }
+}
+
+struct Writer {
+    cut: Tokenizer,
+}
+
+impl Trained for Writer {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        Some([&self.cut; 2])
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, &self.cut, path)
+    }
+
+    /// How each text goes on by its likeliest tokens.
+    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        let written = |text: &&str| Ok(Answer::Text(self.write(predictor, text, greedy, 0, ANSWERED)?));
+        texts.iter().map(written).collect()
+    }
+
+    fn write(
+        &self,
+        predictor: &Predictor,
+        text: &str,
+        sampling: Sampling,
+        seed: u64,
+        tokens: usize,
+    ) -> Result<String> {
+        let known = predictor.vocabulary(TOKENS)?;
+        let mut sampler = sampling.sampler(seed)?;
+        let mut session = predictor.session(&[LOGITS])?;
+        let mut next = Variable::dense(ndarray::array![0i64]);
+        let mut read = |id: i64, session: &mut Session| -> Result<()> {
+            next.as_mut_slice()?[0] = id;
+            session.step(&[(FEEDS[0], &next)])
+        };
+        let mut prompt = known.ids(self.cut.tokens(text))?;
+        if prompt.is_empty() {
+            // What stands between lines; else whatever token is the first.
+            prompt.push(known.id("\n").unwrap_or_default());
+        }
+        for id in prompt {
+            read(id, &mut session)?;
+        }
+        let (unknown, mut found, mut row) = (known.unknown(), Vec::new(), Vec::new());
+        for _ in 0..tokens {
+            row.clear();
+            row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
+            // What is not known cannot be written.
+            let never = unknown.and_then(|id| row.get_mut(id as usize));
+            never.into_iter().for_each(|logit| *logit = f32::NEG_INFINITY);
+            let id = sampler.draw(&row)?;
+            found.push(known.token(id).unwrap_or_default());
+            read(id, &mut session)?;
+        }
+        Ok(self.cut.join(found))
+    }
+}
+
+fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
-    let read = |path: PathBuf| PlainText::open_with([path], &options(config)?);
+    let read = |path: PathBuf| PlainText::open_with([path], &options(config, COLUMNS)?);
     let whole = train.map_or_else(embedded::prose, read)?;
     let (dev, test) = (dev.map(read).transpose()?, test.map(read).transpose()?);
     let cut = tokenizer(config)?;
@@ -60,7 +171,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let coverage = coverage(&tokens, cut.tokens(dev));
     let openings = dev.lines().filter(|line| count(line) > 3).take(5);
     Ok(Prepared {
-        trainer: trainer.vocabulary("tokens", tokens).note(CUT, cut.name()),
+        trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
         test: test.map(|test| Box::new(test) as _),
@@ -80,9 +191,9 @@ fn stream(config: &Config, cut: &Tokenizer, tokens: &Vocabulary, text: &str) -> 
     Continuous::try_new(ids, streams, STEPS, FEEDS)
 }
 
-pub(super) fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
-    let text = PlainText::open_with([path], &options(config)?)?;
-    let data = stream(config, cut, predictor.vocabulary("tokens")?, text.text())?;
+fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
+    let text = PlainText::open_with([path], &options(config, COLUMNS)?)?;
+    let data = stream(config, cut, predictor.vocabulary(TOKENS)?, text.text())?;
     Ok(TestData { data: Box::new(data), said: Vec::new() })
 }
 
@@ -106,7 +217,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
         true => (Loss::bits_per_character(losses), "bits per character"),
         false => (Loss::perplexity(losses), "perplexity"),
     };
-    let trainer = net::trainer(net, losses.mean(), config, steps)?.metric(metric).output("logits", logits);
+    let trainer = net::trainer(net, losses.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
     Ok((trainer, name))
 }
 

@@ -20,34 +20,39 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod answer;
 mod classify;
 mod config;
 mod embedded;
+mod labels;
 mod lm;
 mod model;
 mod net;
 mod prepared;
 mod preview;
+mod recipe;
 mod rows;
 mod settings;
 mod tag;
+mod tasks;
 mod texts;
 mod translate;
 mod weigh;
 
+pub use answer::Answer;
 pub use config::{
     Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
     nearest,
 };
-pub use model::{Answer, Model};
+pub use model::Model;
 pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
-pub use preview::{Preview, preview};
+pub use preview::Preview;
 pub use settings::{Key, Setting, Value};
 pub use weigh::Weigher;
 
 use prepared::{CONFIG, TASK};
 
-use crate::error::{AtCaller, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// Reads the texts and builds the model that a config describes.
 ///
@@ -58,13 +63,7 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     config.check().at_caller()?;
     let paths = prepared::Paths::of(config).at_caller()?;
     let left_out = paths.left_out();
-    let prepared = match config.run.task {
-        Task::Classify if rows::are_meant(config, &paths).at_caller()? => rows::prepare(config, paths),
-        Task::Classify => classify::prepare(config, paths),
-        Task::Tag => tag::prepare(config, paths),
-        Task::Lm => lm::prepare(config, paths),
-        Task::Translate => translate::prepare(config, paths),
-    };
+    let prepared = config.run.task.recipe().prepare(config, paths);
     let mut prepared = prepared.at_caller()?;
     prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
@@ -76,6 +75,19 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     Ok(prepared)
 }
 
+/// Reads the first records of the training data, however few there are.
+///
+/// # Errors
+/// If the data have no path, cannot be read, or are not of the config's task.
+#[track_caller]
+pub fn preview(config: &Config) -> Result<Preview> {
+    let paths = prepared::Paths::of(config).at_caller()?;
+    let Some(path) = paths.train else {
+        return Err(Error::new("data.train", "a path", "none"));
+    };
+    config.run.task.recipe().preview(config, &path).at_caller()
+}
+
 /// The texts of `data.test`, cut and numbered as a model does: what [`Predictor::evaluate`](crate::predict::Predictor::evaluate) takes.
 /// They are read as the config sets; else by the columns and the tag scheme of the files that the model was trained on.
 ///
@@ -84,13 +96,5 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
 #[track_caller]
 pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
     let path = config.data.test.as_deref().unwrap_or_default();
-    let predictor = model.predictor();
-    match (model.task(), model.tokenizers()) {
-        (Task::Classify, None) => rows::data(config, predictor, path),
-        (Task::Classify, Some([cut, _])) => classify::data(config, predictor, cut, path),
-        (Task::Lm, Some([cut, _])) => lm::data(config, predictor, cut, path),
-        (Task::Translate, Some(cuts)) => translate::data(config, predictor, cuts, path),
-        _ => tag::data(config, predictor, path),
-    }
-    .at_caller()
+    model.data(config, path).at_caller()
 }

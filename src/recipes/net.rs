@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 
-use super::config::{Cell, Config, ModelConfig, Pooling, Task};
+use super::config::{Cell, Config, ModelConfig, Pooling};
 use crate::data::memory;
 use crate::data::{Limits, Vocabulary, WordVectors};
 use crate::error::{Error, ErrorKind, Result};
@@ -94,9 +94,9 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
     found.map_err(|e| match e.kind() {
         ErrorKind::Mismatch => {
             let text = &config.text;
-            let cut = match config.run.task {
-                Task::Tag => String::new(),
-                _ => format!(", or cut text otherwise: `text.tokens` is `{}`", text.tokens.name()),
+            let cut = match Config::has(config.run.task, "text.tokens") {
+                true => format!(", or cut text otherwise: `text.tokens` is `{}`", text.tokens.name()),
+                false => String::new(),
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::config::{Config, Task, Tokens};
+use super::config::{Config, Tokens};
 use crate::data::{
     Batching, Data, Encoding, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer, Vocabulary,
 };
@@ -139,8 +139,11 @@ impl Paths {
     }
 }
 
-/// How the config says that files are read.
-pub(super) fn options(config: &Config) -> Result<ReadOptions> {
+/// What a column's name or number is set for.
+pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
+
+/// How the config says that files are read; `data.text` and `data.label` are these columns.
+pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
     let data = &config.data;
     // Whoever mends a file wants to know of more than one line.
     let mut options = ReadOptions::new().malformed(Malformed::Collect);
@@ -156,21 +159,8 @@ pub(super) fn options(config: &Config) -> Result<ReadOptions> {
     if let Some(name) = &data.encoding {
         options = options.encoding(encoding(name)?);
     }
-    let task = config.run.task;
-    if let Some(text) = &data.text {
-        options = match task {
-            Task::Classify | Task::Lm => options.text(text),
-            Task::Tag => options.tokens(text),
-            Task::Translate => options.source(text),
-        };
-    }
-    if let Some(label) = &data.label {
-        options = match task {
-            Task::Classify | Task::Lm => options.label(label),
-            // Of tagged texts it is the tags that are learnt.
-            Task::Tag => options.tags(label),
-            Task::Translate => options.target(label),
-        };
+    for (column, set) in [(&data.text, text), (&data.label, label)] {
+        options = column.iter().fold(options, |options, column| set(options, column));
     }
     if let Some(name) = &data.scheme {
         let of = |e: Error| e.noted("in `data.scheme`");
@@ -183,8 +173,12 @@ pub(super) fn options(config: &Config) -> Result<ReadOptions> {
 }
 
 /// How files are read for a model: as the config says, else as the files that it was trained on.
-pub(super) fn options_of(config: &Config, predictor: &Predictor) -> Result<ReadOptions> {
-    let set = options(config)?;
+pub(super) fn options_of(
+    config: &Config,
+    columns: [Column; 2],
+    predictor: &Predictor,
+) -> Result<ReadOptions> {
+    let set = options(config, columns)?;
     match predictor.note(READ_AS) {
         Some(note) => {
             set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
@@ -199,6 +193,11 @@ pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
         Some(said) => error.noted(format!("{said}, as the files of the training")),
         None => error,
     }
+}
+
+/// The tokenizer that a note of a model names.
+pub(super) fn cut_of(predictor: &Predictor, note: &str) -> Result<Tokenizer> {
+    Tokenizer::from_name(predictor.note(note).unwrap_or_default())
 }
 
 fn separator(given: &str) -> Result<char> {

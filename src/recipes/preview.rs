@@ -1,10 +1,7 @@
 //! The first records of a data set as they are understood, before anything is built.
 
-use super::config::{Config, Task};
-use super::prepared::{Paths, options, read_as};
-use super::rows;
-use crate::data::{DataSet, Labelled, LabelledFiles, LabelledRows, Pairs, PlainText, TaggedTexts};
-use crate::error::{AtCaller, Error, Result};
+use super::prepared::read_as;
+use crate::data::DataSet;
 
 /// How a data set is read, and its first records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,68 +12,22 @@ pub struct Preview {
     pub records: Vec<String>,
 }
 
-/// How many records are shown.
-const SHOWN: usize = 3;
+impl Preview {
+    /// How many records are shown.
+    pub(super) const SHOWN: usize = 3;
 
-/// Reads the first records of the training data, however few there are.
-///
-/// # Errors
-/// If the data have no path, cannot be read, or are not of the config's task.
-#[track_caller]
-pub fn preview(config: &Config) -> Result<Preview> {
-    of(config).at_caller()
-}
-
-/// A text in quotation marks, and not too long.
-fn cut(text: &str) -> String {
-    const MOST: usize = 80;
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
-        None => format!("{text:?}"),
+    /// Of records in memory, each as `line` writes it.
+    pub(super) fn of<R>(set: &DataSet<R>, line: &dyn Fn(&R) -> String) -> Self {
+        let records = set.records().iter().take(Self::SHOWN).map(line).collect();
+        Self { said: read_as(set.read_as()), records }
     }
-}
 
-fn of(config: &Config) -> Result<Preview> {
-    let paths = Paths::of(config)?;
-    let Some(path) = paths.train.clone() else {
-        return Err(Error::new("data.train", "a path", "none"));
-    };
-    let read = options(config)?;
-    match config.run.task {
-        Task::Classify if rows::are_meant(config, &paths)? => {
-            let rows = LabelledRows::open_with([path], &rows::options(config)?)?;
-            let first = rows.first_index().number();
-            shown(&rows, &|of| {
-                let entries = of.indices.iter().zip(&of.values).take(8);
-                let entries: Vec<String> =
-                    entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
-                format!("features {}, label {}", entries.join(" "), of.label)
-            })
-        }
-        Task::Classify => {
-            let files = LabelledFiles::open_with([path], &read)?;
-            let texts = files.records().take(SHOWN).collect::<Result<Vec<_>>>()?;
-            let line = |of: &Labelled| format!("text {}, label {}", cut(&of.text), cut(&of.label));
-            Ok(Preview { said: read_as(files.read_as()), records: texts.iter().map(line).collect() })
-        }
-        Task::Translate => shown(&Pairs::open_with([path], &read)?, &|of| {
-            format!("source {}, target {}", cut(&of.source), cut(&of.target))
-        }),
-        Task::Tag => shown(&TaggedTexts::open_with([path], &read)?, &|of| {
-            let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
-            let label = of.label.as_ref().map(|label| format!(", label {}", cut(label)));
-            let words: Vec<String> = words.collect();
-            format!("words/tags {}{}", cut(&words.join(" ")), label.unwrap_or_default())
-        }),
-        Task::Lm => {
-            let text = PlainText::open_with([path], &read)?;
-            let lines = text.text().lines().filter(|line| !line.trim().is_empty());
-            Ok(Preview { said: read_as(text.read_as()), records: lines.take(SHOWN).map(cut).collect() })
+    /// A text in quotation marks, and not too long.
+    pub(super) fn cut(text: &str) -> String {
+        const MOST: usize = 80;
+        match text.char_indices().nth(MOST) {
+            Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
+            None => format!("{text:?}"),
         }
     }
-}
-
-fn shown<R>(set: &DataSet<R>, line: &dyn Fn(&R) -> String) -> Result<Preview> {
-    let records = set.records().iter().take(SHOWN).map(line).collect();
-    Ok(Preview { said: read_as(set.read_as()), records })
 }

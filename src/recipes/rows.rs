@@ -3,11 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
+use super::answer::Answer;
 use super::config::Config;
+use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
+use super::preview::Preview;
+use super::recipe::Trained;
 use crate::data::{
-    FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Vocabulary,
+    FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Linear, init};
@@ -25,19 +29,47 @@ const FIRST: &str = "first index";
 /// Each feature has a vector in memory, so a number beyond this is a mistake or wants numbering anew.
 const MOST: usize = 1 << 21;
 
-/// Whether what a config trains on is rows of features, and no texts.
-pub(super) fn are_meant(config: &Config, paths: &Paths) -> Result<bool> {
-    match (&config.data.format, &paths.train) {
-        (Some(format), _) => Ok(format.parse::<FileFormat>()? == FileFormat::Libsvm),
-        (None, Some(train)) => Ok(LabelledRows::are_in(train)),
-        (None, None) => Ok(false),
+/// Whether a path to train on is rows of features, and no texts.
+pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
+    match &config.data.format {
+        Some(format) => Ok(format.parse::<FileFormat>()? == FileFormat::Libsvm),
+        None => Ok(LabelledRows::are_in(path)),
+    }
+}
+
+/// How rows are read, and the first ones.
+pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
+    let rows = LabelledRows::open_with([path], &options(config)?)?;
+    let first = rows.first_index().number();
+    Ok(Preview::of(&rows, &|of| {
+        let entries = of.indices.iter().zip(&of.values).take(8);
+        let entries: Vec<String> =
+            entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
+        format!("features {}, label {}", entries.join(" "), of.label)
+    }))
+}
+
+/// Classes of rows of features.
+pub(super) struct Classifier;
+
+impl Trained for Classifier {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        None
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, path)
+    }
+
+    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+        labels::answers(predictor, (FEEDS[0], &fed(predictor, texts)?), texts, &|_| Vec::new())
     }
 }
 
 /// How rows are read: as the config says, else as is detected.
-pub(super) fn options(config: &Config) -> Result<ReadOptions> {
+fn options(config: &Config) -> Result<ReadOptions> {
     let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
-    let options = super::prepared::options(config)?;
+    let options = super::prepared::options(config, labels::COLUMNS)?;
     Ok(set.into_iter().fold(options, ReadOptions::first_index))
 }
 
@@ -71,11 +103,11 @@ fn first(predictor: &Predictor) -> Result<FirstIndex> {
     })
 }
 
-pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
-    let like = super::prepared::options(config)?.first_index(first);
+    let like = super::prepared::options(config, labels::COLUMNS)?.first_index(first);
     let (rows, dropped) = fitting(Path::new(path), columns, &like)?;
-    let data = loader(config, &rows, columns, predictor.vocabulary("labels")?)?;
+    let data = loader(config, &rows, columns, predictor.vocabulary(LABELS)?)?;
     let counted = format!("indices count from {}, as in the training", first.number());
     Ok(TestData { data: Box::new(data), said: [counted].into_iter().chain(dropped).collect() })
 }
@@ -174,12 +206,12 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
     let trainer = net::trainer(net, loss, config, net::steps(config, rows))?;
     Ok(trainer
         .metric(Accuracy::new(logits, label))
-        .output("probabilities", probabilities)
-        .vocabulary("labels", labels.clone()))
+        .output(PROBABILITIES, probabilities)
+        .vocabulary(LABELS, labels.clone()))
 }
 
 /// The rows that lines say, with a label or without; entries of features that were not learnt of are left out.
-pub(super) fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
+fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let row = |line: &&str| {
         let unlabelled = line.split_ascii_whitespace().next().is_none_or(|cell| cell.contains(':'));
@@ -192,6 +224,3 @@ pub(super) fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
         rows.records().iter().map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
     Variable::new(Csr::from_rows(columns, entries)?, None)
 }
-
-/// What its rows are fed to.
-pub(super) const FED: &str = FEEDS[0];

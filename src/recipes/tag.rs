@@ -1,39 +1,134 @@
 //! A tag for each word: recurrent layers over words and their characters, and a conditional random field over the tags. (Lample et al.,
 //! "Neural architectures for named entity recognition", 2016.)
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::config::Config;
+use super::answer::Answer;
+use super::config::{Config, TrainingConfig};
 use super::embedded;
 use super::net::{self, TABLE};
 use super::prepared::{
-    Case, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, batches, both, coverage,
-    one_in, options, options_of, read_as, read_otherwise,
+    Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, batches, both,
+    coverage, one_in, options, options_of, read_as, read_otherwise,
 };
-use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Vocabulary};
+use super::preview::Preview;
+use super::recipe::{Recipe, Trained};
+use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
 use crate::ops::Pool;
 use crate::predict::Predictor;
 use crate::program::Builder;
-use crate::tensor::DType;
+use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
+/// What `data.text` and `data.label` are: of tagged texts it is the tags that are learnt.
+const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
+/// The vocabularies; the outputs of tags and labels have the same names.
+const WORDS: &str = "words";
+const CHARACTERS: &str = "characters";
+const TAGS: &str = "tags";
+const LABELS: &str = "labels";
 
 /// The form in which words are known: letters of one case, and every digit 0. Their characters are as they are.
-pub(super) fn form(word: &str) -> String {
+fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+/// A tag for each word.
+pub(super) struct Tag;
+
+impl Recipe for Tag {
+    fn defaults(&self, Config { model, training, .. }: &mut Config) {
+        (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
+        *training = TrainingConfig { epochs: 15, rate: 3e-3, cosine: true, clip: 5.0, ..training.clone() };
+    }
+
+    /// Its words are given.
+    fn without(&self) -> &'static [&'static str] {
+        &[
+            "text.tokens",
+            "text.tokenizer",
+            "text.target_tokens",
+            "text.lowercase",
+            "data.binary",
+            "data.separator",
+            "data.first_index",
+            "model.pool",
+            "model.bidirectional",
+        ]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        Ok(Preview::of(&TaggedTexts::open_with([path], &options(config, COLUMNS)?)?, &|of| {
+            let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
+            let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
+            let words: Vec<String> = words.collect();
+            format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
+        }))
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+        prepare(config, paths)
+    }
+
+    fn model(&self, _: &Predictor) -> Result<Box<dyn Trained>> {
+        Ok(Box::new(Tagger))
+    }
+}
+
+struct Tagger;
+
+impl Trained for Tagger {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        None
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, path)
+    }
+
+    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+        let words: Vec<Vec<String>> =
+            texts.iter().map(|text| TaggedText::words_of(text).map(str::to_owned).collect()).collect();
+        let (known, spelt) = (predictor.vocabulary(WORDS)?, predictor.vocabulary(CHARACTERS)?);
+        let ids: Vec<Vec<i64>> = words
+            .iter()
+            .map(|words| known.ids(words.iter().map(|word| form(word))))
+            .collect::<Result<_>>()?;
+        let of = |word: &String| spelt.ids(word.chars().map(String::from));
+        let characters: Vec<Vec<Vec<i64>>> =
+            words.iter().map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
+        let (ids, characters) = (Variable::from_sequences(&ids)?, Variable::from_nested(&characters)?);
+        let feeds = [(FEEDS[0], &ids), (FEEDS[1], &characters)];
+        let found = predictor.run(&feeds, &[TAGS])?;
+        let labels = match predictor.outputs().any(|output| output == LABELS) {
+            true => predictor.likeliest(&feeds, LABELS, LABELS)?,
+            false => Vec::new(),
+        };
+        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found[0].as_slice::<i64>()?.iter());
+        let answer = |(i, words): (usize, Vec<String>)| Answer::Tags {
+            tags: words
+                .iter()
+                .filter_map(|_| at.next())
+                .map(|&id| tags.token(id).unwrap_or_default().to_owned())
+                .collect(),
+            words,
+            label: labels.get(i).cloned(),
+        };
+        Ok(words.into_iter().enumerate().map(answer).collect())
+    }
+}
+
+fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
     let known = |name| predictor.vocabulary(name).cloned();
-    let labelled = predictor.outputs().any(|output| output == "labels");
-    let (words, characters, tags) = (known("words")?, known("characters")?, known("tags")?);
-    let labels = labelled.then(|| known("labels")).transpose()?;
+    let labelled = predictor.outputs().any(|output| output == LABELS);
+    let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS)?, known(TAGS)?);
+    let labels = labelled.then(|| known(LABELS)).transpose()?;
     let found = Found { words, characters, tags, labels };
-    let like = options_of(config, predictor)?;
+    let like = options_of(config, COLUMNS, predictor)?;
     let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
     let said = read_as(texts.read_as()).into_iter().collect();
     Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
@@ -56,11 +151,11 @@ impl Found {
     }
 }
 
-pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
-        Some(path) => TaggedTexts::open_with([path], &options(config)?)?,
+        Some(path) => TaggedTexts::open_with([path], &options(config, COLUMNS)?)?,
         None => embedded::requests(true)?,
     };
     // What was found out of the training texts holds for the others.
@@ -155,14 +250,14 @@ fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> R
     });
     let trainer = net::trainer(net, loss, config, net::steps(config, texts))?
         .metric(ChunkF1::new(best, tags, tagging.scheme, &standard)?)
-        .output("tags", best)
-        .vocabulary("words", found.words.clone())
-        .vocabulary("characters", found.characters.clone())
-        .vocabulary("tags", found.tags.clone());
+        .output(TAGS, best)
+        .vocabulary(WORDS, found.words.clone())
+        .vocabulary(CHARACTERS, found.characters.clone())
+        .vocabulary(TAGS, found.tags.clone());
     Ok(match label {
         None => trainer,
         Some((accuracy, probabilities, labels)) => {
-            trainer.metric(accuracy).output("labels", probabilities).vocabulary("labels", labels)
+            trainer.metric(accuracy).output(LABELS, probabilities).vocabulary(LABELS, labels)
         }
     })
 }

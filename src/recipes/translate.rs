@@ -1,14 +1,17 @@
 //! Another text for each text: GRUs read the source in both directions, and another one writes, looking at each step at the states of
 //! the source that it needs. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate", 2015.)
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::config::Config;
+use super::answer::Answer;
+use super::config::{Cell, Config, TextConfig, Tokens, TrainingConfig};
 use super::net;
 use super::prepared::{
-    CUT, Case, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, batches, both,
-    coverage, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
+    CUT, Case, Column, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, batches, both,
+    coverage, cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
 };
+use super::preview::Preview;
+use super::recipe::{Recipe, Trained};
 use crate::data::{Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
@@ -27,25 +30,70 @@ const MOST_TOKENS: usize = 1024;
 /// Sources that are translated together.
 const SOURCES: usize = 64;
 
-pub(super) fn data(
-    config: &Config,
-    predictor: &Predictor,
-    cuts: [&Tokenizer; 2],
-    path: &str,
-) -> Result<TestData> {
-    let known = [predictor.vocabulary("sources")?, predictor.vocabulary("targets")?];
-    let like = options_of(config, predictor)?;
+/// What `data.text` and `data.label` are.
+const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
+/// The vocabularies.
+const KNOWN: [&str; 2] = ["sources", "targets"];
+/// The output.
+const LOGITS: &str = "logits";
+/// How many hypotheses are kept.
+const BEAM: usize = 4;
+
+/// Another text for each text.
+pub(super) struct Translate;
+
+impl Recipe for Translate {
+    fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
+        *text = TextConfig { tokens: Tokens::Pieces, lowercase: false, ..text.clone() };
+        text.max_size = Some(12_000);
+        (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
+        model.bidirectional = true;
+        *training = TrainingConfig { epochs: 8, batch: 64, rate: 1e-3, cosine: true, ..training.clone() };
+    }
+
+    fn without(&self) -> &'static [&'static str] {
+        &[
+            "model.pool",
+            "model.bidirectional",
+            "text.vectors",
+            "model.cell",
+            "data.binary",
+            "data.first_index",
+            "data.repair_tags",
+            "data.scheme",
+        ]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        Ok(Preview::of(&Pairs::open_with([path], &options(config, COLUMNS)?)?, &|of| {
+            format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
+        }))
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+        prepare(config, paths)
+    }
+
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>> {
+        let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
+        Ok(Box::new(Translator { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut }))
+    }
+}
+
+fn data(config: &Config, predictor: &Predictor, cuts: [&Tokenizer; 2], path: &str) -> Result<TestData> {
+    let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
+    let like = options_of(config, COLUMNS, predictor)?;
     let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
     let data = batches(pairs.loader(FEEDS, cuts, known, ENDS)?, config);
     Ok(TestData { data: Box::new(data), said: read_as(pairs.read_as()).into_iter().collect() })
 }
 
-pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train: Some(path), dev, test, .. } = paths else {
         let expected = "a file with lines of source<TAB>target";
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };
-    let train = Pairs::open_with([path], &options(config)?)?;
+    let train = Pairs::open_with([path], &options(config, COLUMNS)?)?;
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
     let read = |path: &PathBuf| Pairs::open_with([path], &like);
@@ -93,7 +141,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         truth: Truth::Texts(targets.into_iter().map(str::to_owned).collect()),
     };
     Ok(Prepared {
-        trainer: trainer.vocabulary("sources", sources).vocabulary("targets", targets),
+        trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
         test: of_test.map(|test| Box::new(test) as _),
@@ -144,34 +192,28 @@ fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) 
     let smoothed = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
     let (losses, plain) = (logits.cross_entropy_with(next, smoothed).0, logits.cross_entropy(next));
     let trainer = net::trainer(net, losses.mean(), config, net::steps(config, texts))?;
-    Ok(trainer.metric(Loss::perplexity(plain)).output("logits", logits))
+    Ok(trainer.metric(Loss::perplexity(plain)).output(LOGITS, logits))
 }
 
 /// A trained model that translates.
-pub(super) struct Translator {
+struct Translator {
     generator: Generator,
     cut: Tokenizer,
     target_cut: Tokenizer,
 }
 
-impl Translator {
-    pub(super) fn new(predictor: &Predictor, cut: Tokenizer, target_cut: Tokenizer) -> Result<Self> {
-        Ok(Self { generator: predictor.generator(FEEDS[1], "logits")?, cut, target_cut })
+impl Trained for Translator {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        Some([&self.cut, &self.target_cut])
     }
 
-    /// How it cuts what it reads, and what it writes.
-    pub(super) fn tokenizers(&self) -> [&Tokenizer; 2] {
-        [&self.cut, &self.target_cut]
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        data(config, predictor, [&self.cut, &self.target_cut], path)
     }
 
-    /// What each text becomes, by a beam of such a width.
-    pub(super) fn translate(
-        &self,
-        predictor: &Predictor,
-        texts: &[&str],
-        beam: usize,
-    ) -> Result<Vec<String>> {
-        let (sources, targets) = (predictor.vocabulary("sources")?, predictor.vocabulary("targets")?);
+    /// What each text becomes, by beam search.
+    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+        let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
         // Those of similar lengths together, as they end together; none gets longer than its own length allows.
@@ -187,12 +229,12 @@ impl Translator {
             let most = alike.first().map_or(0, most);
             let options = Generation::new(start).stop(stop).max_steps(most).banned(banned.clone());
             let generated =
-                self.generator.beam(&[(FEEDS[0], &fed)], &options, &Beam::new(beam).length(0.6))?;
+                self.generator.beam(&[(FEEDS[0], &fed)], &options, &Beam::new(BEAM).length(0.6))?;
             for (&i, best) in alike.iter().zip(generated.best()?) {
                 let ids = best.map_or(&[][..], |best| best.tokens);
                 found[i] = self.target_cut.join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
             }
         }
-        Ok(found)
+        Ok(found.into_iter().map(Answer::Text).collect())
     }
 }

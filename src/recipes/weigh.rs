@@ -1,7 +1,8 @@
 //! Which words weigh in what a classifier says: gradient × input.
 
-use super::classify::FEEDS;
+use super::classify::{FEEDS, WORDS};
 use super::config::Task;
+use super::labels::LABELS;
 use super::prepared::{CUT, TASK};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Tokenizer, Vocabulary};
@@ -82,8 +83,8 @@ impl Weigher {
         Ok(Self {
             executor: Executor::new(&program, &registry, &[vectors, gradient], threads)?,
             scope,
-            words: find("words")?,
-            labels: find("labels")?,
+            words: find(WORDS)?,
+            labels: find(LABELS)?,
             cut: Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))?,
             feeds,
             vectors,

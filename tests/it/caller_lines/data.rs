@@ -72,6 +72,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("DataSet::open_with", || TaggedTexts::open_with([&nowhere], &options));
     calls.at("PlainText::open", || PlainText::open(&nowhere));
     calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
+    calls.at("TagScheme::from_name", || TagScheme::from_name("x"));
     calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &broken, None));

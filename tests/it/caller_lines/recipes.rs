@@ -11,7 +11,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Config::set", || config.set("nothing", &Value::Int(1)));
     config.data.train = Some("no such file".into());
     calls.at("recipes::prepare", || recipes::prepare(&config).map(drop));
-    calls.at("preview::preview", || recipes::preview(&config).map(drop));
+    calls.at("recipes::preview", || recipes::preview(&config).map(drop));
     config.model.layers = 0;
     calls.at("Config::check", || config.check());
     calls.at("Model::load", || Model::load("no such file").map(drop));

@@ -1,0 +1,49 @@
+//! What a model says of a text.
+
+use std::fmt;
+
+/// What a model says of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// A label for the text.
+    Label {
+        /// The likeliest one.
+        label: String,
+        /// Its probability.
+        probability: f32,
+        /// The probability of every label, in the order of the vocabulary.
+        all: Vec<(String, f32)>,
+        /// The tokens and how much attention weighed them, if the model has it; else 0.
+        words: Vec<(String, f32)>,
+    },
+    /// A tag for each word.
+    Tags {
+        /// The words.
+        words: Vec<String>,
+        /// Their tags.
+        tags: Vec<String>,
+        /// A label for the text and its probability, if the model has them.
+        label: Option<(String, f32)>,
+    },
+    /// Another text, or how it goes on.
+    Text(String),
+}
+
+/// For people: a label with its probability, words over their tags, or the text.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Label { label, probability, .. } => write!(f, "{label}\t{probability:.3}"),
+            Answer::Text(text) => f.write_str(text),
+            Answer::Tags { words, tags, label } => {
+                let tagged: Vec<String> =
+                    words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}")).collect();
+                f.write_str(&tagged.join(" "))?;
+                match label {
+                    Some((label, probability)) => write!(f, "\t{label}\t{probability:.3}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What a task is: a [`Recipe`], in a file of its own.
+
+use std::path::Path;
+
+use super::answer::Answer;
+use super::config::Config;
+use super::prepared::{Paths, Prepared, TestData};
+use super::preview::Preview;
+use crate::data::Tokenizer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::predict::{Predictor, Sampling};
+
+/// From the config of a task to a training, and from its checkpoint to a model that answers.
+pub(super) trait Recipe: Sync {
+    /// Sets what does well for the task on a few thousand texts and is not the default.
+    fn defaults(&self, config: &mut Config);
+
+    /// The settings that the task does not have.
+    fn without(&self) -> &'static [&'static str];
+
+    /// How a path is read, and its first records.
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview>;
+
+    /// Reads the texts and builds the model.
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared>;
+
+    /// What a checkpoint of the task answers with.
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>>;
+}
+
+/// What a trained model of a task needs beside its predictor.
+pub(super) trait Trained: Send + Sync {
+    /// How it cuts what it reads, and what it writes; none where the tokens are given.
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
+
+    /// The texts of a path, with what is right, as [`Predictor::evaluate`] takes them.
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
+
+    /// An answer for each text.
+    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>>;
+
+    /// Goes on from a text by so many tokens.
+    fn write(
+        &self,
+        _predictor: &Predictor,
+        _text: &str,
+        _sampling: Sampling,
+        _seed: u64,
+        _tokens: usize,
+    ) -> Result<String> {
+        Err(Error::of(
+            ErrorKind::Program,
+            "model that writes",
+            "a language model (`lm`)",
+            "one of another task",
+        ))
+    }
+}
