@@ -100,6 +100,8 @@ pub(super) struct Given<'a> {
     pub(super) words: Option<&'a str>,
     pub(super) tags: Option<&'a str>,
     pub(super) header: Option<bool>,
+    /// The names in the header of the file that was read before.
+    pub(super) names: &'a [String],
 }
 
 impl First {
@@ -148,7 +150,7 @@ impl First {
             return Ok(None);
         };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
-        if given.header == Some(true) {
+        if given.header == Some(true) || (given.header.is_none() && names == given.names) {
             return Ok(Some(names));
         }
         if given.header == Some(false) || names.len() != self.count {

@@ -241,6 +241,11 @@ fn a_header_names_the_columns() {
     let like = Columns::of(&first, None, None, None, None).unwrap();
     let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     assert!(!other("un O\ndeux O\n").unwrap().header);
+    let french = file("a", "mot etiquette\nun O\n");
+    let like = Columns::of(&french, None, None, Some(true), None).unwrap();
+    assert!(Columns::of(&french, None, None, None, Some(&like)).unwrap().header);
+    let like = Columns::of(&first, None, None, None, None).unwrap();
+    let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     let error = other("tag word\nO un\n").unwrap_err().to_string();
     assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
 }
