@@ -81,8 +81,10 @@ impl Columns {
     ) -> Result<Self> {
         // What names columns in one file may be missing in another.
         let given = match like {
-            Some(_) => Given { words: None, tags: None, header },
-            None => Given { words, tags, header },
+            Some(like) => {
+                Given { words: None, tags: None, header, names: if like.header { &like.names } else { &[] } }
+            }
+            None => Given { words, tags, header, names: &[] },
         };
         let first = First::of(file, given)?;
         let wrong = |expected: String, got: String| {

@@ -119,7 +119,9 @@ impl TaggedTexts {
     ///
     /// CoNLL-U is known by a name that ends with `.conllu`, or by ten columns between tabs with numbers in the first: the words are forms, the
     /// tags `upos`; comments, ranges of words and empty nodes are left out. If the first of other columns numbers the words, the second has
-    /// the words, and the first one with tags of a scheme the tags.
+    /// the words, and the first one with tags of a scheme the tags. CoNLL-U Plus and CoNLL-2012 are known, too, by `# global.columns` and
+    /// `#begin document`. A first line of known names, as `Token POS NER`, is a header. Tags in brackets, as `(PER*`, become `B-PER` and
+    /// `I-PER`.
     ///
     /// # Errors
     /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than most.

@@ -6,7 +6,7 @@ use super::line::{
     MARKS, Separator, bracket, cells, has_key, is_between, is_comment, is_mark, is_number, is_of_scheme,
 };
 use crate::data::TextFile;
-use crate::data::records::OneLine;
+use crate::data::records::{OneLine, shown};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many lines of a file decide what its columns are.
@@ -100,6 +100,8 @@ pub(super) struct Given<'a> {
     pub(super) words: Option<&'a str>,
     pub(super) tags: Option<&'a str>,
     pub(super) header: Option<bool>,
+    /// The names in the header of the file that was read before.
+    pub(super) names: &'a [String],
 }
 
 impl First {
@@ -148,7 +150,7 @@ impl First {
             return Ok(None);
         };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
-        if given.header == Some(true) {
+        if given.header == Some(true) || (given.header.is_none() && names == given.names) {
             return Ok(Some(names));
         }
         if given.header == Some(false) || names.len() != self.count {
@@ -384,8 +386,21 @@ impl First {
             let expected =
                 "words in column 1; `tokens` (`data.text` in a config) gives the number of their column"
                     .to_owned();
+            return Err(self.wrong(expected, format!("numbers alone, as in {}", shown(&first))));
+        }
+        let repeats = |rows: &Vec<Vec<&str>>| {
+            let mut words = rows.iter().map(|row| row.get(words));
+            let first = words.next();
+            words.all(|word| Some(word) == first)
+        };
+        let repeated = self.sentences().filter(|rows| rows.len() > 1).count() > 1
+            && self.sentences().all(|rows| repeats(&rows));
+        if !is_set && self.count > 2 && repeated {
+            let expected =
+                "words in column 1; `tokens` (`data.text` in a config) gives the number of their column"
+                    .to_owned();
             return Err(
-                self.wrong(expected, format!("numbers alone, as in {}", crate::data::records::shown(&first)))
+                self.wrong(expected, format!("the same in each line of a sentence, as in {}", shown(&first)))
             );
         }
         let numbered = self.header.iter().flatten().find(|name| SENTENCES.contains(&name.as_str()));

@@ -241,6 +241,11 @@ fn a_header_names_the_columns() {
     let like = Columns::of(&first, None, None, None, None).unwrap();
     let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     assert!(!other("un O\ndeux O\n").unwrap().header);
+    let french = file("a", "mot etiquette\nun O\n");
+    let like = Columns::of(&french, None, None, Some(true), None).unwrap();
+    assert!(Columns::of(&french, None, None, None, Some(&like)).unwrap().header);
+    let like = Columns::of(&first, None, None, None, None).unwrap();
+    let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     let error = other("tag word\nO un\n").unwrap_err().to_string();
     assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
 }
@@ -253,6 +258,10 @@ fn what_is_no_file_of_columns_is_named() {
         ("Sentence: 1,He,O\nSentence: 1,runs,O\n", "`,` in each line: write tabs in its place"),
         ("the/DT dog/NN\na/DT cat/NN\n", "words joined to tags by `/`"),
         ("Sentence #\tWord\tTag\nS 1\tHe\tO\nS 1\truns\tO\n", "no blank line, and a column `sentence_#`"),
+        (
+            "a 1 He O\na 2 goes O\n\nb 1 So O\nb 2 be O\n",
+            "the same in each line of a sentence, as in \"a 1 He O\"",
+        ),
         ("7 He O\n8 runs O\n\n9 Yes O\n", "numbers alone, as in \"7 He O\""),
         ("1-1\t0-2\tHe\tO\n1-2\t3-7\truns\tO\n", "numbers alone, as in"),
     ] {
