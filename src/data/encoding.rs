@@ -9,8 +9,14 @@ use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::archive::Bytes;
 use super::kind::Failed;
-use super::lines::Reason;
 use crate::error::{Error, Result};
+
+/// Why a line is malformed.
+#[derive(Debug)]
+pub(super) struct Reason {
+    pub(super) expected: String,
+    pub(super) got: String,
+}
 
 /// How bytes stand for characters. Text of UTF-8 and of named encodings is checked; in the other two every byte is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

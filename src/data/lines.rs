@@ -6,16 +6,10 @@ use std::sync::Arc;
 
 use super::archive::Bytes;
 use super::encoding::Encoding;
+pub(super) use super::encoding::Reason;
 use super::memory::Room;
 use super::watched::Changed;
 use crate::error::{Error, ErrorKind, Result};
-
-/// Why a line is malformed.
-#[derive(Debug)]
-pub(super) struct Reason {
-    pub(super) expected: String,
-    pub(super) got: String,
-}
 
 /// What a failed read of `what` means.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {

@@ -10,6 +10,8 @@ use crate::data::{
 };
 use crate::error::Result;
 
+// There is one at a time.
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Texts {
     Held(LabelledTexts),
     /// So many are in memory while an epoch is shuffled.

@@ -136,3 +136,28 @@ fn tags_in_json_that_break_the_scheme_have_their_record() {
     let error = format!("{:#}", model(Task::Tag, &train, &[]).map(drop).unwrap_err());
     assert!(error.contains("train.jsonl:34: expected a tag of IOB2"), "{error}");
 }
+
+#[test]
+fn a_test_file_is_read_by_its_own_header() -> Result<()> {
+    let place = Place::new("header");
+    let line =
+        |i: usize| format!("a {} walk to hill {i},{}\n", ["fine", "dull"][i % 2], ["good", "bad"][i % 2]);
+    let records = (0..80).map(line).collect::<String>();
+    let settings = [("text.min_count", Value::Int(1))];
+    for header in ["", "text,label\n"] {
+        let train = place.file("train.csv", &format!("{header}{records}"));
+        let model = model(Task::Classify, &train, &settings)?;
+        let test = place.file("test.csv", "id,label,text\n1,good,fine\n2,bad,dull\n");
+        let TestData { data, said } = tested(&model, test)?;
+        assert!(said.concat().contains("text in `text`, label in `label`"), "{said:?}");
+        assert_eq!(words(&model.1, "words", &*data)?, ["fine", "dull"]);
+        // Texts alone cannot be measured on.
+        let error = refused(tested(&model, place.file("texts.csv", "text\nfine\ndull\n")));
+        assert!(error.contains("expected a column with a label for each text"), "{header}: {error}");
+    }
+    let model =
+        model(Task::Classify, &place.file("train.csv", &format!("text,label\n{records}")), &settings)?;
+    let error = refused(tested(&model, place.file("bare.csv", "fine,good\ndull,bad\n")));
+    assert!(error.contains("put a header with `text`, `label` above it"), "{error}");
+    Ok(())
+}

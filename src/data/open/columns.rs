@@ -460,11 +460,7 @@ impl Columns<'_> {
         header: bool,
     ) -> Error {
         let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
-        if !header {
-            let expected = format!("a number from 1 to {}, since no line is a header", self.width());
-            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
-        }
-        if first.len() == 1 && ["label", "target"].contains(&one.what) {
+        if self.width() == 1 && ["label", "target"].contains(&one.what) {
             let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
             let error = Error::of(
                 ErrorKind::Format,
@@ -475,6 +471,10 @@ impl Columns<'_> {
             return error.noted(
                 "texts without it can be answered by `predict`, and not be learnt from or measured on",
             );
+        }
+        if !header {
+            let expected = format!("a number from 1 to {}, since no line is a header", self.width());
+            return Error::of(ErrorKind::Format, what, expected, format!("`{given}`"));
         }
         if !is_name(given) {
             let expected = format!("a number from 1 to {}", first.len());

@@ -135,7 +135,7 @@ pub struct ReadOptions {
     /// What was decided about a file, and why, for people.
     pub(super) notes: Vec<String>,
     /// What was detected of a file and holds for it alone.
-    pub(super) found: Found,
+    pub(super) found: Box<Found>,
 }
 
 /// What was detected of a file: whether a table has a header, what separates its columns, and the encoding.

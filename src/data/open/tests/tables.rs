@@ -33,7 +33,10 @@ fn each_file_is_read_by_its_own_header() {
             "line 1 names no column that is wanted: if it is a record, put a header with `text`, `label` above it",
         ),
         (["a.csv", "texts.csv"], "expected a column with a label for each text, got a single column, `text`"),
-        (["bare.csv", "one.csv"], "column `2` of file `one.csv`, the label: expected a number from 1 to 1"),
+        (
+            ["bare.csv", "one.csv"],
+            "column `2` of file `one.csv`, the label: expected a column with a label for each text",
+        ),
     ] {
         let said = files.said(all(&names));
         assert!(said.contains(expected), "{said}");
