@@ -44,6 +44,7 @@ pub(super) struct Lines {
     pub(super) name: Arc<str>,
     input: BufReader<Bytes>,
     encoding: Encoding,
+    guessed: bool,
     max: usize,
     number: u64,
     bytes: Vec<u8>,
@@ -56,7 +57,13 @@ pub(super) const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 impl Lines {
     pub(super) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
-        Self { name, input, encoding, max, number: 0, bytes: Vec::new(), room: Room::default() }
+        let (bytes, room) = (Vec::new(), Room::default());
+        Self { name, input, encoding, guessed: false, max, number: 0, bytes, room }
+    }
+
+    /// Whether the encoding is a guess, which a line of UTF-8 refutes.
+    pub(super) fn guessed(self, guessed: bool) -> Self {
+        Self { guessed, ..self }
     }
 
     /// `FILE:LINE: expected …, got …` of the line that was read last.
@@ -94,6 +101,15 @@ impl Lines {
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
         let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
+        if self.guessed
+            && self.encoding == Encoding::Windows1252
+            && !line.is_ascii()
+            && std::str::from_utf8(line).is_ok()
+        {
+            let expected = "windows-1252, as the first bytes beyond ASCII are".into();
+            let got = "UTF-8: the file mixes both; `data.encoding` in a config sets one".into();
+            return Ok(Some(Err(Reason { expected, got })));
+        }
         Ok(Some(self.encoding.decode(line)))
     }
 

@@ -338,7 +338,7 @@ impl TextFile {
 
     /// The lines of its bytes.
     pub(super) fn lines_in(&self, name: Arc<str>, bytes: Bytes) -> Lines {
-        Lines::new(name, bytes, self.encoding, self.max_line)
+        Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
     }
 
     /// The longest record that is no line, and how its bytes stand for characters.

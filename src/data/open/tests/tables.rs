@@ -117,6 +117,11 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let both: Vec<u8> = [b"caf\xe9 noir\ty\nna\xefve\ty\n".as_slice(), "café\tn\n".as_bytes()].concat();
     // Beyond the bytes that decide in a window.
     let late = ["plain text\ty\nmore text\tn\n".repeat(20_000).as_bytes(), b"caf\xe9\ty\n"].concat();
+    let refuted = [
+        "caf\u{e9} noir\ty\nna\u{ef}ve\tn\n".repeat(20_000).chars().map(|c| c as u8).collect(),
+        "café\ty\n".as_bytes().to_vec(),
+    ]
+    .concat();
     let zeros: Vec<u8> = "text\tlabel\nfine\ty\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
     let files = Files::new(
         "encodings",
@@ -125,6 +130,7 @@ fn encodings_are_read_or_named_and_never_mixed() {
             ("zh.tsv", &chinese),
             ("both.tsv", &both),
             ("late.tsv", &late),
+            ("refuted.tsv", &refuted),
             ("zeros.tsv", &zeros),
         ],
     );
@@ -153,4 +159,7 @@ fn encodings_are_read_or_named_and_never_mixed() {
         said.starts_with("late.tsv:40001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`"),
         "{said}"
     );
+    let refuted = LabelledFiles::open(files.at("refuted.tsv")).unwrap();
+    let said = files.said(refuted.records().collect::<Result<Vec<_>>>());
+    assert!(said.starts_with("refuted.tsv:40001: expected windows-1252, as the first bytes"), "{said}");
 }
