@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod data;
+mod eval;
 mod events;
 mod file;
 mod findings;
@@ -58,7 +59,7 @@ enum Command {
     /// Train a model, into a run folder with its checkpoints, metrics and report
     Train(Box<train::Train>),
     /// Measure a model on texts
-    Eval(ask::Eval),
+    Eval(eval::Eval),
     /// Answer each line of standard input: a label, tags, a translation
     Predict(ask::Predict),
     /// Go on from each line of standard input with a language model
