@@ -15,7 +15,7 @@ use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
 use super::texts::Texts;
 use super::{embedded, rows};
-use crate::data::{Labelled, LabelledFiles, Tokenizer, Vocabulary};
+use crate::data::{Asking, Labelled, LabelledFiles, Questions, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
@@ -76,6 +76,16 @@ impl Trained for Classifier {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, &self.cut, path)
+    }
+
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)> {
+        let options = options_of(config, COLUMNS, predictor)?;
+        Ok((Questions::open(path, &options, Asking::Text)?, Answer::LABEL.into()))
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

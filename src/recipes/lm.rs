@@ -13,8 +13,8 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
-use crate::data::{Continuous, PlainText, Tokenizer, Vocabulary};
-use crate::error::{Error, Result};
+use crate::data::{Continuous, PlainText, Questions, Tokenizer, Vocabulary};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::Loss;
 use crate::predict::{Predictor, Sampling, Session};
@@ -85,6 +85,12 @@ impl Trained for Writer {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, &self.cut, path)
+    }
+
+    fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
+        let expected = "a model that answers records; `generate` goes on from lines of standard input";
+        let got = format!("a language model for the file `{path}`");
+        Err(Error::of(ErrorKind::Program, "model", expected, got))
     }
 
     /// How each text goes on by its likeliest tokens.

@@ -6,7 +6,7 @@ use super::answer::Answer;
 use super::config::Config;
 use super::prepared::{Paths, Prepared, TestData};
 use super::preview::Preview;
-use crate::data::Tokenizer;
+use crate::data::{Questions, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
 
@@ -35,6 +35,14 @@ pub(super) trait Trained: Send + Sync {
 
     /// The texts of a path, with what is right, as [`Predictor::evaluate`] takes them.
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
+
+    /// The records of a file to be answered, and what an answer adds to each.
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)>;
 
     /// An answer for each text.
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>>;

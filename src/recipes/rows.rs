@@ -11,7 +11,8 @@ use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, r
 use super::preview::Preview;
 use super::recipe::Trained;
 use crate::data::{
-    FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Tokenizer, Vocabulary,
+    Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, Questions, ReadOptions, Target,
+    Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Linear, init};
@@ -59,6 +60,10 @@ impl Trained for Classifier {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, path)
+    }
+
+    fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
+        Ok((Questions::open(path, &ReadOptions::new(), Asking::Row)?, Answer::LABEL.into()))
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

@@ -13,7 +13,9 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
-use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary};
+use crate::data::{
+    Asking, Limits, Loader, Questions, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary,
+};
 use crate::error::Result;
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
@@ -88,6 +90,18 @@ impl Trained for Tagger {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, path)
+    }
+
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)> {
+        let questions = Questions::open(path, &options_of(config, COLUMNS, predictor)?, Asking::Words)?;
+        let labels =
+            if predictor.outputs().any(|output| output == LABELS) { &Answer::LABEL[..] } else { &[] };
+        Ok((questions, [&[TAGS], labels].concat()))
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

@@ -12,7 +12,7 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
-use crate::data::{Loader, Pairs, Tokenizer, Vocabulary};
+use crate::data::{Asking, Loader, Pairs, Questions, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -209,6 +209,16 @@ impl Trained for Translator {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, [&self.cut, &self.target_cut], path)
+    }
+
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)> {
+        let options = options_of(config, COLUMNS, predictor)?;
+        Ok((Questions::open(path, &options, Asking::Source)?, vec!["translation"]))
     }
 
     /// What each text becomes, by beam search.
