@@ -384,10 +384,12 @@ fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Op
             let both = table::Table::of(file, format, options, &[text, label]);
             let table = match both {
                 Ok(table) => table,
-                Err(_) => match table::Table::of_texts(file, options)? {
-                    Some(table) => table,
-                    None => table::Table::of(file, format, options, &[text]).map_err(|e| guess.explain(e))?,
-                },
+                Err(_) => table::Table::of(file, format, options, &[text]).or_else(|e| {
+                    // A file of texts alone has one column, whatever their number was in the training.
+                    let alone =
+                        table::Table::of(file, format, options, &[Wanted { given: Some("1"), ..text }]);
+                    alone.ok().filter(|table| table.width() == 1).ok_or_else(|| guess.explain(e))
+                })?,
             };
             table.note(options);
             let names = table.names().first().cloned();

@@ -472,6 +472,11 @@ impl Table {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
     }
 
+    /// How many columns most of the first records have.
+    pub(super) fn width(&self) -> usize {
+        self.picked.width
+    }
+
     /// The names in the header; none without one.
     pub(super) fn header(&self, file: &TextFile) -> Result<Vec<String>> {
         if !self.has_header() {

@@ -10,6 +10,7 @@ use crate::data::{
 use crate::error::Result;
 
 mod json;
+mod questions;
 mod tables;
 
 /// Files in a folder that goes with it.
