@@ -99,7 +99,7 @@ fn tables_of_texts_alone_are_classes() {
     assert_eq!(LabelledTexts::open_with([files.at("numbered")], &set).unwrap().records().len(), 4);
     let said = files.said(crate::data::Parts::find(files.at("lines")));
     assert!(
-        said.contains("make one file by `paste lines/train.en lines/train.fr > lines/train.tsv`"),
+        said.contains("if their lines belong together, `lines/train.{en,fr}` names both, the source first"),
         "{said}"
     );
     let said = files.said(Pairs::open(files.at("lines/train.en")));
