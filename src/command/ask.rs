@@ -214,10 +214,20 @@ fn record(model: &Model, line: &str) -> Option<String> {
             ));
         }
     }
-    let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return None };
-    let label = fields.values().filter_map(Value::as_str).find(|cell| known(cell))?;
+    let words = line.split_whitespace().map_while(|word| word.strip_prefix("__label__"));
+    if let Some(label) = words.into_iter().find(|label| known(label)) {
+        return Some(format!(
+            "`__label__{label}` is a label of the model, and is read as text: expected the text without its labels"
+        ));
+    }
+    let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
+        Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),
+        Ok(Value::Array(cells)) => ("list", cells),
+        _ => return None,
+    };
+    let label = cells.iter().filter_map(Value::as_str).find(|cell| known(cell))?;
     Some(format!(
-        "`{label}` is a label of the model, and the whole JSON object is read as text: expected the text alone, as from `jq -r .text`"
+        "`{label}` is a label of the model, and the whole JSON {kind} is read as text: expected the text alone, as from `jq -r .text`"
     ))
 }
 

@@ -1,11 +1,12 @@
 //! Records whose fields have names: JSON, or the rows of a Parquet file.
 
-use super::columns::{Columns, LABEL, Wanted, missing};
+use super::columns::{Columns, missing};
 use super::fields::{Object, Value, at, names};
 use super::json;
 use super::options::FileFormat;
 #[cfg(feature = "parquet")]
 use super::parquet;
+use super::wanted::{LABEL, Wanted};
 use crate::data::TextFile;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;

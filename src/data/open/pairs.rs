@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::columns::{SOURCE, TARGET, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared, two};
+use super::wanted::{SOURCE, TARGET, Wanted};
 use super::{dictionary, fields, objects, table};
 use crate::data::data_set::Record;
 use crate::data::records::{OneLine, Records, Stream};

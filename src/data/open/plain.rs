@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::columns::{TEXT, Wanted};
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, is_note, prepared};
+use super::wanted::{TEXT, Wanted};
 use super::{fields, objects, table};
 use crate::data::kind::is_markup;
 use crate::data::memory::Whole;

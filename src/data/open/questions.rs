@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::columns::{LABEL, SOURCE, TARGET, TEXT, TOKENS, Wanted};
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared_for};
+use super::wanted::{LABEL, SOURCE, TARGET, TEXT, TOKENS, Wanted};
 use super::{fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
 use crate::data::conll::{Asked, Columns, joined};

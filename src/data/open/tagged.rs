@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::columns::{INTENT, TAGS, TOKENS, Wanted};
 use super::fields;
 use super::guess::{Task, alike, guess};
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
+use super::wanted::{INTENT, TAGS, TOKENS, Wanted};
 use crate::data::conll::Columns;
 use crate::data::data_set::Record;
 use crate::data::lines::Reason;

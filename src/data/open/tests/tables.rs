@@ -103,7 +103,7 @@ fn tables_of_texts_alone_are_classes() {
         "{said}"
     );
     let said = files.said(Pairs::open(files.at("lines/train.en")));
-    assert!(said.contains("got lines without a tab: of two files whose lines belong together"), "{said}");
+    assert!(said.contains("two files whose lines belong together are named by one path"), "{said}");
 }
 
 #[test]
