@@ -45,6 +45,7 @@ struct Cells {
     cell: String,
     /// Of the record so far.
     size: usize,
+    /// The number of the line that is parsed.
     line: u64,
     /// Where the cell in quotation marks begins.
     opened: u64,
@@ -64,7 +65,6 @@ impl Cells {
 
     /// Takes a line, which may end a record.
     fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
-        self.line += 1;
         let within = matches!(self.state, State::Quoted);
         if !within {
             if line.trim().is_empty() || (self.line == 1 && declared(line).is_some()) {
@@ -141,6 +141,10 @@ struct Rows<F> {
 }
 
 impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
+    fn at(&mut self, line: u64) {
+        self.cells.line = line;
+    }
+
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
         let Some(row) = self.cells.line(line)? else { return Ok(None) };
         if std::mem::take(&mut self.header) {
@@ -243,6 +247,7 @@ fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     while count < LOOKED_AT
         && let Some(line) = lines.next()?
     {
+        cells.line += 1;
         match line.and_then(|line| cells.line(&line)) {
             Ok(None) => {}
             Ok(Some(row)) if row.len() > 1 && *width.get_or_insert(row.len()) == row.len() => count += 1,
@@ -278,7 +283,9 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     // The header may be without marks.
     let below = rows.get(1..).filter(|below| below.len() > 1);
     let needed = |cell: &str| unquoted(cell).is_some_and(|inner| inner.is_empty() || inner.contains('"'));
-    Ok(all(&rows) || below.is_some_and(all) || cells().filter(|cell| cell.contains('"')).all(needed))
+    let mut marked = cells().filter(|cell| cell.contains('"'));
+    let doubled = cells().filter_map(unquoted).any(|inner| inner.contains('"'));
+    Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
 }
 
 /// Whether a space is behind each separator, and quotation marks behind some.
@@ -564,6 +571,8 @@ mod tests {
             let (found, notes) = read("t.tsv", text);
             assert!(found[0][0].starts_with("\"So") && !notes.contains(marks), "{found:?} {notes}");
         }
+        // A text of two marks.
+        assert_eq!(read("t.tsv", "\"\"\ta\nno\tb\n").0[0], ["\"\"", "a"]);
     }
 
     #[test]
