@@ -19,9 +19,14 @@ use crate::error::Result;
 /// The files of a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
-fn parallel(path: &Path, options: &ReadOptions) -> Result<TaggedTexts> {
+fn parallel(path: &Path, options: &mut ReadOptions) -> Result<TaggedTexts> {
+    options.format = Some(FileFormat::Parallel);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
-    let open = |path: &Path| prepared(TextFile::open(path)?, options);
+    let mut open = |path: &Path| -> Result<TextFile> {
+        let file = prepared(TextFile::open(path)?, options)?;
+        options.encoded_as(&file);
+        Ok(file)
+    };
     let labels = if labels.exists() { Some(open(&labels)?) } else { None };
     TaggedTexts::of_parallel(&open(&words)?, &open(&tags)?, labels.as_ref())
 }
@@ -74,6 +79,7 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
         }
     };
     let found = read();
+    options.encoded_as(file);
     if all.format.is_none_or(|format| format == guess.format) {
         all.clone_from(options);
     }
@@ -93,10 +99,7 @@ impl Record for TaggedText {
         for one in found {
             texts.extend(match one {
                 Found::File(file) => of_file(&prepared(file, &options)?, &mut options)?.records,
-                Found::Folder(path) => {
-                    options.format = Some(FileFormat::Parallel);
-                    parallel(&path, &options)?.records
-                }
+                Found::Folder(path) => parallel(&path, &mut options)?.records,
             });
         }
         let mut read = TaggedTexts::new(&name, texts);

@@ -163,3 +163,53 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let said = files.said(refuted.records().collect::<Result<Vec<_>>>());
     assert!(said.starts_with("refuted.tsv:40001: expected windows-1252, as the first bytes"), "{said}");
 }
+
+#[test]
+fn a_guess_of_windows_1252_is_refuted_in_each_format() {
+    let line = |i: usize| format!("\u{e9}t\u{e9} {i} \u{e0} c\u{f4}t\u{e9}");
+    let mixed = |record: &dyn Fn(usize) -> String, between: &str| -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for i in 0..40 {
+            let record = record(i) + between;
+            match i {
+                30 => bytes.extend(record.bytes()),
+                _ => bytes.extend(record.chars().map(|c| c as u8)),
+            }
+        }
+        bytes
+    };
+    let list = mixed(&|i| format!("[\"{}\", \"{}\"]", line(i), i % 2), ",\n");
+    let list = [b"[".as_slice(), &list, b"[\"a\", \"0\"]]"].concat();
+    let tagged = mixed(&|i| format!("{i}\tO\n\u{e9}t\u{e9}\tX\n"), "\n");
+    let whole: Vec<u8> = tagged.iter().copied().filter(|&byte| byte < 0xc0 || byte == 0xe9).collect();
+    let files = Files::new(
+        "refuted",
+        &[
+            ("list.json", &list),
+            ("plain.txt", &mixed(&line, "\n")),
+            ("tagged.conll", &tagged),
+            ("whole.conll", &whole),
+        ],
+    );
+    let expected =
+        "expected windows-1252, as the first bytes beyond ASCII are, got UTF-8: the file mixes both";
+    let said = files.said(LabelledTexts::open(files.at("list.json")));
+    assert!(said.starts_with(&format!("list.json:31: {expected}")), "{said}");
+    let said = files.said(crate::data::PlainText::open(files.at("plain.txt")));
+    assert!(said.starts_with(&format!("plain.txt:31: {expected}")), "{said}");
+    let said = files.said(TaggedTexts::open(files.at("tagged.conll")));
+    assert!(said.starts_with(&format!("tagged.conll:92: {expected}")), "{said}");
+    let said = TaggedTexts::open(files.at("whole.conll")).unwrap().read_as().to_string();
+    assert!(said.contains("; encoding windows-1252, since the bytes beyond ASCII are no UTF-8"), "{said}");
+}
+
+#[test]
+fn lines_that_are_no_text_count() {
+    let records = "caf\u{e9},x\n".repeat(5);
+    let bytes = [records.as_bytes(), b"\xff,c\nd,\"e\n"].concat();
+    let files = Files::new("counted", &[("some.csv", &bytes)]);
+    let collect = ReadOptions::new().malformed(crate::data::Malformed::Collect);
+    let said = files.said(LabelledTexts::open_with([files.at("some.csv")], &collect));
+    assert!(said.contains("some.csv:6: expected UTF-8"), "{said}");
+    assert!(said.contains("the cell whose quotation mark is in line 7, got"), "{said}");
+}
