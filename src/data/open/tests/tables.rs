@@ -204,6 +204,41 @@ fn a_guess_of_windows_1252_is_refuted_in_each_format() {
 }
 
 #[test]
+fn a_later_file_with_its_columns_in_another_order_is_refused() {
+    let records = |label_first: bool| -> String {
+        let record = |i: usize| {
+            let (text, label) = (format!("text number {i}"), ["pos", "neg"][i % 2]);
+            if label_first { format!("{label}\t{text}\n") } else { format!("{text}\t{label}\n") }
+        };
+        (0..20).map(record).collect()
+    };
+    let (texts, labels) = (records(false), records(true));
+    let files = Files::new(
+        "other-order",
+        &[
+            ("a1.tsv", texts.as_bytes()),
+            ("a2.tsv", labels.as_bytes()),
+            ("b1.tsv", labels.as_bytes()),
+            ("b2.tsv", texts.as_bytes()),
+            ("c1.tsv", texts.as_bytes()),
+            ("c2.tsv", texts.as_bytes()),
+        ],
+    );
+    for (pattern, (text, label)) in [("a*.tsv", (1, 2)), ("b*.tsv", (2, 1))] {
+        let said = files.said(LabelledTexts::open(files.at(pattern)));
+        let expected = format!(
+            "expected the text in column {text} and the label in column {label}, as in an earlier file, got values in \
+             column {text} that repeat and are shorter than those in column {label}; put the columns of all files in one order"
+        );
+        assert!(said.contains(&expected), "{said}");
+        // Set columns are taken as they are.
+        let set = ReadOptions::new().text("1").label("2");
+        assert_eq!(LabelledTexts::open_with([files.at(pattern)], &set).unwrap().records().len(), 40);
+    }
+    assert_eq!(LabelledTexts::open(files.at("c*.tsv")).unwrap().records().len(), 40);
+}
+
+#[test]
 fn lines_that_are_no_text_count() {
     let records = "caf\u{e9},x\n".repeat(5);
     let bytes = [records.as_bytes(), b"\xff,c\nd,\"e\n"].concat();
