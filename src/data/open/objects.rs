@@ -141,7 +141,9 @@ fn positions(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Re
             Some((name, _)) if fitting.len() == 2 || wanted.len() == fitting.len() => Ok(name.to_string()),
             _ => {
                 let what = format!("element of the {} in file `{}`", one.what, file.name());
-                let (expected, got) = ("a list of two", format!("one of {}", example.fields.len()));
+                let kind = if listed(one) { "lists" } else { "single values" };
+                let expected = format!("a list with two {kind}");
+                let got = format!("one of {}, {} of them {kind}", example.fields.len(), fitting.len());
                 let advice = format!("`{}` gives its number from 1 on", one.what);
                 Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
             }
@@ -172,7 +174,13 @@ fn named(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result
             (None, None) => {
                 let what = format!("field of the {} in file `{}`", one.what, file.name());
                 let expected = format!("one called {}", quoted(one.known.iter().take(4).copied()));
-                let got = format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let other = |name: &&str| {
+                    let value = example.get(name).filter(|value| !matches!(value, Value::Object(_)))?;
+                    let taken = found.iter().any(|other| other == name);
+                    (!taken).then(|| format!("{} in the field `{name}`", value.kind()))
+                };
+                let fields = || format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let got = one.known.iter().find_map(other).unwrap_or_else(fields);
                 let error = Error::of(ErrorKind::Format, what, expected, got);
                 return Err(error.noted(format!(
                     "`{}` (`{}` in a config) names it; a dot leads into an object",

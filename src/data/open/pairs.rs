@@ -55,7 +55,7 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
             let table = table?;
             table.note(options);
             names(options, table.names());
-            Ok(Box::new(table.records(file, |cell| Ok(Pair { source: cell(0)?, target: cell(1)? }))?))
+            Ok(Box::new(table.records(file, |cell| Pair { source: cell(0), target: cell(1) })?))
         }
     }
 }

@@ -49,7 +49,7 @@ fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) ->
         format => {
             let table = table::Table::of(file, format, options, &wanted)?;
             decided(&table.names().concat(), table.notes());
-            table.records(file, |cell| Ok(cell(0)? + "\n"))?.collect()
+            table.records(file, |cell| cell(0) + "\n")?.collect()
         }
     };
     let found = read().map_err(|e| guess.explain(e));

@@ -478,29 +478,26 @@ impl Table {
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,
-        mut make: impl FnMut(&mut dyn FnMut(usize) -> Result<String, Reason>) -> Result<R, Reason>
-        + Send
-        + 'static,
+        mut make: impl FnMut(&mut dyn FnMut(usize) -> String) -> R + Send + 'static,
     ) -> Result<Records<R>> {
         let Picked { columns, names, width, header, .. } = self.picked.clone();
         let cells = self.dialect.cells();
         let make = move |mut row: Vec<String>| {
+            let is_empty = |&column: &usize| row.get(column).is_none_or(|cell| cell.trim().is_empty());
+            if let Some(place) = columns.iter().position(is_empty) {
+                let name = names.get(place).map_or("", String::as_str);
+                let expected = format!("something in column `{name}`");
+                let row = shown(&row.join(" | "));
+                return Err(Reason {
+                    expected,
+                    got: format!("nothing in {row}: fill the cell, or remove the record"),
+                });
+            }
             let mut cell = |place: usize| {
                 let column = columns.get(place).copied().unwrap_or_default();
-                match row.get_mut(column).map(std::mem::take) {
-                    Some(cell) if !cell.trim().is_empty() => Ok(cell),
-                    _ => {
-                        let name = names.get(place).map_or("", String::as_str);
-                        let expected = format!("something in column `{name}`");
-                        let row = shown(&row.join(" | "));
-                        Err(Reason {
-                            expected,
-                            got: format!("nothing in {row}: fill the cell, or remove the record"),
-                        })
-                    }
-                }
+                row.get_mut(column).map(std::mem::take).unwrap_or_default()
             };
-            make(&mut cell)
+            Ok(make(&mut cell))
         };
         file.records(Rows { cells, width: Some(width), header, make })
     }
@@ -546,7 +543,7 @@ mod tests {
         let wanted =
             [("text", TEXT), ("label", LABEL)].map(|(what, known)| Wanted { what, given: None, known });
         let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
-        let records = table.records(&file, |cell| Ok([cell(0)?, cell(1)?])).unwrap();
+        let records = table.records(&file, |cell| [cell(0), cell(1)]).unwrap();
         (records.collect::<Result<_>>().unwrap(), table.notes().join("; "))
     }
 
