@@ -50,7 +50,10 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
             if plain && format == FileFormat::Tsv {
                 options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
                 names(options, &["1".to_owned(), "2".to_owned()]);
-                return Ok(Box::new(file.translations()?));
+                let advised = |e: Error| {
+                    e.noted("of other columns, `source` and `target` (`data.text` and `data.label` in a config) give the numbers")
+                };
+                return Ok(Box::new(file.translations()?.map(move |pair| pair.map_err(advised))));
             }
             let table = table?;
             table.note(options);

@@ -86,6 +86,7 @@ fn tables_of_texts_alone_are_classes() {
             ("numbered/part2.csv", b"bad\ndull\n"),
             ("lines/train.en", b"go\n"),
             ("lines/train.fr", b"va\n"),
+            ("four.tsv", b"1\tgo\t7\tva\n2\trun\t8\tcours\n"),
         ],
     );
     let found = LabelledTexts::open(files.at("two")).unwrap();
@@ -102,6 +103,9 @@ fn tables_of_texts_alone_are_classes() {
         said.contains("make one file by `paste lines/train.en lines/train.fr > lines/train.tsv`"),
         "{said}"
     );
+    let said = files.said(Pairs::open(files.at("four.tsv")));
+    assert!(said.contains("four.tsv:1: expected text, one tab and text"), "{said}");
+    assert!(said.contains("of other columns, `source` and `target` (`data.text` and `data.label`"), "{said}");
     let said = files.said(Pairs::open(files.at("lines/train.en")));
     assert!(said.contains("got lines without a tab: of two files whose lines belong together"), "{said}");
 }
