@@ -103,7 +103,7 @@ impl Form {
                 return Ok(Parts::FastText);
             }
             FileFormat::JsonLines | FileFormat::Parquet => {
-                let picked = objects::picked(file, format, &wanted(options), options.header)?;
+                let picked = objects::picked(file, format, &wanted(options), options)?;
                 options.notes.clone_from(&picked.notes);
                 (picked.names.clone(), Parts::Fields(picked))
             }

@@ -3,7 +3,7 @@
 use super::columns::{Columns, LABEL, Wanted, missing};
 use super::fields::{Object, Value, at, names};
 use super::json;
-use super::options::FileFormat;
+use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet;
 use crate::data::TextFile;
@@ -31,12 +31,12 @@ fn fits(one: &Wanted<'_>, value: &Value<'_>) -> bool {
     matches!(value, Value::List(_)) == listed(one) && !matches!(value, Value::Object(_))
 }
 
-/// The fields that are wanted; `header` sets whether the first of the lists is their names.
+/// The fields that are wanted; the options set whether the first of the lists is their names.
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
     wanted: &[Wanted<'_>],
-    header: Option<bool>,
+    options: &ReadOptions,
 ) -> Result<Picked> {
     let layout = match format {
         #[cfg(feature = "parquet")]
@@ -48,7 +48,7 @@ pub(super) fn picked(
     };
     let example = example(file, &layout)?;
     if example.is_list {
-        return of_lists(file, layout, &example, wanted, header);
+        return of_lists(file, layout, &example, wanted, options);
     }
     let notes = layout.note().map(str::to_owned).into_iter().collect();
     Ok(Picked { names: named(file, &example, wanted)?, notes, layout: Some(layout) })
@@ -68,7 +68,7 @@ fn of_lists(
     layout: json::Layout,
     shown: &Object<'_>,
     wanted: &[Wanted<'_>],
-    header: Option<bool>,
+    options: &ReadOptions,
 ) -> Result<Picked> {
     const LOOKED_AT: usize = 1000;
     let row = |record: &Object<'_>| -> Option<Vec<String>> {
@@ -89,7 +89,7 @@ fn of_lists(
             let is = |one: &Wanted<'_>, cell: &String| {
                 one.given.map_or(one.known.contains(&cell.as_str()), |given| given == cell)
             };
-            header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
+            options.header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
         });
         if let Some(names) = names {
             let layout = layout.with_header(names);
@@ -102,13 +102,14 @@ fn of_lists(
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
-    let columns = Columns { name: &file.name(), rows: &rows, line, header };
+    let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
     // Of a text alone the label is found, too, so that it is not taken for the text.
     let label = Wanted { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
             columns.pick(&[*text, label])
         }
+        _ if options.are_detected(wanted) => columns.pick_alike(wanted),
         _ => columns.pick(wanted),
     }?;
     let mut names = found.names;

@@ -29,7 +29,7 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
     match guess.format {
         FileFormat::Dictionary => Ok(Box::new(file.records(OneLine(dictionary::reader(options.stress)))?)),
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let picked = objects::picked(file, format, &wanted(options), options.header)?;
+            let picked = objects::picked(file, format, &wanted(options), options)?;
             options.notes.clone_from(&picked.notes);
             names(options, &picked.names);
             let [source, target] = objects::two(&picked.names)?;

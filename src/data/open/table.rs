@@ -383,7 +383,7 @@ fn first_line(file: &TextFile) -> Result<u64> {
 
 impl ReadOptions {
     /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
-    fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
+    pub(super) fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
         let is_told = |one: &Wanted<'_>| match one.what {
             "text" => told.text.is_some(),

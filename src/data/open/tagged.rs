@@ -36,7 +36,7 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
         Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
         Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
     ];
-    let mut picked = objects::picked(file, format, &wanted, options.header)?;
+    let mut picked = objects::picked(file, format, &wanted, options)?;
     let [tokens, tags] = objects::two(&picked.names)?;
     options.notes.clone_from(&picked.notes);
     if options.label.is_none() {

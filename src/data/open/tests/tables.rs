@@ -217,6 +217,9 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
         (0..20).map(record).collect()
     };
     let (texts, labels) = (records(false), records(true));
+    let list = |line: &str| format!("[\"{}\"]\n", line.replace('\t', "\", \""));
+    let [text_lists, label_lists] =
+        [&texts, &labels].map(|lines| lines.lines().map(list).collect::<String>());
     let files = Files::new(
         "other-order",
         &[
@@ -226,6 +229,8 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
             ("b2.tsv", texts.as_bytes()),
             ("c1.tsv", texts.as_bytes()),
             ("c2.tsv", texts.as_bytes()),
+            ("d1.jsonl", text_lists.as_bytes()),
+            ("d2.jsonl", label_lists.as_bytes()),
         ],
     );
     for (pattern, (text, label)) in [("a*.tsv", (1, 2)), ("b*.tsv", (2, 1))] {
@@ -240,6 +245,12 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
         assert_eq!(LabelledTexts::open_with([files.at(pattern)], &set).unwrap().records().len(), 40);
     }
     assert_eq!(LabelledTexts::open(files.at("c*.tsv")).unwrap().records().len(), 40);
+    // So are lists of JSON.
+    let said = files.said(LabelledTexts::open(files.at("d*.jsonl")));
+    assert!(
+        said.contains("expected the text in column 1 and the label in column 2, as in an earlier file"),
+        "{said}"
+    );
 }
 
 #[test]
