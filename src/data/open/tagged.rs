@@ -14,7 +14,7 @@ use crate::data::data_set::Record;
 use crate::data::lines::Reason;
 use crate::data::tagged_texts::At;
 use crate::data::{Fingerprint, TaggedText, TaggedTexts, TextFile};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The files of a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
@@ -22,6 +22,16 @@ const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 fn parallel(path: &Path, options: &mut ReadOptions) -> Result<TaggedTexts> {
     options.format = Some(FileFormat::Parallel);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
+    if !(words.exists() || tags.exists()) {
+        let what = format!("tagged texts of `{}`", path.display());
+        let expected = "a file (of a zip with several `some.zip!file` names one), or a folder with `seq.in` and `seq.out`";
+        return Err(Error::of(
+            ErrorKind::Format,
+            what,
+            expected,
+            "several files, or a folder without these two",
+        ));
+    }
     let mut open = |path: &Path| -> Result<TextFile> {
         let file = prepared(TextFile::open(path)?, options)?;
         options.encoded_as(&file);

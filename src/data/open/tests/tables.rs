@@ -201,6 +201,8 @@ fn a_guess_of_windows_1252_is_refuted_in_each_format() {
     assert!(said.starts_with(&format!("list.json:31: {expected}")), "{said}");
     let said = files.said(crate::data::PlainText::open(files.at("plain.txt")));
     assert!(said.starts_with(&format!("plain.txt:31: {expected}")), "{said}");
+    let said = files.said(TaggedTexts::open(&files.0));
+    assert!(said.contains("or a folder with `seq.in` and `seq.out`, got several files"), "{said}");
     let said = files.said(TaggedTexts::open(files.at("tagged.conll")));
     assert!(said.starts_with(&format!("tagged.conll:92: {expected}")), "{said}");
     let said = TaggedTexts::open(files.at("whole.conll")).unwrap().read_as().to_string();
