@@ -287,10 +287,29 @@ impl Columns<'_> {
     pub(super) fn pick_alike(&self, wanted: &[Wanted<'_>]) -> Result<Picked> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
-            return self.pick(wanted);
+            let picked = self.pick(wanted)?;
+            self.refuse_swapped(wanted, &picked)?;
+            return Ok(picked);
         }
         let own: Vec<Wanted<'_>> = wanted.iter().map(|one| Wanted { given: None, ..*one }).collect();
         self.pick(&own)
+    }
+
+    /// Refuses a file without a header whose columns of text and label seem to be the other way round than in the earlier file.
+    fn refuse_swapped(&self, wanted: &[Wanted<'_>], picked: &Picked) -> Result<()> {
+        const MANY: usize = 10;
+        let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
+        let (Some((text, &own)), Some((_, &label))) = (at("text"), at("label")) else { return Ok(()) };
+        if picked.header || self.rows.len() <= MANY || !self.labels_come_first(own, label, false) {
+            return Ok(());
+        }
+        let (own, label) = (own + 1, label + 1);
+        let what = format!("columns of file `{}`", self.name);
+        let expected =
+            format!("the text in column {own} and the label in column {label}, as in an earlier file");
+        let got = format!("values in column {own} that repeat and are shorter than those in column {label}");
+        let advice = "put the columns of all files in one order, or names of them in the first line";
+        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
     }
 
     /// Whether the first record has a cell of this name.

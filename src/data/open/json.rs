@@ -554,14 +554,14 @@ pub(super) fn records<R: 'static>(
         return Ok(Box::new(file.records(Numbered { line: 0, make })?));
     }
     let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.policy());
-    let (_, encoding) = file.records_of();
+    let (encoding, guessed) = file.characters();
     if header {
         list.next(&mut Vec::new())?;
     }
     let (mut list, mut bytes, mut skipped, mut width) = (Some(list), Vec::new(), Skipped::default(), None);
     let mut read = move |list: &mut Source| -> Result<Option<R>> {
         while let Some(line) = list.next(&mut bytes)? {
-            let text = encoding.decode(&bytes).map_err(|reason| (0, reason));
+            let text = encoding.decode(guessed, &bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
                 let object = element(&text, wanted.as_deref(), names.as_deref())?;
                 even(&object, &mut width).and_then(|()| make(&object)).map_err(|reason| (0, reason))

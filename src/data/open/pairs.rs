@@ -29,7 +29,7 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
     match guess.format {
         FileFormat::Dictionary => Ok(Box::new(file.records(OneLine(dictionary::reader(options.stress)))?)),
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let picked = objects::picked(file, format, &wanted(options), options.header)?;
+            let picked = objects::picked(file, format, &wanted(options), options)?;
             options.notes.clone_from(&picked.notes);
             names(options, &picked.names);
             let [source, target] = objects::two(&picked.names)?;
@@ -50,12 +50,15 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
             if plain && format == FileFormat::Tsv {
                 options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
                 names(options, &["1".to_owned(), "2".to_owned()]);
-                return Ok(Box::new(file.translations()?));
+                let advised = |e: Error| {
+                    e.noted("of other columns, `source` and `target` (`data.text` and `data.label` in a config) give the numbers")
+                };
+                return Ok(Box::new(file.translations()?.map(move |pair| pair.map_err(advised))));
             }
             let table = table?;
             table.note(options);
             names(options, table.names());
-            Ok(Box::new(table.records(file, |cell| Ok(Pair { source: cell(0)?, target: cell(1)? }))?))
+            Ok(Box::new(table.records(file, |cell| Pair { source: cell(0), target: cell(1) })?))
         }
     }
 }

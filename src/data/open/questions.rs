@@ -375,7 +375,7 @@ fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Op
             Ok((Box::new(OneLine(text)), Form::Cells('\t', false), Vec::new()))
         }
         FileFormat::JsonLines => {
-            let picked = objects::picked(file, guess.format, &[text], options.header)?;
+            let picked = objects::picked(file, guess.format, &[text], options)?;
             of_json(file, picked, options, fields::text)
         }
         FileFormat::Parquet => Err(no_lines(file, "Parquet: write it as CSV or JSON Lines first")),
@@ -449,7 +449,7 @@ fn of_words(file: &TextFile, options: &mut ReadOptions) -> Result<Opened> {
     match guess.format {
         FileFormat::JsonLines => {
             let tokens = Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS };
-            let picked = objects::picked(file, guess.format, &[tokens], options.header)?;
+            let picked = objects::picked(file, guess.format, &[tokens], options)?;
             let words = |object: &fields::Object<'_>, name: &str| joined(&fields::texts(object, name)?);
             of_json(file, picked, options, words)
         }

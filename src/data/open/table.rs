@@ -46,6 +46,7 @@ struct Cells {
     cell: String,
     /// Of the record so far.
     size: usize,
+    /// The number of the line that is parsed.
     line: u64,
     /// Where the cell in quotation marks begins.
     opened: u64,
@@ -65,7 +66,6 @@ impl Cells {
 
     /// Takes a line, which may end a record.
     fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
-        self.line += 1;
         let within = matches!(self.state, State::Quoted);
         if !within {
             if line.trim().is_empty() || (self.line == 1 && declared(line).is_some()) {
@@ -142,6 +142,10 @@ struct Rows<F> {
 }
 
 impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
+    fn at(&mut self, line: u64) {
+        self.cells.line = line;
+    }
+
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
         let Some(row) = self.cells.line(line)? else { return Ok(None) };
         if std::mem::take(&mut self.header) {
@@ -250,6 +254,7 @@ fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     while count < LOOKED_AT
         && let Some(line) = lines.next()?
     {
+        cells.line += 1;
         match line.and_then(|line| cells.line(&line)) {
             Ok(None) => {}
             Ok(Some(row)) if row.len() > 1 && *width.get_or_insert(row.len()) == row.len() => count += 1,
@@ -285,7 +290,9 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     // The header may be without marks.
     let below = rows.get(1..).filter(|below| below.len() > 1);
     let needed = |cell: &str| unquoted(cell).is_some_and(|inner| inner.is_empty() || inner.contains('"'));
-    Ok(all(&rows) || below.is_some_and(all) || cells().filter(|cell| cell.contains('"')).all(needed))
+    let mut marked = cells().filter(|cell| cell.contains('"'));
+    let doubled = cells().filter_map(unquoted).any(|inner| inner.contains('"'));
+    Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
 }
 
 /// Whether a space is behind each separator, and quotation marks behind some.
@@ -383,7 +390,7 @@ fn first_line(file: &TextFile) -> Result<u64> {
 
 impl ReadOptions {
     /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
-    fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
+    pub(super) fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
         let is_told = |one: &Wanted<'_>| match one.what {
             "text" => told.text.is_some(),
@@ -504,29 +511,26 @@ impl Table {
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,
-        mut make: impl FnMut(&mut dyn FnMut(usize) -> Result<String, Reason>) -> Result<R, Reason>
-        + Send
-        + 'static,
+        mut make: impl FnMut(&mut dyn FnMut(usize) -> String) -> R + Send + 'static,
     ) -> Result<Records<R>> {
         let Picked { columns, names, width, header, .. } = self.picked.clone();
         let cells = self.dialect.cells();
         let make = move |mut row: Vec<String>| {
+            let is_empty = |&column: &usize| row.get(column).is_none_or(|cell| cell.trim().is_empty());
+            if let Some(place) = columns.iter().position(is_empty) {
+                let name = names.get(place).map_or("", String::as_str);
+                let expected = format!("something in column `{name}`");
+                let row = shown(&row.join(" | "));
+                return Err(Reason {
+                    expected,
+                    got: format!("nothing in {row}: fill the cell, or remove the record"),
+                });
+            }
             let mut cell = |place: usize| {
                 let column = columns.get(place).copied().unwrap_or_default();
-                match row.get_mut(column).map(std::mem::take) {
-                    Some(cell) if !cell.trim().is_empty() => Ok(cell),
-                    _ => {
-                        let name = names.get(place).map_or("", String::as_str);
-                        let expected = format!("something in column `{name}`");
-                        let row = shown(&row.join(" | "));
-                        Err(Reason {
-                            expected,
-                            got: format!("nothing in {row}: fill the cell, or remove the record"),
-                        })
-                    }
-                }
+                row.get_mut(column).map(std::mem::take).unwrap_or_default()
             };
-            make(&mut cell)
+            Ok(make(&mut cell))
         };
         file.records(Rows { cells, width: Some(width), header, make })
     }
