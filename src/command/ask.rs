@@ -5,17 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use super::on_file::OnFile;
+use super::on_file::{OnFile, answers};
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::wanted::whole;
 use super::which::Which;
 use super::{json, terminal};
-use unpadded::Error;
 use unpadded::predict::Sampling;
 use unpadded::recipes::{Answer, Config, Model, Task};
-
-/// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
-const MOST_CHARACTERS: usize = 1 << 18;
 
 /// How lines of standard input are answered.
 #[derive(Args)]
@@ -175,20 +171,6 @@ impl Predict {
             answers(&model, texts)
         };
         self.lines.answer(batch, predict, |_, answer| terminal::columns(answer).join("\t"))
-    }
-}
-
-/// An answer for each text, none of which may be too long.
-pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
-    let whole = matches!(model.task(), Task::Tag | Task::Translate);
-    let sizes = texts.iter().map(|text| text.chars().count());
-    match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
-        Some(size) => Err(Error::new(
-            "text",
-            format!("at most {MOST_CHARACTERS} characters"),
-            format!("{size}: split it into several lines"),
-        )),
-        None => model.predict(texts),
     }
 }
 

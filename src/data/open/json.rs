@@ -46,6 +46,11 @@ impl Layout {
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
     }
 
+    /// Whether each line is a record.
+    pub(super) fn has_lines(&self) -> bool {
+        matches!(self.arrangement, Arrangement::Lines) && !self.header
+    }
+
     /// The same, with a first record that is the names of the elements.
     pub(super) fn with_header(self, names: Vec<String>) -> Self {
         Self { names: Some(names.into()), header: true, ..self }
@@ -495,13 +500,6 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     let mut list = List::open(&file.reopened(), layout)?;
     list.walk.peek()?;
     Ok(list.walk.line)
-}
-
-impl Layout {
-    /// Whether each line is a record.
-    pub(super) fn has_lines(&self) -> bool {
-        matches!(self.arrangement, Arrangement::Lines) && !self.header
-    }
 }
 
 /// The record of a line, with the values of the wanted fields; none of a blank line.

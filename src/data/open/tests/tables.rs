@@ -265,3 +265,82 @@ fn lines_that_are_no_text_count() {
     assert!(said.contains("some.csv:6: expected UTF-8"), "{said}");
     assert!(said.contains("the cell whose quotation mark is in line 7, got"), "{said}");
 }
+
+#[test]
+fn which_column_has_the_labels_is_no_guess() {
+    let lines = |line: &dyn Fn(usize) -> String| (0..60).map(line).collect::<String>();
+    // A few long classes before many short names; utterances and acts that both repeat; a class a text.
+    let classes = lines(&|i| format!("{}\tname {i}\n", ["A long name of a class", "Another one"][i % 2]));
+    let acts = lines(&|i| format!("{}\tact number {}\n", ["ok", "uh huh", "well"][i % 3], i % 5));
+    let unique = lines(&|i| format!("text {i}\tclass {i}\n"));
+    let files = Files::new(
+        "labels",
+        &[("a.tsv", classes.as_bytes()), ("b.tsv", acts.as_bytes()), ("c.tsv", unique.as_bytes())],
+    );
+    let open = |name: &str| LabelledTexts::open(files.at(name));
+    assert_eq!(texts(&open("a.tsv").unwrap())[1], ("name 1", "Another one"));
+    assert_eq!(texts(&open("b.tsv").unwrap())[1], ("uh huh", "act number 1"));
+    let said = files.said(open("c.tsv"));
+    assert!(
+        said.contains("labels in column 2 of file `c.tsv`: expected values that repeat, got 60 different"),
+        "{said}"
+    );
+    let set = ReadOptions::new().text("1").label("2");
+    assert_eq!(LabelledTexts::open_with([files.at("c.tsv")], &set).unwrap().records().len(), 60);
+}
+
+#[test]
+fn pairs_may_have_a_header_of_languages() {
+    let below = "go now please,va maintenant\nrun away from it,cours loin\n";
+    for (header, named) in [
+        ("de,en", true),
+        ("en,fr", true),
+        ("English words/sentences,French words/sentences", true),
+        ("en-US,fr-FR", true),
+        ("noisy,clean", true),
+        ("source_text,target_text", true),
+        ("hello there,salut", false),
+    ] {
+        let text = format!("{header}\n{below}");
+        let files = Files::new("languages", &[("a.csv", text.as_bytes())]);
+        let found = Pairs::open(files.at("a.csv")).unwrap();
+        assert_eq!(
+            (found.records().len(), &*found.records().last().unwrap().source),
+            (3 - usize::from(named), "run away from it"),
+            "{header}"
+        );
+    }
+    let files = Files::new("unknown", &[("a.csv", format!("Frage,Antwort\n{below}").as_bytes())]);
+    let said = Pairs::open(files.at("a.csv")).unwrap().read_as().to_string();
+    assert!(said.contains("if it is a header, set `header`"), "{said}");
+}
+
+#[test]
+fn two_files_are_read_line_by_line() {
+    let files = Files::new(
+        "two",
+        &[
+            ("t.de", b"Geh.\n\nLauf \"weg\"\tjetzt\n"),
+            ("t.en", b"Go.\n\nRun\n"),
+            ("short.en", b"Go.\n"),
+            ("gap.en", b"Go.\nx\nRun\n"),
+        ],
+    );
+    let open = |name: &str| Pairs::open(files.at(name));
+    let found = open("t.{de,en}").unwrap();
+    let pairs: Vec<(&str, &str)> = found.records().iter().map(|p| (&*p.source, &*p.target)).collect();
+    assert_eq!(pairs, [("Geh.", "Go."), ("Lauf \"weg\"\tjetzt", "Run")]);
+    assert!(found.read_as().to_string().contains("target in those of"), "{}", found.read_as());
+    let said = files.said(Pairs::open(format!(
+        "{{{},{}}}",
+        files.at("t.de").display(),
+        files.at("short.en").display()
+    )));
+    assert!(said.contains("expected as many lines in both, got 1 in one of them"), "{said}");
+    let said = files.said(Pairs::open(format!(
+        "{{{},{}}}",
+        files.at("t.de").display(),
+        files.at("gap.en").display()
+    )));
+    assert!(said.contains("t.de:2: expected a text, as line 2 of"), "{said}");
+}
