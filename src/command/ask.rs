@@ -276,11 +276,23 @@ impl Generate {
                 "model: expected a language model (`lm`), got one of `{got}`: `unpadded predict` asks it"
             ));
         }
+        let json = self.lines.json;
         let write = |_, texts: &[&str]| {
-            let written =
-                |text: &&str| Ok(Answer::Text(model.write(text, sampling, seed, length as usize)?));
-            texts.iter().map(written).collect()
+            let mut all = Vec::new();
+            for text in texts {
+                let mut written = String::new();
+                if !json {
+                    // As it is written.
+                    terminal::print_piece(text);
+                }
+                model.write_each(text, sampling, seed, length as usize, &mut |piece| match json {
+                    true => written.push_str(piece),
+                    false => terminal::print_piece(piece),
+                })?;
+                all.push(Answer::Text(written));
+            }
+            Ok(all)
         };
-        self.lines.answer(1, write, |text, written| format!("{text}{written}"))
+        self.lines.answer(1, write, |_, _| String::new())
     }
 }

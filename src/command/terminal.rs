@@ -18,6 +18,11 @@ pub(crate) fn print(text: impl Display) -> Outcome<()> {
     print_bytes(format!("{}\n", Printable(text)).as_bytes())
 }
 
+/// Writes a part of a line to standard output. The end of the line is an error if that cannot be written.
+pub(crate) fn print_piece(text: &str) {
+    print_bytes(Printable(text).to_string().as_bytes()).ok();
+}
+
 /// Writes to standard output; ends quietly where nobody reads any more.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     let mut out = io::stdout().lock();

@@ -96,7 +96,11 @@ impl Trained for Writer {
     /// How each text goes on by its likeliest tokens.
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
-        let written = |text: &&str| Ok(Answer::Text(self.write(predictor, text, greedy, 0, ANSWERED)?));
+        let written = |text: &&str| {
+            let mut all = String::new();
+            self.write(predictor, text, greedy, 0, ANSWERED, &mut |piece| all.push_str(piece))?;
+            Ok(Answer::Text(all))
+        };
         texts.iter().map(written).collect()
     }
 
@@ -107,7 +111,8 @@ impl Trained for Writer {
         sampling: Sampling,
         seed: u64,
         tokens: usize,
-    ) -> Result<String> {
+        each: &mut dyn FnMut(&str),
+    ) -> Result<()> {
         let known = predictor.vocabulary(TOKENS)?;
         let mut sampler = sampling.sampler(seed)?;
         let mut session = predictor.session(&[LOGITS])?;
@@ -124,7 +129,7 @@ impl Trained for Writer {
         for id in prompt {
             read(id, &mut session)?;
         }
-        let (unknown, mut found, mut row) = (known.unknown(), Vec::new(), Vec::new());
+        let (unknown, mut pieces, mut row) = (known.unknown(), Pieces::new(&self.cut), Vec::new());
         for _ in 0..tokens {
             row.clear();
             row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
@@ -132,10 +137,49 @@ impl Trained for Writer {
             let never = unknown.and_then(|id| row.get_mut(id as usize));
             never.into_iter().for_each(|logit| *logit = f32::NEG_INFINITY);
             let id = sampler.draw(&row)?;
-            found.push(known.token(id).unwrap_or_default());
+            pieces.push(known.token(id).unwrap_or_default(), each);
             read(id, &mut session)?;
         }
-        Ok(self.cut.join(found))
+        pieces.end(each);
+        Ok(())
+    }
+}
+
+/// Text that is put together of tokens as they come.
+struct Pieces<'a> {
+    cut: &'a Tokenizer,
+    /// The last tokens: how a token stands in the text depends on those before it.
+    last: Vec<&'a str>,
+    /// How many of them are shown.
+    shown: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// How many tokens are looked at: a character may take four.
+    const LOOKED_AT: usize = 8;
+
+    fn new(cut: &'a Tokenizer) -> Self {
+        Self { cut, last: Vec::new(), shown: 0 }
+    }
+
+    /// Adds a token, and gives on what it adds to the text, unless it ends within a character.
+    fn push(&mut self, token: &'a str, each: &mut dyn FnMut(&str)) {
+        self.last.push(token);
+        let whole = self.cut.join(&self.last);
+        if whole.ends_with(char::REPLACEMENT_CHARACTER) && self.last.len() - self.shown < Self::LOOKED_AT {
+            return;
+        }
+        let before = self.cut.join(self.last.iter().take(self.shown));
+        each(whole.strip_prefix(&*before).unwrap_or_default());
+        let old = self.last.len().saturating_sub(Self::LOOKED_AT);
+        self.last.drain(..old);
+        self.shown = self.last.len();
+    }
+
+    /// Gives on what was held back.
+    fn end(self, each: &mut dyn FnMut(&str)) {
+        let (before, whole) = (self.cut.join(self.last.iter().take(self.shown)), self.cut.join(&self.last));
+        each(whole.strip_prefix(&*before).unwrap_or_default());
     }
 }
 
@@ -251,4 +295,28 @@ fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
         };
     }
     x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_text() {
+        for cut in [Tokenizer::words(), Tokenizer::characters(), Tokenizer::pieces(), Tokenizer::whitespace()]
+        {
+            let text = "Nothing is as it was: \"no\", he said, and (again) went\non to the end of it.";
+            let tokens: Vec<String> = cut.tokens(text).map(|token| token.into_owned()).collect();
+            let (mut pieces, mut found, mut count) = (Pieces::new(&cut), String::new(), 0);
+            let mut each = |piece: &str| {
+                found.push_str(piece);
+                count += 1;
+            };
+            for token in &tokens {
+                pieces.push(token, &mut each);
+            }
+            pieces.end(&mut each);
+            assert_eq!((found, count), (cut.join(&tokens), tokens.len() + 1));
+        }
+    }
 }

@@ -137,6 +137,25 @@ impl Model {
     /// If it is no language model, `sampling` makes no sense, or what is computed is not a number.
     #[track_caller]
     pub fn write(&self, text: &str, sampling: Sampling, seed: u64, tokens: usize) -> Result<String> {
-        self.trained.write(&self.predictor, text, sampling, seed, tokens).at_caller()
+        let mut written = String::new();
+        let mut each = |piece: &str| written.push_str(piece);
+        self.trained.write(&self.predictor, text, sampling, seed, tokens, &mut each).at_caller()?;
+        Ok(written)
+    }
+
+    /// As [`Self::write`]; `each` is given the text piece by piece, as it comes.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    #[track_caller]
+    pub fn write_each(
+        &self,
+        text: &str,
+        sampling: Sampling,
+        seed: u64,
+        tokens: usize,
+        each: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        self.trained.write(&self.predictor, text, sampling, seed, tokens, each).at_caller()
     }
 }

@@ -47,7 +47,7 @@ pub(super) trait Trained: Send + Sync {
     /// An answer for each text.
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>>;
 
-    /// Goes on from a text by so many tokens.
+    /// Goes on from a text by so many tokens; `each` is given the text as it comes.
     fn write(
         &self,
         _predictor: &Predictor,
@@ -55,7 +55,8 @@ pub(super) trait Trained: Send + Sync {
         _sampling: Sampling,
         _seed: u64,
         _tokens: usize,
-    ) -> Result<String> {
+        _each: &mut dyn FnMut(&str),
+    ) -> Result<()> {
         Err(Error::of(
             ErrorKind::Program,
             "model that writes",

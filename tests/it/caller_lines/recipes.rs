@@ -27,6 +27,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let model = Model::new(checkpoint.clone()).unwrap();
     calls.at("recipes::test_data", || recipes::test_data(&other, &model).map(drop));
     calls.at("Model::write", || model.write("a", Sampling::default(), 1, 1).map(drop));
+    calls.at("Model::write_each", || model.write_each("a", Sampling::default(), 1, 1, &mut |_| ()));
     calls.at("Weigher::weigh", || Weigher::new(checkpoint.clone(), 1)?.weigh("a", "nothing").map(drop));
     let mut without = checkpoint;
     without.vocabularies.clear();
