@@ -167,6 +167,11 @@ impl TagScheme {
         tags
     }
 
+    /// The tag of a chunk of a single word, in the standard spelling.
+    pub(crate) fn of_one_word(self, kind: &str) -> String {
+        self.written(&[Chunk { words: 0..1, kind }], 1).pop().unwrap_or_default()
+    }
+
     /// The kind of chunk that a tag is of; `None` for `O`.
     ///
     /// # Errors

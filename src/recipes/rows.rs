@@ -10,6 +10,7 @@ use super::net;
 use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
 use super::preview::Preview;
 use super::recipe::Trained;
+use super::scored::{Outcome, Scored, in_parts};
 use crate::data::{
     FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Tokenizer, Vocabulary,
 };
@@ -61,6 +62,29 @@ impl Trained for Classifier {
         data(config, predictor, path)
     }
 
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        let (rows, said) = test_rows(config, predictor, path)?;
+        let (columns, first) = (columns(predictor)?, first(predictor)?);
+        let mut scores = labels::Scores::new(predictor.vocabulary(LABELS)?);
+        in_parts((1..).zip(rows.records()).map(Ok), |(_, row)| row.indices.len(), |part: &[(u64, &LabelledRow)]| {
+            let entries =
+                part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
+            let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
+            // A negative zero is 0.
+            let shown: Vec<(String, String)> =
+                part.iter().map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string())).collect();
+            let texts = shown.iter().zip(part).map(|((text, label), (number, _))| (&**text, &**label, *number));
+            scores.add(predictor, (FEEDS[0], &fed), texts, each)
+        })?;
+        scores.end(rows.name(), said)
+    }
+
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
         labels::answers(predictor, (FEEDS[0], &fed(predictor, texts)?), texts, &|_| Vec::new())
     }
@@ -104,12 +128,18 @@ fn first(predictor: &Predictor) -> Result<FirstIndex> {
 }
 
 fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+    let (rows, said) = test_rows(config, predictor, path)?;
+    let data = loader(config, &rows, columns(predictor)?, predictor.vocabulary(LABELS)?)?;
+    Ok(TestData { data: Box::new(data), said })
+}
+
+/// The rows of a path as those of the training, and how they are read.
+fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let like = super::prepared::options(config, labels::COLUMNS)?.first_index(first);
     let (rows, dropped) = fitting(Path::new(path), columns, &like)?;
-    let data = loader(config, &rows, columns, predictor.vocabulary(LABELS)?)?;
     let counted = format!("indices count from {}, as in the training", first.number());
-    Ok(TestData { data: Box::new(data), said: [counted].into_iter().chain(dropped).collect() })
+    Ok((rows, [counted].into_iter().chain(dropped).collect()))
 }
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {

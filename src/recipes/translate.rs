@@ -12,6 +12,8 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
+use super::scored::{Outcome, Scored, in_parts};
+use super::text_scores::TextScores;
 use crate::data::{Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
@@ -209,6 +211,36 @@ impl Trained for Translator {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, [&self.cut, &self.target_cut], path)
+    }
+
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        let like = options_of(config, COLUMNS, predictor)?;
+        let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+        let mut scores = TextScores::new([&self.cut, &self.target_cut]);
+        let size = |(source, _): &(&str, Vec<&str>)| source.len();
+        in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
+            let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
+            for ((source, targets), found) in part.iter().zip(self.answers(predictor, &sources)?) {
+                scores.add(source, targets, &found.to_string(), each);
+            }
+            Ok(())
+        })?;
+        let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
+        let data = batches(pairs.loader(FEEDS, [&self.cut, &self.target_cut], known, ENDS)?, config);
+        // Of all target tokens: the loss in training is smoothed.
+        let perplexity = predictor.evaluate(&data)?.get("perplexity");
+        let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
+        if let Some(perplexity) = perplexity {
+            scored = scored.with("perplexity", false, perplexity);
+        }
+        scored.counts.push(("pairs", pairs.records().len() as u64));
+        Ok(Scored { said: read_as(pairs.read_as()).into_iter().collect(), ..scored })
     }
 
     /// What each text becomes, by beam search.
