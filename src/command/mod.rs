@@ -14,6 +14,7 @@ mod json;
 mod outcome;
 mod report;
 mod run;
+mod scores;
 mod terminal;
 mod train;
 mod wanted;
