@@ -125,7 +125,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::reviews(true)?),
     };
-    let test = test.map(|path| train.open_alike(path)).transpose()?;
+    let tested = test.as_ref().map(|path| train.open_alike(path)).transpose()?;
     let cut = tokenizer(config)?;
     let part = if own && dev.is_none() { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counts::default());
@@ -152,11 +152,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let coverage = tokens.coverage(&words);
     let loader = |texts: &Texts| texts.loader(FEEDS, &cut, (&words, &labels), config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
-    let others = [Some(&dev).filter(|_| part == 0 && own), test.as_ref()];
+    let others = [Some(&dev).filter(|_| part == 0 && own), tested.as_ref()];
     let others = others.into_iter().flatten();
     let others: Vec<String> =
         others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())).collect();
-    let test = test.as_ref().map(loader).transpose()?;
     let mut trainer = network(config, &words, &labels, lengths.len())?
         .note(CUT, cut.name())
         .note(READ_AS, train.read_as().to_note());
@@ -175,7 +174,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().into_owned(),
         metric: "accuracy",
         lengths,

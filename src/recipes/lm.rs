@@ -150,7 +150,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let read = |path: PathBuf| PlainText::open_with([path], &options(config, COLUMNS)?);
     let whole = train.map_or_else(embedded::prose, read)?;
-    let (dev, test) = (dev.map(read).transpose()?, test.map(read).transpose()?);
+    let (dev, tested) = (dev.map(read).transpose()?, test.clone().map(read).transpose()?);
     let cut = tokenizer(config)?;
     let count = |text: &str| cut.tokens(text).count();
     let (name, as_read) = (whole.name().to_owned(), read_as(whole.read_as()));
@@ -170,7 +170,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let tokens = net::known(cut.vocabulary([train], &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let stream = |text: &str| stream(config, &cut, &tokens, text);
     let (of_train, of_dev) = (stream(train)?, stream(dev)?);
-    let test = test.as_ref().map(|test| stream(test.text())).transpose()?;
+    // That it can be scored is known before hours are spent.
+    tested.as_ref().map(|test| stream(test.text())).transpose()?;
     let length = count(train);
     let steps =
         (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));
@@ -187,7 +188,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: test.map(|test| Box::new(test) as _),
+        test,
         name,
         metric,
         coverage,

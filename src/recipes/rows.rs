@@ -184,13 +184,9 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         let expected = "enough that some are held out, or `data.dev`";
         return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
     }
-    let test = match test.as_ref().map(read).transpose()? {
-        Some((test, dropped)) => {
-            said.extend(dropped);
-            Some(loader(config, &test, columns, &labels)?)
-        }
-        None => None,
-    };
+    if let Some((_, dropped)) = test.as_ref().map(read).transpose()? {
+        said.extend(dropped);
+    }
     let of_train = loader(config, &train, columns, &labels)?.shuffle(config.run.seed).prefetch(4);
     let of_dev = loader(config, &dev, columns, &labels)?;
     let trainer = network(config, columns, &labels, train.records().len())?
@@ -211,7 +207,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().to_owned(),
         metric: "accuracy",
         coverage: None,

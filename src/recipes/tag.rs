@@ -238,21 +238,21 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None if own => train.hold_out(one_in(config), config.run.seed),
         None => (train, embedded::requests(false)?),
     };
-    let test = test.as_ref().map(read).transpose()?;
-    let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
+    let tested = test.as_ref().map(read).transpose()?;
+    // Tags and labels that the test file alone has are scored as wrong.
+    let all = [&train, &dev];
     let some = |texts: &&&TaggedTexts| !texts.records().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());
-    both(all.iter().map(|texts| (texts.name(), texts.records().len())))?;
-    let tagging = TaggedTexts::scheme(all.iter().copied())?;
+    both(all.iter().copied().chain(&tested).map(|texts| (texts.name(), texts.records().len())))?;
+    let tagging = TaggedTexts::scheme(all)?;
     let found = Found {
         words: net::known(train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?,
         characters: train.characters(&Limits::default())?,
-        tags: TaggedTexts::tags(all.iter().copied())?,
-        labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
+        tags: TaggedTexts::tags(all)?,
+        labels: labelled.then(|| TaggedTexts::labels(all)).transpose()?,
     };
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
-    let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;
     let mut trainer = network(config, &found, &tagging, train.records().len())?
         .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(
@@ -264,7 +264,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         dev.records().len()
     )];
     said.extend(read_as(train.read_as()));
-    let others = [Some(&dev).filter(|_| given), test.as_ref()].into_iter().flatten();
+    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
     said.extend(others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as())));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
@@ -284,7 +284,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: of_test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().to_owned(),
         metric: match tagging.scheme {
             TagScheme::Plain => "token accuracy",

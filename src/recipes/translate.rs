@@ -108,7 +108,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             train.hold_out(one_in, config.run.seed)
         }
     };
-    let test = test.as_ref().map(read).transpose()?;
+    let tested = test.as_ref().map(read).transpose()?;
     both([&train, &dev].map(|pairs| (pairs.name(), pairs.records().len())))?;
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     let sources = net::known(train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
@@ -120,7 +120,6 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         Ok(batches(pairs.loader(FEEDS, [&cut, &target_cut], [&sources, &targets], ENDS)?, config))
     };
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
-    let of_test = test.as_ref().map(loader).transpose()?;
     let trainer = network(config, [&sources, &targets], train.records().len())?;
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
@@ -135,7 +134,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         targets.len(),
         dev.records().len()
     );
-    let others = [Some(&dev).filter(|_| given), test.as_ref()].into_iter().flatten();
+    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
     let others = others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as()));
     let others: Vec<String> = others.collect();
     let case = |(source, targets): (&str, Vec<&str>)| Case {
@@ -146,7 +145,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: of_test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().to_owned(),
         metric: "perplexity",
         coverage,
