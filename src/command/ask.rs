@@ -1,18 +1,19 @@
 //! `unpadded predict` and `generate`: a trained model is asked.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::Value;
 
+use super::on_file::OnFile;
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::wanted::whole;
 use super::which::Which;
 use super::{json, terminal};
 use unpadded::Error;
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Model, Task};
+use unpadded::recipes::{Answer, Config, Model, Task};
 
-/// How many lines are answered together, where they come quickly.
-const TOGETHER: usize = 256;
 /// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
 const MOST_CHARACTERS: usize = 1 << 18;
 
@@ -107,22 +108,61 @@ impl Answered<'_> {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  unpadded predict runs/classify-1 reviews.csv --output labelled.csv
   echo 'What a film!' | unpadded predict runs/classify-1
   unpadded predict runs/classify-1 --json < texts.txt | jq .label
-  cut -f1 reviews.tsv | unpadded predict runs/classify-1
-Answers have the order of the lines: one line each, as soon as it is known. A line that cannot be answered gives
-an empty line, or with --json an object with `error`; the exit code is then 1. Control characters are escaped in plain
-lines, as \\u001b; --json keeps each text as it was.")]
+With a FILE, which is read as the files of the training were (CSV, TSV, JSON Lines, CoNLL, a text a line), its records
+keep their order and their columns and get columns more: label and probability, tags, or translation. Labels that are
+in it are kept and never read. Lines of standard input are texts; each answer is a line, as soon as it is known.
+A record or line that cannot be answered is named and gets an empty answer (--json: an object with `error`); the exit
+code is then 1. Control characters are escaped in plain lines, as \\u001b; --json and files keep each text as it was.")]
 pub(crate) struct Predict {
     #[command(flatten)]
     which: Which,
+    /// The records to answer; without it, lines of standard input
+    #[arg(value_name = "FILE", conflicts_with = "json")]
+    file: Option<String>,
+    /// Where the records of FILE are written; without it, to standard output
+    #[arg(long, value_name = "PATH", requires = "file")]
+    output: Option<PathBuf>,
+    /// Replace the file that is there
+    #[arg(long, requires = "output")]
+    overwrite: bool,
+    /// How FILE is read, as data.text=review; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "file")]
+    set: Vec<String>,
+    /// How many are answered together
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 256, value_parser = whole::<usize>)]
+    batch: usize,
+    /// Threads to run on, 0 for one a core
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
+    threads: usize,
+    /// Neither progress nor how FILE was read
+    #[arg(long, short, requires = "file")]
+    quiet: bool,
     #[command(flatten)]
     lines: Lines,
 }
 
 impl Predict {
     pub(crate) fn run(self) -> Outcome<Ended> {
-        let model = self.which.load()?;
+        let model = self.which.load()?.threads(self.threads);
+        let batch = self.batch.max(1);
+        if let Some(path) = &self.file {
+            let mut config: Config = super::file::parse("config of the checkpoint", model.config())?;
+            self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
+            let on_file = OnFile {
+                model: &model,
+                config: &config,
+                path,
+                output: self.output.as_deref(),
+                overwrite: self.overwrite,
+                strict: self.lines.strict,
+                quiet: self.quiet,
+                batch,
+            };
+            return on_file.run();
+        }
         let mut warned = false;
         let predict = |first: u64, texts: &[&str]| {
             if !warned
@@ -132,18 +172,23 @@ impl Predict {
                 warned = true;
                 terminal::say(format!("warning: standard input, line {number}: {why}"));
             }
-            let whole = matches!(model.task(), Task::Tag | Task::Translate);
-            let sizes = texts.iter().map(|text| text.chars().count());
-            match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
-                Some(size) => Err(Error::new(
-                    "text",
-                    format!("at most {MOST_CHARACTERS} characters"),
-                    format!("{size}: split it into several lines"),
-                )),
-                None => model.predict(texts),
-            }
+            answers(&model, texts)
         };
-        self.lines.answer(TOGETHER, predict, |_, answer| terminal::columns(answer).join("\t"))
+        self.lines.answer(batch, predict, |_, answer| terminal::columns(answer).join("\t"))
+    }
+}
+
+/// An answer for each text, none of which may be too long.
+pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
+    let whole = matches!(model.task(), Task::Tag | Task::Translate);
+    let sizes = texts.iter().map(|text| text.chars().count());
+    match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
+        Some(size) => Err(Error::new(
+            "text",
+            format!("at most {MOST_CHARACTERS} characters"),
+            format!("{size}: split it into several lines"),
+        )),
+        None => model.predict(texts),
     }
 }
 

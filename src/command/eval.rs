@@ -1,9 +1,9 @@
 //! `unpadded eval`: a trained model is measured.
 
-use clap::Args;
 use super::outcome::{Asked, Ended, Outcome};
 use super::which::Which;
 use super::{scores as show, terminal};
+use clap::Args;
 use unpadded::recipes::{Config, scores};
 
 #[derive(Args)]

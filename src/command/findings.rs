@@ -1,8 +1,8 @@
 //! What a report shows, found out of a trained model and the texts that were held out.
 
 use super::outcome::Outcome;
-use super::scores;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
+use super::scores;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
 use unpadded::recipes::{Answer, Case, Config, HeldOut, Model, Scored, Truth, Weigher};

@@ -11,6 +11,7 @@ mod graph;
 mod init;
 mod inspect;
 mod json;
+mod on_file;
 mod outcome;
 mod report;
 mod run;
@@ -61,7 +62,7 @@ enum Command {
     Train(Box<train::Train>),
     /// Measure a model on texts
     Eval(eval::Eval),
-    /// Answer each line of standard input: a label, tags, a translation
+    /// Answer each record of a file, or each line of standard input: a label, tags, a translation
     Predict(ask::Predict),
     /// Go on from each line of standard input with a language model
     Generate(ask::Generate),

@@ -54,7 +54,8 @@ pub(crate) fn tables(scored: &Scored) -> Vec<Table> {
     for figure in &scored.figures {
         figures.rows.push(vec![figure.name.to_owned(), shown(figure, figure.value), interval(figure)]);
     }
-    let mut counts: Vec<String> = scored.counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let mut counts: Vec<String> =
+        scored.counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
     counts = vec![counts.join(", ")];
     counts.extend(scored.signatures.iter().cloned());
     figures.notes = counts;
@@ -142,7 +143,8 @@ pub(crate) fn object(dataset: &str, scored: &Scored) -> Value {
             ("right", row.right.into()),
         ])
     };
-    let table = |of: &ScoreTable| (of.of.to_owned(), Value::from(of.rows.iter().map(row).collect::<Vec<_>>()));
+    let table =
+        |of: &ScoreTable| (of.of.to_owned(), Value::from(of.rows.iter().map(row).collect::<Vec<_>>()));
     let confused = scored.confusion.iter().map(|cell| {
         json::object([
             ("truth", cell.truth.as_str().into()),

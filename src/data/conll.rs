@@ -1,5 +1,6 @@
 //! Words and tags in columns, as in the CoNLL shared tasks and in CoNLL-U: which columns there are, and their sentences.
 
+mod asked;
 mod first;
 mod line;
 
@@ -7,6 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::asked::{Asked, joined};
 use self::first::{First, Given, plain};
 use self::line::{
     Separator, bracket, cells, has_key, is_between, is_comment, is_document, is_mark, is_number, is_of_scheme,
@@ -204,16 +206,7 @@ impl Columns {
 
     /// The sentences of a file, in its order.
     pub(super) fn sentences(&self, file: &TextFile) -> Result<Vec<Sentence>> {
-        let block = Block {
-            header: self.header,
-            columns: self.clone(),
-            number: 0,
-            spoiled: false,
-            titled: false,
-            open: None,
-            sentence: Sentence::begun(0),
-        };
-        file.records(block)?.read_all()
+        file.records(Block::new(self))?.read_all()
     }
 
     /// Whether a line says that a document begins or ends, and is no word.
@@ -325,6 +318,18 @@ struct Block {
 }
 
 impl Block {
+    fn new(columns: &Columns) -> Self {
+        Self {
+            header: columns.header,
+            columns: columns.clone(),
+            number: 0,
+            spoiled: false,
+            titled: false,
+            open: None,
+            sentence: Sentence::begun(0),
+        }
+    }
+
     fn word(&mut self, line: &str) -> Result<(), Reason> {
         let (columns, begins) = (&self.columns, self.sentence.words.is_empty());
         if columns.skips(line, begins, &mut self.titled)? {

@@ -351,7 +351,7 @@ impl TextFile {
         self.malformed
     }
 
-    fn lines_of(&self) -> Result<Lines> {
+    pub(super) fn lines_of(&self) -> Result<Lines> {
         let (name, bytes) = self.bytes()?;
         if self.list.is_some() {
             let expected = "a file of lines, or the format `jsonl`";

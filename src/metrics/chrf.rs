@@ -70,7 +70,8 @@ impl ChrF {
                 && found > 0.0
                 && there > 0.0
             {
-                (precision, recall, lengths) = (precision + both / found, recall + both / there, lengths + 1.0);
+                (precision, recall, lengths) =
+                    (precision + both / found, recall + both / there, lengths + 1.0);
             }
         }
         if precision + recall == 0.0 {

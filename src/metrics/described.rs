@@ -6,8 +6,8 @@ use super::chunks::{CHUNKS, SCHEME, TAGS};
 use super::classes::{ACCURACY, AVERAGE, CLASS, CLASSES, FSCORE, IGNORE, MACRO, MICRO, PRECISION, RECALL};
 use super::confusion::{CONFUSION, NAMES};
 use super::edits::{ERRORS, EXACT};
-use super::tokens::TOKENS;
 use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
+use super::tokens::TOKENS;
 use super::{
     Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
     Loss, MeanError, Metric, Precision, Recall, RocAuc, Shown, TokenAccuracy, TopK,

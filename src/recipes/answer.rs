@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::data::Added;
+
 /// What a model says of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
@@ -27,6 +29,24 @@ pub enum Answer {
     },
     /// Another text, or how it goes on.
     Text(String),
+}
+
+impl Answer {
+    /// What [`Self::cells`] are of a label.
+    pub(super) const LABEL: [&'static str; 2] = ["label", "probability"];
+
+    /// What it adds to a record of a file: a label with its probability, tags, or a text.
+    pub fn cells(&self) -> Vec<Added> {
+        let labelled = |label: &str, p: f32| [Added::Text(label.to_owned()), Added::Number(p)];
+        match self {
+            Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
+            Answer::Tags { tags, label, .. } => {
+                let label = label.iter().flat_map(|(label, p)| labelled(label, *p));
+                [Added::Words(tags.clone())].into_iter().chain(label).collect()
+            }
+            Answer::Text(text) => vec![Added::Text(text.clone())],
+        }
+    }
 }
 
 /// For people: a label with its probability, words over their tags, or the text.

@@ -16,7 +16,7 @@ use super::recipe::{Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::texts::Texts;
 use super::{embedded, rows};
-use crate::data::{Labelled, LabelledFiles, Tokenizer, Vocabulary};
+use crate::data::{Asking, Labelled, LabelledFiles, Questions, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
@@ -89,15 +89,31 @@ impl Trained for Classifier {
     ) -> Result<Scored> {
         let like = options_of(config, COLUMNS, predictor)?;
         let files = LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-        let (words, mut scores) = (predictor.vocabulary(WORDS)?, labels::Scores::new(predictor.vocabulary(LABELS)?));
+        let (words, mut scores) =
+            (predictor.vocabulary(WORDS)?, labels::Scores::new(predictor.vocabulary(LABELS)?));
         let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
-        in_parts(records, |(_, text): &(u64, Labelled)| text.text.len(), |part| {
-            let ids = part.iter().map(|(_, text)| words.ids(self.cut.tokens(&text.text)));
-            let ids = Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?;
-            let texts = part.iter().map(|(number, text)| (text.text.as_str(), text.label.as_str(), *number));
-            scores.add(predictor, (FEEDS[0], &ids), texts, each)
-        })?;
+        in_parts(
+            records,
+            |(_, text): &(u64, Labelled)| text.text.len(),
+            |part| {
+                let ids = part.iter().map(|(_, text)| words.ids(self.cut.tokens(&text.text)));
+                let ids = Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?;
+                let texts =
+                    part.iter().map(|(number, text)| (text.text.as_str(), text.label.as_str(), *number));
+                scores.add(predictor, (FEEDS[0], &ids), texts, each)
+            },
+        )?;
         scores.end(&files.name(), read_as(files.read_as()).into_iter().collect())
+    }
+
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)> {
+        let options = options_of(config, COLUMNS, predictor)?;
+        Ok((Questions::open(path, &options, Asking::Text)?, Answer::LABEL.into()))
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

@@ -77,7 +77,9 @@ impl<'a> Scores<'a> {
     ) -> Result<()> {
         let found = predictor.run(&[feed], &[PROBABILITIES])?;
         let Some(found) = found.first() else { return Ok(()) };
-        for (row, (text, truth, number)) in found.as_slice::<f32>()?.chunks_exact(self.labels.len()).zip(texts) {
+        for (row, (text, truth, number)) in
+            found.as_slice::<f32>()?.chunks_exact(self.labels.len()).zip(texts)
+        {
             let likelier = |a: (usize, f32), b: (usize, f32)| if b.1 > a.1 { b } else { a };
             let guess = row.iter().copied().enumerate().reduce(likelier).map_or(0, |(guess, _)| guess);
             let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
@@ -90,7 +92,11 @@ impl<'a> Scores<'a> {
             let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
             if self.labels.len().max(truth_id) <= MOST_LABELS {
                 let column = |id: usize, of: usize| OF_LABELS + 3 * id + of;
-                counts.extend([(column(truth_id, 0), right), (column(truth_id, 1), 1.0), (column(guess, 2), 1.0)]);
+                counts.extend([
+                    (column(truth_id, 0), right),
+                    (column(truth_id, 1), 1.0),
+                    (column(guess, 2), 1.0),
+                ]);
             }
             self.sample.add(counts);
             each(Outcome { text, truth, found: self.labels.token(guess as i64).unwrap_or_default() });

@@ -16,8 +16,8 @@ use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
-use crate::data::{Continuous, Data, PlainText, Tokenizer, Vocabulary};
-use crate::error::{Error, Result};
+use crate::data::{Continuous, Data, PlainText, Questions, Tokenizer, Vocabulary};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::{Loss, ratio};
 use crate::predict::{Predictor, Sampling, Session};
@@ -98,6 +98,12 @@ impl Trained for Writer {
         _: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
         scores(config, predictor, &self.cut, path)
+    }
+
+    fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
+        let expected = "a model that answers records; `generate` goes on from lines of standard input";
+        let got = format!("a language model for the file `{path}`");
+        Err(Error::of(ErrorKind::Program, "model", expected, got))
     }
 
     /// How each text goes on by its likeliest tokens.
@@ -253,7 +259,8 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
         };
         let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
         let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
-        let rows: Vec<f64> = logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
+        let rows: Vec<f64> =
+            logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
         for window in lod.offsets().windows(2) {
             let nats = rows.get(window[0]..window[1]).unwrap_or_default();
             if !nats.is_empty() {
@@ -275,7 +282,9 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
     };
     let total = sample.total(4);
     let scored = Scored::of(sample, 4, &figures);
-    let unknown = known.unknown().map_or(0, |id| cut.tokens(text).filter(|token| known.id(token).unwrap_or(id) == id).count());
+    let unknown = known
+        .unknown()
+        .map_or(0, |id| cut.tokens(text).filter(|token| known.id(token).unwrap_or(id) == id).count());
     let counts = vec![
         ("tokens", tokens as u64),
         ("predicted tokens", total[COUNTED] as u64),

@@ -8,7 +8,7 @@ use super::prepared::{CONFIG, TASK, TestData};
 use super::recipe::Trained;
 use super::scored::{Outcome, Scored};
 use crate::checkpoint::Checkpoint;
-use crate::data::Tokenizer;
+use crate::data::{Questions, Tokenizer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops;
 use crate::predict::{Predictor, Sampling};
@@ -109,6 +109,22 @@ impl Model {
     /// The predictor, for what stands in no recipe.
     pub fn predictor(&self) -> &Predictor {
         &self.predictor
+    }
+
+    /// The records of a file, read as the files of the training were unless the config says otherwise, and the names of what an answer
+    /// adds to each ([`Answer::cells`]).
+    ///
+    /// # Errors
+    /// As [`Questions::open`]; of a language model.
+    #[track_caller]
+    pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<&'static str>)> {
+        self.trained.questions(config, &self.predictor, path).at_caller()
+    }
+
+    /// How many threads it runs on: 0 for one a core.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { predictor: self.predictor.threads(threads), ..self }
     }
 
     /// What it says of each text: a label, tags, a translation; of a language model, how the text goes on, by its likeliest tokens.

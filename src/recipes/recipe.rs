@@ -7,7 +7,7 @@ use super::config::Config;
 use super::prepared::{Paths, Prepared, TestData};
 use super::preview::Preview;
 use super::scored::{Outcome, Scored};
-use crate::data::Tokenizer;
+use crate::data::{Questions, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
 
@@ -45,6 +45,14 @@ pub(super) trait Trained: Send + Sync {
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored>;
+
+    /// The records of a file to be answered, and what an answer adds to each.
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)>;
 
     /// An answer for each text.
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>>;

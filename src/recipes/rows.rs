@@ -12,7 +12,8 @@ use super::preview::Preview;
 use super::recipe::Trained;
 use super::scored::{Outcome, Scored, in_parts};
 use crate::data::{
-    FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Tokenizer, Vocabulary,
+    Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, Questions, ReadOptions, Target,
+    Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Linear, init};
@@ -72,17 +73,28 @@ impl Trained for Classifier {
         let (rows, said) = test_rows(config, predictor, path)?;
         let (columns, first) = (columns(predictor)?, first(predictor)?);
         let mut scores = labels::Scores::new(predictor.vocabulary(LABELS)?);
-        in_parts((1..).zip(rows.records()).map(Ok), |(_, row)| row.indices.len(), |part: &[(u64, &LabelledRow)]| {
-            let entries =
-                part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
-            let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
-            // A negative zero is 0.
-            let shown: Vec<(String, String)> =
-                part.iter().map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string())).collect();
-            let texts = shown.iter().zip(part).map(|((text, label), (number, _))| (&**text, &**label, *number));
-            scores.add(predictor, (FEEDS[0], &fed), texts, each)
-        })?;
+        in_parts(
+            (1..).zip(rows.records()).map(Ok),
+            |(_, row)| row.indices.len(),
+            |part: &[(u64, &LabelledRow)]| {
+                let entries =
+                    part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
+                let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
+                // A negative zero is 0.
+                let shown: Vec<(String, String)> = part
+                    .iter()
+                    .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
+                    .collect();
+                let texts =
+                    shown.iter().zip(part).map(|((text, label), (number, _))| (&**text, &**label, *number));
+                scores.add(predictor, (FEEDS[0], &fed), texts, each)
+            },
+        )?;
         scores.end(rows.name(), said)
+    }
+
+    fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
+        Ok((Questions::open(path, &ReadOptions::new(), Asking::Row)?, Answer::LABEL.into()))
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

@@ -67,7 +67,9 @@ impl Sample {
         let mut sums = vec![0.0; self.width().max(columns)];
         for resample in 0..RESAMPLES {
             sums.fill(0.0);
-            drawn(resample, order.len(), |at| order.get(at).into_iter().for_each(|group| add(&mut sums, group)));
+            drawn(resample, order.len(), |at| {
+                order.get(at).into_iter().for_each(|group| add(&mut sums, group))
+            });
             values.iter_mut().zip(figures).for_each(|(values, figure)| values.push(figure(&sums)));
         }
         let percentiles = |mut values: Vec<f64>| {

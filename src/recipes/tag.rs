@@ -15,7 +15,9 @@ use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::tag_scores::{FoundTags, TagScores};
-use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary};
+use crate::data::{
+    Asking, Limits, Loader, Questions, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1, TokenAccuracy};
@@ -102,6 +104,18 @@ impl Trained for Tagger {
         scores(config, predictor, path, each)
     }
 
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)> {
+        let questions = Questions::open(path, &options_of(config, COLUMNS, predictor)?, Asking::Words)?;
+        let labels =
+            if predictor.outputs().any(|output| output == LABELS) { &Answer::LABEL[..] } else { &[] };
+        Ok((questions, [&[TAGS], labels].concat()))
+    }
+
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
         let words: Vec<Vec<String>> =
             texts.iter().map(|text| TaggedText::words_of(text).map(str::to_owned).collect()).collect();
@@ -174,7 +188,8 @@ fn scores(
     })?;
     // There is a loss of tags and labels that training saw, alone.
     let of = |text: &&TaggedText| {
-        let labelled = |labels: &Vocabulary| text.label.as_ref().is_some_and(|label| labels.id(label).is_some());
+        let labelled =
+            |labels: &Vocabulary| text.label.as_ref().is_some_and(|label| labels.id(label).is_some());
         text.tags.iter().all(|tag| known.tags.id(tag).is_some()) && known.labels.as_ref().is_none_or(labelled)
     };
     let learnt: Vec<TaggedText> = texts.records().iter().filter(of).cloned().collect();

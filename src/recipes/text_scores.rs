@@ -24,7 +24,9 @@ pub(super) struct TextScores {
 
 impl TextScores {
     pub(super) fn new([source, target]: [&Tokenizer; 2]) -> Self {
-        let is = |cut: &Tokenizer, kind: Tokenizer| cut.name() == kind.name() || cut.name() == kind.lowercase().name();
+        let is = |cut: &Tokenizer, kind: Tokenizer| {
+            cut.name() == kind.name() || cut.name() == kind.lowercase().name()
+        };
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
         Self { spoken, whitespace, several: [usize::MAX, 0], sample: Sample::default() }
@@ -52,7 +54,8 @@ impl TextScores {
             let reference = words(reference);
             (edit_distance(&own, &reference), reference.len())
         });
-        let (edits, length) = edits.min_by_key(|&(edits, length)| (edits, usize::MAX - length)).unwrap_or((0, 0));
+        let (edits, length) =
+            edits.min_by_key(|&(edits, length)| (edits, usize::MAX - length)).unwrap_or((0, 0));
         let exact = references.iter().any(|reference| words(reference) == own);
         let counts = (BLEU..).zip(bleu.sums().iter().copied());
         let counts = counts.chain((CHRF..).zip(chrf.sums().iter().copied()));
@@ -85,8 +88,12 @@ impl TextScores {
         let references = if fewest == most { most.to_string() } else { "var".to_owned() };
         let (cut, version) = (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));
         scored.signatures = vec![
-            format!("BLEU|nrefs:{references}|case:mixed|eff:no|tok:{cut}|smooth:exp|version:unpadded-{version}"),
-            format!("chrF2|nrefs:{references}|case:mixed|eff:yes|nc:6|nw:0|space:no|version:unpadded-{version}"),
+            format!(
+                "BLEU|nrefs:{references}|case:mixed|eff:no|tok:{cut}|smooth:exp|version:unpadded-{version}"
+            ),
+            format!(
+                "chrF2|nrefs:{references}|case:mixed|eff:yes|nc:6|nw:0|space:no|version:unpadded-{version}"
+            ),
         ];
         scored
     }
@@ -132,9 +139,14 @@ mod tests {
         let scored = scores.end();
         assert!((100.0 * scored.get("BLEU").unwrap() - 49.35808034168741).abs() < 1e-9, "{scored:?}");
         // Edits 1, 0, 3, 2, 3, 2, 1 and 1 of 6, 5, 4, 2, 7, 4, 2 and 1 words; one text is right.
-        assert_eq!((scored.get("word error rate"), scored.get("exact match")), (Some(13.0 / 31.0), Some(0.125)));
+        assert_eq!(
+            (scored.get("word error rate"), scored.get("exact match")),
+            (Some(13.0 / 31.0), Some(0.125))
+        );
         assert_eq!((seen, scored.headline), (8, "BLEU"));
-        assert!(scored.signatures[0].starts_with("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"));
+        assert!(
+            scored.signatures[0].starts_with("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+        );
         let interval = scored.headline().unwrap().interval.unwrap();
         assert!(interval[0] < 0.4936 && interval[1] > 0.4936, "{interval:?}");
     }
@@ -145,7 +157,10 @@ mod tests {
         scores.add("cat", &["K AE T"], "K AA T", &mut |_| ());
         scores.add("read", &["R IY D", "R EH D"], "R EH D", &mut |_| ());
         let scored = scores.end();
-        assert_eq!((scored.headline, scored.get("phoneme error rate")), ("phoneme error rate", Some(1.0 / 6.0)));
+        assert_eq!(
+            (scored.headline, scored.get("phoneme error rate")),
+            ("phoneme error rate", Some(1.0 / 6.0))
+        );
         assert_eq!((scored.get("word error rate"), scored.get("exact match")), (Some(0.5), Some(0.5)));
         assert!(scored.signatures[0].contains("|nrefs:var|") && scored.signatures[0].contains("|tok:none|"));
     }

@@ -14,7 +14,7 @@ use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::text_scores::TextScores;
-use crate::data::{Loader, Pairs, Tokenizer, Vocabulary};
+use crate::data::{Asking, Loader, Pairs, Questions, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -240,6 +240,16 @@ impl Trained for Translator {
         }
         scored.counts.push(("pairs", pairs.records().len() as u64));
         Ok(Scored { said: read_as(pairs.read_as()).into_iter().collect(), ..scored })
+    }
+
+    fn questions(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+    ) -> Result<(Questions, Vec<&'static str>)> {
+        let options = options_of(config, COLUMNS, predictor)?;
+        Ok((Questions::open(path, &options, Asking::Source)?, vec!["translation"]))
     }
 
     /// What each text becomes, by beam search.

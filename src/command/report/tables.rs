@@ -11,7 +11,9 @@ pub(super) fn section(tables: &[Table]) -> String {
     let mut out =
         String::from("<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n");
     for table in tables {
-        out.push_str("<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Scores\">\n<table>\n<thead><tr>");
+        out.push_str(
+            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Scores\">\n<table>\n<thead><tr>",
+        );
         for head in &table.head {
             put(&mut out, format_args!("<th scope=\"col\">{}</th>", cut(head, LABEL)));
         }
@@ -20,7 +22,9 @@ pub(super) fn section(tables: &[Table]) -> String {
             out.push_str("<tr>");
             for (at, cell) in row.iter().enumerate() {
                 match at {
-                    0 => put(&mut out, format_args!("<th scope=\"row\"><bdi>{}</bdi></th>", cut(cell, LABEL))),
+                    0 => {
+                        put(&mut out, format_args!("<th scope=\"row\"><bdi>{}</bdi></th>", cut(cell, LABEL)))
+                    }
                     _ => put(&mut out, format_args!("<td>{}</td>", cut(cell, LABEL))),
                 }
             }
@@ -44,7 +48,10 @@ mod tests {
         table.rows.push(vec!["<b>".into(), "50.00 %".into()]);
         table.notes.push("3 texts".into());
         let said = section(&[table]);
-        assert!(said.contains("<bdi>&lt;b&gt;</bdi></th><td>50.00 %</td>") && said.contains("3 texts"), "{said}");
+        assert!(
+            said.contains("<bdi>&lt;b&gt;</bdi></th><td>50.00 %</td>") && said.contains("3 texts"),
+            "{said}"
+        );
         assert_eq!(section(&[]), "");
     }
 }

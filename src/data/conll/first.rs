@@ -194,6 +194,23 @@ impl First {
         }
     }
 
+    /// Which share of the lines that are no comments and not blank have as many columns as most.
+    pub(super) fn share(&self) -> f64 {
+        let lines = || self.lines.iter().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+        let fit = lines().filter(|line| self.count_of(line) == self.count).count();
+        fit as f64 / (lines().count().max(1)) as f64
+    }
+
+    /// Whether a blank line is between others.
+    pub(super) fn has_blocks(&self) -> bool {
+        let last = self.lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
+        self.lines
+            .iter()
+            .take(last)
+            .skip_while(|line| line.trim().is_empty())
+            .any(|line| line.trim().is_empty())
+    }
+
     fn count_of(&self, line: &str) -> usize {
         cells(line, self.separator).count()
     }

@@ -26,6 +26,11 @@ fn cut(line: &str) -> (Vec<&str>, &str) {
     (labels, rest)
 }
 
+/// The text of a line, without its labels.
+pub(super) fn text(line: &str) -> String {
+    cut(line).1.to_owned()
+}
+
 /// The text of a line, once with each of its labels; none of a blank line.
 fn record(line: &str) -> Result<Option<Vec<Labelled>>, Reason> {
     if line.trim().is_empty() {

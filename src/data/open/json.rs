@@ -497,6 +497,18 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     Ok(list.walk.line)
 }
 
+impl Layout {
+    /// Whether each line is a record.
+    pub(super) fn has_lines(&self) -> bool {
+        matches!(self.arrangement, Arrangement::Lines) && !self.header
+    }
+}
+
+/// The record of a line, with the values of the wanted fields; none of a blank line.
+pub(super) fn of_line<'a>(line: &'a str, wanted: &[String]) -> Result<Option<Object<'a>>, Reason> {
+    object(line, Some(wanted), None)
+}
+
 /// Each line is a record, or none, made with its number.
 struct Numbered<F> {
     line: u64,

@@ -15,6 +15,7 @@ mod parquet;
 mod parts;
 mod paths;
 mod plain;
+mod questions;
 mod rows;
 mod stored;
 mod table;
@@ -26,6 +27,7 @@ pub(super) use labelled::Plan;
 pub use options::{FileFormat, ReadOptions};
 pub use parts::Parts;
 pub use plain::PlainText;
+pub use questions::{Added, Asking, Question, Questions};
 
 #[cfg(test)]
 mod tests;

@@ -192,6 +192,21 @@ pub(super) fn two(names: &[String]) -> Result<[String; 2]> {
 }
 
 impl Picked {
+    /// Whether each record is in a line of its own.
+    pub(super) fn has_lines(&self) -> bool {
+        self.layout.as_ref().is_some_and(json::Layout::has_lines)
+    }
+
+    /// The fields of the first records.
+    pub(super) fn fields(&self, file: &TextFile) -> Vec<String> {
+        const LOOKED_AT: usize = 1000;
+        let first = self.layout.as_ref().and_then(|layout| json::first(file, layout, LOOKED_AT).ok());
+        let mut found: Vec<String> = first.unwrap_or_default().iter().flat_map(names).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// Whether there is such a field, too, with a single value.
     pub(super) fn has_single(&self, file: &TextFile, name: &str) -> bool {
         let example = match &self.layout {

@@ -467,6 +467,27 @@ impl Table {
         self.dialect.separator == '\t' && self.dialect.quotes == Quotes::Text
     }
 
+    /// What separates cells, and whether they may be in quotation marks.
+    pub(super) fn writes(&self) -> (char, bool) {
+        (self.dialect.separator, self.dialect.quotes != Quotes::Text)
+    }
+
+    /// The names in the header; none without one.
+    pub(super) fn header(&self, file: &TextFile) -> Result<Vec<String>> {
+        if !self.has_header() {
+            return Ok(Vec::new());
+        }
+        rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    /// What reads the first wanted column of all records, of the header, too.
+    pub(super) fn first_cells<R: 'static>(&self, make: fn(String) -> R) -> Box<dyn Parser<R>> {
+        let column = self.picked.columns.first().copied().unwrap_or_default();
+        let make =
+            move |mut row: Vec<String>| Ok(make(row.get_mut(column).map(std::mem::take).unwrap_or_default()));
+        Box::new(Rows { cells: self.dialect.cells(), width: Some(self.picked.width), header: false, make })
+    }
+
     /// The records, each made of the cells of the wanted columns.
     pub(super) fn records<R: 'static>(
         &self,

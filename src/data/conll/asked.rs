@@ -1,0 +1,136 @@
+//! Columns of words that a model is asked about: their tags, if there are any, are not read.
+
+use super::first::{First, Given};
+use super::line::Separator;
+use super::{Block, Columns, Sentence};
+use crate::data::TextFile;
+use crate::data::lines::Reason;
+use crate::data::records::Parser;
+use crate::error::Result;
+
+/// The words of a sentence between spaces, and the lines of the file that they are in.
+#[derive(Debug, Default)]
+pub(in crate::data) struct Asked {
+    pub(in crate::data) text: String,
+    pub(in crate::data) words: Vec<u64>,
+    /// The line of the header, before the first sentence.
+    pub(in crate::data) header: Option<u64>,
+}
+
+/// A sentence with the lines of its words.
+struct Marked {
+    block: Block,
+    lines: Vec<u64>,
+    header: Option<u64>,
+}
+
+impl Marked {
+    fn asked(&mut self, sentence: Sentence) -> Result<Asked, Reason> {
+        let (words, header) = (std::mem::take(&mut self.lines), self.header.take());
+        Ok(Asked { text: joined(&sentence.words)?, words, header })
+    }
+}
+
+/// Words as a line of text, as models are asked about them.
+pub(in crate::data) fn joined(words: &[String]) -> Result<String, Reason> {
+    match words.iter().find(|word| word.is_empty() || word.contains([' ', '\t', '\r', '\n'])) {
+        Some(word) => {
+            let (expected, got) = ("words without spaces in them".to_owned(), format!("{word:?}"));
+            Err(Reason { expected, got })
+        }
+        None => Ok(words.join(" ")),
+    }
+}
+
+impl Parser<Asked> for Marked {
+    fn at(&mut self, line: u64) {
+        self.block.at(line);
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<Asked>, Reason> {
+        let (before, header) = (self.block.sentence.words.len(), self.block.header);
+        let found = self.block.line(line)?;
+        if header && !self.block.header {
+            self.header = Some(self.block.number);
+        }
+        if self.block.sentence.words.len() > before {
+            self.lines.push(self.block.number);
+        }
+        found.map(|sentence| self.asked(sentence)).transpose()
+    }
+
+    fn spoil(&mut self) -> bool {
+        self.lines.clear();
+        self.block.spoil()
+    }
+
+    fn end(&mut self) -> Result<Option<Asked>, Reason> {
+        let found = self.block.end()?;
+        found.map(|sentence| self.asked(sentence)).transpose()
+    }
+}
+
+impl Columns {
+    /// The column of the words, as in an earlier file if this one has the same columns; none of a file with a text a line.
+    pub(in crate::data) fn of_words(file: &TextFile, like: Option<&Self>) -> Result<Option<Self>> {
+        /// The least share of lines with equally many columns.
+        const EVEN: f64 = 0.9;
+        let first = First::of(file, Given { words: None, tags: None, header: None, names: &[] })?;
+        if first.share() < EVEN || (first.count < 2 && !first.has_blocks()) {
+            return Ok(None);
+        }
+        let known = like.and_then(|like| Self::of(file, None, None, None, Some(like)).ok());
+        let found = match known {
+            Some(known) => known,
+            None if first.count > 1 => Self::of(file, None, None, None, None)?,
+            None => Self::alone(first.header),
+        };
+        Ok(Some(Self { brackets: false, ..found }))
+    }
+
+    /// One column: that of the words.
+    fn alone(header: Option<Vec<String>>) -> Self {
+        Self {
+            separator: Separator::Tabs,
+            count: 1,
+            words: 0,
+            tags: 0,
+            numbered: false,
+            comments: false,
+            universal: false,
+            ontonotes: false,
+            titles: false,
+            header: header.is_some(),
+            names: header.unwrap_or_default(),
+            brackets: false,
+            notes: Vec::new(),
+        }
+    }
+
+    /// What reads the sentences.
+    pub(in crate::data) fn asked(&self) -> Box<dyn Parser<Asked>> {
+        let block = Block::new(self);
+        Box::new(Marked { block, lines: Vec::new(), header: None })
+    }
+
+    /// Adds a line with a cell for a tag: in the column of the tags in CoNLL-U, whose columns are fixed, else behind the last one.
+    pub(in crate::data) fn with(&self, line: &str, cell: &str, to: &mut String) {
+        if self.universal {
+            for (at, own) in line.trim_end().split('\t').enumerate() {
+                if at > 0 {
+                    to.push('\t');
+                }
+                to.push_str(if at == self.tags { cell } else { own });
+            }
+            return;
+        }
+        to.push_str(line.trim_end());
+        to.push(if self.separator == Separator::Spaces { ' ' } else { '\t' });
+        to.push_str(cell);
+    }
+
+    /// The names in the header.
+    pub(in crate::data) fn titles(&self) -> Vec<String> {
+        if self.header { self.names.clone() } else { Vec::new() }
+    }
+}
