@@ -22,6 +22,7 @@
 
 mod answer;
 mod classify;
+mod compare;
 mod config;
 mod embedded;
 mod labels;
@@ -44,6 +45,7 @@ mod translate;
 mod weigh;
 
 pub use answer::Answer;
+pub use compare::{Against, Compared, Disagreement};
 pub use config::{
     Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
     nearest,
@@ -125,4 +127,14 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 pub fn scores(config: &Config, model: &Model) -> Result<Scored> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.scores(config, path, &mut |_| ()).at_caller()
+}
+
+/// What several models of one task score on the texts of `data.test` of their configs, each against the first: a paired bootstrap test of
+/// the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts that they answer otherwise.
+///
+/// # Errors
+/// As [`scores`]; if the models are of several tasks.
+#[track_caller]
+pub fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
+    compare::compare(runs).at_caller()
 }

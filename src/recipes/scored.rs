@@ -33,8 +33,9 @@ pub struct Scored {
     /// How the file was read, for people.
     pub said: Vec<String>,
     pub(super) sample: Sample,
-    /// The headline figure of summed counts.
+    /// The headline figure of summed counts, and how many of them there are.
     pub(super) of: Option<Of>,
+    pub(super) columns: usize,
 }
 
 /// A named value.
@@ -144,6 +145,7 @@ impl Scored {
             figures: figures.iter().zip(intervals).map(figure).collect(),
             counts: vec![("texts", sample.texts())],
             of: of.first().copied(),
+            columns,
             sample,
             ..Self::default()
         }

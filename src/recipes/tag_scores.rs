@@ -117,7 +117,7 @@ impl<'a> TagScores<'a> {
         each(Outcome {
             text: &text.words.join(" "),
             truth: &shown(text.tags.join(" "), truth_label),
-            found: &shown(tags.join(" "), found.label.filter(|_| truth_label.is_some())),
+            found: &shown(tags.join(" "), found.label),
         });
         Ok(())
     }
@@ -182,4 +182,90 @@ impl<'a> TagScores<'a> {
 
 fn f1_at(x: &[f64], at: usize) -> f64 {
     ratio(2.0 * x[at], x[at + 1] + x[at + 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Text = (&'static str, &'static str, &'static str);
+
+    fn scored(tags: &Vocabulary, tagging: &Tagging, texts: &[Text]) -> Scored {
+        let labels = Vocabulary::labels(["ask", "tell"]).unwrap();
+        let mut scores = TagScores::new(tags, Some(&labels), tagging).unwrap();
+        for (number, (truth, found, label)) in (1..).zip(texts) {
+            let truth: Vec<String> = truth.split(' ').map(str::to_owned).collect();
+            let mut text = TaggedText::new(vec!["x".to_owned(); truth.len()], truth);
+            text.label = (!label.is_empty()).then(|| (*label).to_owned());
+            let ids = tags.ids(found.split(' ')).unwrap();
+            scores.add(&text, number, &FoundTags { tags: &ids, label: Some("ask") }, &mut |_| ()).unwrap();
+        }
+        scores.end()
+    }
+
+    fn tagging(tags: &str) -> Tagging {
+        let tags: Vec<String> = tags.split(' ').map(str::to_owned).collect();
+        Tagging::of([tags.as_slice()]).unwrap()
+    }
+
+    /// Of the right tags there are PER, LOC, PER, and ORG, which training never saw; found are PER, PER for LOC, PER with an `I` at its
+    /// start, and nothing.
+    const TEXTS: [Text; 3] = [
+        ("B-PER I-PER O B-LOC", "B-PER I-PER O B-PER", "ask"),
+        ("O B-PER", "O I-PER", "tell"),
+        ("B-ORG O", "O O", ""),
+    ];
+
+    #[test]
+    fn chunks_labels_and_frames_are_counted_by_hand() {
+        let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
+        let of = tagging("B-PER I-PER O B-LOC I-LOC");
+        let scored = scored(&tags, &of, &TEXTS);
+        // conlleval: 2 right of 3 found and 4 there; strictly the `I-PER` behind `O` is none: 1 right of 2 found and 4 there.
+        assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
+        assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
+        assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));
+        assert_eq!((scored.get("label accuracy"), scored.get("frame accuracy")), (Some(0.5), Some(0.0)));
+        let row = |of: &str, name: &str| {
+            let table = scored.tables.iter().find(|table| table.of == of).unwrap();
+            let row = table.rows.iter().find(|row| row.name == name).unwrap();
+            (row.right, row.found, row.support)
+        };
+        assert_eq!((row("chunk type", "PER"), row("chunk type", "LOC")), ((2, 3, 2), (0, 0, 1)));
+        assert_eq!((row("chunk type, strict", "PER"), row("chunk type", "ORG")), ((1, 2, 2), (0, 0, 1)));
+        assert_eq!((row("label", "ask"), row("label", "tell")), ((1, 2, 1), (0, 0, 1)));
+        let [unseen] = &scored.unseen[..] else { panic!("{:?}", scored.unseen) };
+        assert_eq!((unseen.what, unseen.name.as_str(), unseen.count), ("tag", "B-ORG", 1));
+        assert_eq!(unseen.places, ["text 3"]);
+    }
+
+    #[test]
+    fn the_order_of_texts_changes_nothing() {
+        let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
+        let of = tagging("B-PER I-PER O B-LOC I-LOC");
+        let (one, two) = (scored(&tags, &of, &TEXTS), scored(&tags, &of, &[TEXTS[2], TEXTS[0], TEXTS[1]]));
+        assert_eq!((one.figures, one.tables, one.confusion), (two.figures, two.tables, two.confusion));
+    }
+
+    /// A tag that is none of the scheme is a chunk of one word, which is not found.
+    #[test]
+    fn a_tag_of_no_scheme_is_wrong() {
+        let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();
+        let scored = scored(&tags, &tagging("B-PER I-PER O"), &[("PERSON O B-PER", "O O B-PER", "")]);
+        assert_eq!((scored.get("chunk F1"), scored.get("token accuracy")), (Some(2.0 / 3.0), Some(2.0 / 3.0)));
+        assert_eq!(scored.get("label accuracy"), None);
+    }
+
+    #[test]
+    fn plain_tags_are_scored_token_by_token() {
+        let tags = Vocabulary::labels(["DET", "NOUN", "VERB"]).unwrap();
+        let of = tagging("DET NOUN VERB");
+        let scored = scored(&tags, &of, &[("DET NOUN VERB", "DET NOUN NOUN", ""), ("NOUN", "NOUN", "")]);
+        assert_eq!((scored.headline, scored.get("token accuracy")), ("token accuracy", Some(0.75)));
+        assert_eq!(scored.get("chunk F1"), None);
+        // F1 of DET 1, of NOUN 2 · 2 / (3 + 2), of VERB 0.
+        assert!((scored.get("macro F1").unwrap() - 1.8 / 3.0).abs() < 1e-12);
+        let table = scored.tables.first().unwrap();
+        assert_eq!((table.of, table.rows.iter().map(|row| row.support).sum::<u64>()), ("tag", 4));
+    }
 }
