@@ -78,7 +78,8 @@ impl Eval {
 /// The settings that are not the same in all configs, but for the paths of the data.
 fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
     let Some(first) = runs.first() else { return Vec::new() };
-    let keys = Config::keys(first.config.run.task).map(|key| key.to_string()).filter(|key| key != "data.test");
+    let keys =
+        Config::keys(first.config.run.task).map(|key| key.to_string()).filter(|key| key != "data.test");
     let values = |key: String| {
         let of = |run: &Run| run.config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());
         let values: Vec<String> = runs.iter().map(of).collect();

@@ -65,7 +65,12 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
         };
         if before.task() != model.task() {
             let expected = format!("ones of the task `{}`, as the first", before.task().name());
-            return Err(Error::of(ErrorKind::Program, "models", expected, format!("one of `{}`", model.task().name())));
+            return Err(Error::of(
+                ErrorKind::Program,
+                "models",
+                expected,
+                format!("one of `{}`", model.task().name()),
+            ));
         }
         let (mut at, mut alike, mut differ, mut texts) = (0, true, 0, Vec::new());
         let scored = model.scores(config, path, &mut |of| {

@@ -203,9 +203,8 @@ mod tests {
         scores.end()
     }
 
-    fn tagging(tags: &str) -> Tagging {
-        let tags: Vec<String> = tags.split(' ').map(str::to_owned).collect();
-        Tagging::of([tags.as_slice()]).unwrap()
+    fn tagging(scheme: &str) -> Tagging {
+        Tagging::of_note(&format!("{scheme} B-kind I-kind E-kind S-kind O")).unwrap()
     }
 
     /// Of the right tags there are PER, LOC, PER, and ORG, which training never saw; found are PER, PER for LOC, PER with an `I` at its
@@ -219,7 +218,7 @@ mod tests {
     #[test]
     fn chunks_labels_and_frames_are_counted_by_hand() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
-        let of = tagging("B-PER I-PER O B-LOC I-LOC");
+        let of = tagging("IOB2");
         let scored = scored(&tags, &of, &TEXTS);
         // conlleval: 2 right of 3 found and 4 there; strictly the `I-PER` behind `O` is none: 1 right of 2 found and 4 there.
         assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
@@ -242,7 +241,7 @@ mod tests {
     #[test]
     fn the_order_of_texts_changes_nothing() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
-        let of = tagging("B-PER I-PER O B-LOC I-LOC");
+        let of = tagging("IOB2");
         let (one, two) = (scored(&tags, &of, &TEXTS), scored(&tags, &of, &[TEXTS[2], TEXTS[0], TEXTS[1]]));
         assert_eq!((one.figures, one.tables, one.confusion), (two.figures, two.tables, two.confusion));
     }
@@ -251,15 +250,18 @@ mod tests {
     #[test]
     fn a_tag_of_no_scheme_is_wrong() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();
-        let scored = scored(&tags, &tagging("B-PER I-PER O"), &[("PERSON O B-PER", "O O B-PER", "")]);
-        assert_eq!((scored.get("chunk F1"), scored.get("token accuracy")), (Some(2.0 / 3.0), Some(2.0 / 3.0)));
+        let scored = scored(&tags, &tagging("IOB2"), &[("PERSON O B-PER", "O O B-PER", "")]);
+        assert_eq!(
+            (scored.get("chunk F1"), scored.get("token accuracy")),
+            (Some(2.0 / 3.0), Some(2.0 / 3.0))
+        );
         assert_eq!(scored.get("label accuracy"), None);
     }
 
     #[test]
     fn plain_tags_are_scored_token_by_token() {
         let tags = Vocabulary::labels(["DET", "NOUN", "VERB"]).unwrap();
-        let of = tagging("DET NOUN VERB");
+        let of = tagging("plain");
         let scored = scored(&tags, &of, &[("DET NOUN VERB", "DET NOUN NOUN", ""), ("NOUN", "NOUN", "")]);
         assert_eq!((scored.headline, scored.get("token accuracy")), ("token accuracy", Some(0.75)));
         assert_eq!(scored.get("chunk F1"), None);

@@ -93,6 +93,7 @@ fn a_test_file_with_other_labels_stops_no_training() -> Result<()> {
     let tagged = "Ann B-PER\nruns O\n\nBob B-PER\nwalks O\n\nCy B-PER\nsits O\n\n";
     let mut config = small(Task::Tag, &written("own.conll", tagged)?, 1);
     config.data.dev = config.data.train.clone();
+    config.text.min_count = 1;
     config.data.test = Some(written("own-test.conll", "Acme B-ORG\nruns O\n\n")?);
     let model = trained(&config)?;
     let scored = scores(&config, &model)?;
@@ -140,14 +141,11 @@ fn perplexity_is_exp_of_the_loss() -> Result<()> {
 fn two_models_are_set_side_by_side() -> Result<()> {
     let train = written("pair.tsv", &reviews(120).concat())?;
     let test = written("pair-test.tsv", &reviews(40).concat())?;
-    let configs = [4, 0].map(|epochs| {
-        let mut config = small(Task::Classify, &train, epochs);
-        config.data.test = Some(test.clone());
-        config
-    });
-    let trained_one = trained(&configs[0])?;
-    let untrained = Model::new(prepare(&configs[1])?.trainer.for_inference()?)?;
-    let of = [(&configs[0], &trained_one), (&configs[0], &untrained), (&configs[0], &trained_one)];
+    let mut config = small(Task::Classify, &train, 4);
+    config.data.test = Some(test);
+    let trained_one = trained(&config)?;
+    let untrained = Model::new(prepare(&config)?.trainer.for_inference()?)?;
+    let of = [(&config, &trained_one), (&config, &untrained), (&config, &trained_one)];
     let compared = compare(&of)?;
     let [other, same] = &compared.against_first[..] else { panic!("{compared:?}") };
     assert_eq!((same.p_value, same.differ, same.texts.len()), (Some(1.0), 0, 0));
@@ -156,10 +154,13 @@ fn two_models_are_set_side_by_side() -> Result<()> {
     assert_eq!(other.texts.len() as u64, other.differ.min(10));
     for text in &other.texts {
         assert!(text.found[0] != text.found[1], "{text:?}");
-        assert_eq!(trained_one.predict(&[&text.text])?[0].to_string().split('\t').next(), Some(&*text.found[0]));
+        assert_eq!(
+            trained_one.predict(&[&text.text])?[0].to_string().split('\t').next(),
+            Some(&*text.found[0])
+        );
     }
     let tagger = prepare(&Config::new(Task::Tag))?.trainer.for_inference()?;
-    let error = compare(&[of[0], (&configs[0], &Model::new(tagger)?)]).err().map(|e| e.to_string());
+    let error = compare(&[of[0], (&config, &Model::new(tagger)?)]).err().map(|e| e.to_string());
     assert!(error.unwrap_or_default().contains("of the task `classify`"));
     Ok(())
 }
