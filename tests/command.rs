@@ -130,6 +130,8 @@ fn from_a_file_of_texts_to_answers() {
     assert_eq!(place.said(&["predict", "runs/classify-1"], ""), "");
     let scores = place.json(&["eval", "runs/classify-1", "reviews.tsv", "--json"], "");
     assert_eq!(scores["value"], 100.0, "{scores}");
+    assert_eq!((&scores["metric"], &scores["dataset"]), (&"accuracy".into(), &"reviews.tsv".into()));
+    assert!(scores["scores"]["loss"].as_f64() > Some(0.0) && scores["interval"][1] == 100.0, "{scores}");
 
     // It is looked at, drawn, written for PyTorch and read back.
     let inspected = place.json(&["inspect", "runs/classify-1", "--json"], "");
@@ -488,4 +490,41 @@ fn help_and_completions() {
     let config = place.said(&["init", "tag", "--train", "train.conll"], "");
     assert!(config.contains("task = \"tag\"") && config.contains("train = \"train.conll\""), "{config}");
     assert!(place.files().is_empty());
+}
+
+#[test]
+fn a_test_file_is_scored_by_class_and_by_two_runs() {
+    let place = Place::new("scores");
+    place.write("reviews.tsv", &reviews());
+    place.write("test.tsv", "it was fine\tgood\nit was dull\tbad\nit was\tmiddling\nit was fine\tgood\n");
+    let train = ["train", "--train", "reviews.tsv", "--test", "test.tsv"];
+    let last = place.json(&with(&train, &["--epochs", "6", "--run", "one", "--json"]), "");
+    assert_eq!((&last["test"], &last["test_scores"]["value"]), (&75.0.into(), &75.0.into()), "{last}");
+    let kept = fs::read_to_string(place.0.join("one/test.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), last["test_scores"]);
+    let report = fs::read_to_string(place.0.join("one/report.html")).unwrap();
+    assert!(report.contains("Scores on the test set") && report.contains("macro F1"));
+    let evaluated = place.json(&["eval", "one", "test.tsv", "--json"], "");
+    assert_eq!(evaluated, last["test_scores"]);
+    assert_eq!(evaluated["unseen"][0]["first"][0], "record 3", "{evaluated}");
+    let support = evaluated["tables"]["label"].as_array().unwrap().iter().map(|row| row["support"].as_u64());
+    assert_eq!(support.sum::<Option<u64>>(), Some(4));
+    let output = place.given(&["eval", "one", "test.tsv"], "");
+    let (said, warned) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(said.contains("label") && said.contains("precision") && said.contains("75.00 %"), "{said}");
+    assert!(
+        warned.contains("label `middling` never occurs in training") && warned.contains("record 3"),
+        "{warned}"
+    );
+
+    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "two"]), "");
+    let said = place.said(&["eval", "one", "two", "test.tsv"], "");
+    assert!(said.contains("training.epochs") && said.contains("p = "), "{said}");
+    let both = place.json(&["eval", "one", "two", "test.tsv", "--json"], "");
+    assert_eq!(
+        (&both["runs"][0]["value"], &both["settings"]["training.epochs"][1]),
+        (&75.0.into(), &"1".into())
+    );
+    assert!(both["comparisons"][0]["p_value"].as_f64().is_some(), "{both}");
 }

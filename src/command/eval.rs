@@ -1,49 +1,197 @@
-//! `unpadded eval`: a trained model is measured.
+//! `unpadded eval`: trained models are measured.
+
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
 
 use super::outcome::{Asked, Ended, Outcome};
+use super::scores::{self as show, Table};
 use super::which::Which;
-use super::{json, terminal, train};
-use unpadded::recipes::{Config, TestData, test_data};
+use super::{json, terminal};
+use unpadded::recipes::{Against, Compared, Config, Disagreement, Model, compare, scores};
+
+/// How the difference of two models is tested.
+const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
+/// The most characters of a text that is shown.
+const TEXT: usize = 200;
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  unpadded eval runs/classify-1 test.tsv")]
+#[command(after_help = "\
+Examples:
+  unpadded eval runs/classify-1 test.tsv               scores with 95 % intervals, and each class
+  unpadded eval runs/tag-1 test.conll --json           the same, then all of it as a line of JSON
+  unpadded eval runs/tag-1 runs/tag-2 test.conll       side by side, with a paired bootstrap test
+Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are named with
+their places, and scored as wrong.")]
 pub(crate) struct Eval {
-    #[command(flatten)]
-    which: Which,
+    /// Run folders, of which the best epoch is taken, or checkpoints: several are set side by side
+    #[arg(value_name = "RUN", required = true, num_args = 1..)]
+    runs: Vec<PathBuf>,
     /// The texts, with what is right, as for a training
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "FILE", required = true)]
     data: String,
     /// End in a line of JSON
     #[arg(long)]
     json: bool,
 }
 
+/// A model with its name and the config that it was trained with.
+struct Run {
+    name: String,
+    config: Config,
+    model: Model,
+}
+
 impl Eval {
     pub(crate) fn run(self) -> Outcome<Ended> {
-        let model = self.which.load()?;
-        let mut config: Config = super::file::parse("config of the checkpoint", model.config())?;
-        config.data.test = Some(self.data.clone());
-        let TestData { data, said } = test_data(&config, &model).asked()?;
-        said.iter().for_each(terminal::say);
-        let scores = model.predictor().evaluate(&*data).asked()?;
-        for (name, value) in &scores.0 {
-            let shown =
-                if train::shares(name) { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") };
-            terminal::print(format!("{name}: {shown}"))?;
-        }
-        if self.json {
-            let first = scores.0.iter().find(|(name, _)| name != "loss");
-            let value = first.map(|(name, x)| if train::shares(name) { 100.0 * x } else { *x });
-            terminal::print(json::object([
-                ("dataset", self.data.as_str().into()),
-                ("metric", first.map_or(Value::Null, |(name, _)| name.as_str().into())),
-                ("value", value.map_or(Value::Null, json::number)),
-                ("scores", json::numbers(&scores.0)),
-            ]))?;
+        let Self { runs, data, json } = self;
+        let load = |path: PathBuf| -> Outcome<Run> {
+            let name = path.display().to_string();
+            let model = Which { path }.load()?;
+            let mut config = super::file::parse("config of the checkpoint", model.config())?;
+            config.data.test = Some(data.clone());
+            Ok(Run { name, config, model })
+        };
+        let runs: Vec<Run> = runs.into_iter().map(load).collect::<Outcome<_>>()?;
+        let object = match &runs[..] {
+            [Run { config, model, .. }] => {
+                let scored = scores(config, model).asked()?;
+                show::say(&scored);
+                show::print(&scored)?;
+                show::object(&data, &scored)
+            }
+            _ => {
+                let of: Vec<(&Config, &Model)> = runs.iter().map(|run| (&run.config, &run.model)).collect();
+                let compared = compare(&of).asked()?;
+                side_by_side(&runs, &compared)?;
+                several(&data, &runs, &compared)
+            }
+        };
+        if json {
+            terminal::print(object)?;
         }
         Ok(Ended::Done)
     }
+}
+
+/// The settings that are not the same in all configs, but for the paths of the data.
+fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let keys =
+        Config::keys(first.config.run.task).map(|key| key.to_string()).filter(|key| key != "data.test");
+    let values = |key: String| {
+        let of = |run: &Run| run.config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());
+        let values: Vec<String> = runs.iter().map(of).collect();
+        let equal = values.iter().all(|value| Some(value) == values.first());
+        (!equal).then_some((key, values))
+    };
+    keys.filter_map(values).collect()
+}
+
+fn side_by_side(runs: &[Run], Compared { scored, against_first }: &Compared) -> Outcome<()> {
+    // Files are read alike by models that were trained alike.
+    for (at, of) in scored.iter().enumerate() {
+        if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
+            show::say(of);
+        }
+    }
+    let head = |of: &str| {
+        let mut head = Table::new("", &[of]);
+        head.head.extend(runs.iter().map(|run| terminal::shown(&run.name)));
+        head
+    };
+    let mut figures = head("score");
+    let mut names: Vec<&'static str> = Vec::new();
+    for figure in scored.iter().flat_map(|of| &of.figures) {
+        if !names.contains(&figure.name) {
+            names.push(figure.name);
+        }
+    }
+    for name in names {
+        let mut row = vec![name.to_owned()];
+        row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == name) {
+            Some(figure) if figure.interval.is_some() => {
+                format!("{} ({})", show::shown(figure, figure.value), show::interval(figure))
+            }
+            Some(figure) => show::shown(figure, figure.value),
+            None => "–".to_owned(),
+        }));
+        figures.rows.push(row);
+    }
+    figures.notes.push("in brackets: 95 % intervals".to_owned());
+    figures.print()?;
+    let settings = settings(runs);
+    if !settings.is_empty() {
+        let mut table = head("setting");
+        table.rows.extend(settings.into_iter().map(|(key, values)| [vec![key], values].concat()));
+        table.print()?;
+    }
+    let (Some(one), Some(first)) = (runs.first(), scored.first()) else { return Ok(()) };
+    for (run, Against { p_value, differ, texts }) in runs.iter().skip(1).zip(against_first) {
+        let (one, two) = (terminal::shown(&one.name), terminal::shown(&run.name));
+        let tested = match p_value {
+            Some(p) => format!("p = {p:.3} for {} ({METHOD})", first.headline),
+            None => "no test: they read other texts, or have other headline scores".to_owned(),
+        };
+        terminal::print(format!("\n{two} against {one}: {tested}"))?;
+        if *differ > 0 {
+            let shown = texts.len();
+            terminal::print(format!("{differ} texts are answered otherwise; the first {shown}:"))?;
+        }
+        for Disagreement { text, truth, found: [a, b] } in texts {
+            let lines = [("text", text), ("truth", truth), (one.as_str(), a), (two.as_str(), b)];
+            let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+            terminal::print("")?;
+            for (name, line) in lines {
+                terminal::print(format!("  {name:width$}  {}", cut(line)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A text in a line, and not too long.
+fn cut(text: &str) -> String {
+    let text = terminal::shown(text);
+    match text.char_indices().nth(TEXT) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// Several runs as an object.
+fn several(data: &str, runs: &[Run], Compared { scored, against_first }: &Compared) -> Value {
+    let run = |(run, of): (&Run, _)| match show::object(data, of) {
+        Value::Object(mut object) => {
+            object.insert("run".to_owned(), run.name.as_str().into());
+            Value::Object(object)
+        }
+        other => other,
+    };
+    let first = runs.first().map(|run| run.name.as_str());
+    let text = |of: &Disagreement| {
+        json::object([
+            ("text", of.text.as_str().into()),
+            ("truth", of.truth.as_str().into()),
+            ("found", of.found.to_vec().into()),
+        ])
+    };
+    let against = |(run, of): (&Run, &Against)| {
+        json::object([
+            ("run", run.name.as_str().into()),
+            ("against", first.into()),
+            ("p_value", of.p_value.map_or(Value::Null, json::number)),
+            ("method", METHOD.into()),
+            ("differ", of.differ.into()),
+            ("texts", of.texts.iter().map(text).collect::<Vec<_>>().into()),
+        ])
+    };
+    let settings = settings(runs).into_iter().map(|(key, values)| (key, values.into()));
+    json::object([
+        ("dataset", data.into()),
+        ("runs", runs.iter().zip(scored).map(run).collect::<Vec<_>>().into()),
+        ("settings", Value::Object(settings.collect())),
+        ("comparisons", runs.iter().skip(1).zip(against_first).map(against).collect::<Vec<_>>().into()),
+    ])
 }

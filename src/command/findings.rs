@@ -2,9 +2,10 @@
 
 use super::outcome::Outcome;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
+use super::scores;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
-use unpadded::recipes::{Answer, Case, Config, HeldOut, Model, Truth, Weigher};
+use unpadded::recipes::{Answer, Case, Config, HeldOut, Model, Scored, Truth, Weigher};
 use unpadded::train::Report;
 
 /// So many mistakes and examples are shown.
@@ -20,7 +21,7 @@ pub(crate) struct Findings<'a> {
     /// Whether the metric is a share.
     pub(crate) percent: bool,
     pub(crate) report: &'a Report,
-    pub(crate) test: Option<f64>,
+    pub(crate) test: Option<&'a Scored>,
     pub(crate) lengths: Vec<usize>,
     pub(crate) held_out: &'a HeldOut,
     pub(crate) profile: Option<&'a Profile>,
@@ -45,7 +46,8 @@ impl Findings<'_> {
             ("held-out texts".to_owned(), self.held_out.count.to_string()),
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
-        facts.extend(self.test.map(|x| (format!("test {metric}"), format!("{:.2} {unit}", scaled(x)))));
+        let tested = self.test.and_then(|scored| scored.get(metric));
+        facts.extend(tested.map(|x| (format!("test {metric}"), format!("{:.2} {unit}", scaled(x)))));
         let epoch = |of: &unpadded::checkpoint::EpochScores| Epoch {
             epoch: of.epoch,
             step: of.step,
@@ -64,6 +66,7 @@ impl Findings<'_> {
             epochs: report.history.iter().map(epoch).collect(),
             operators: self.profile.map(operators).unwrap_or_default(),
             config: config.to_string(),
+            tables: self.test.map(scores::tables).unwrap_or_default(),
             ..Page::default()
         };
         if !self.lengths.is_empty() {

@@ -15,6 +15,7 @@ mod on_file;
 mod outcome;
 mod report;
 mod run;
+mod scores;
 mod terminal;
 mod train;
 mod wanted;

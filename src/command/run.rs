@@ -17,7 +17,8 @@ const RUNS: &str = "runs";
 /// What a training holds while it writes to a folder.
 const LOCK: &str = ".lock";
 /// What a training writes, beside events.
-const OURS: [&str; 5] = ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html"];
+const OURS: [&str; 6] =
+    ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
 
 /// A run folder that is this process's alone until it is dropped.
 pub(crate) struct Folder {

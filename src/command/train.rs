@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use clap::Args;
+use serde_json::Value;
 
 use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder, Log};
 use super::wanted::{Wanted, whole};
-use super::{file, json, report, terminal};
+use super::{file, json, report, scores as show, terminal};
 use unpadded::checkpoint::Checkpoint;
-use unpadded::recipes::{Case, Config, Model, Prepared, Truth, prepare};
+use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -166,16 +167,21 @@ impl Train {
             return Ok(Ended::Interrupted);
         }
         let value = report.best.map_or(f64::NAN, |best| best.value);
+        let percent = if shares(metric) { 100.0 } else { 1.0 };
+        let model = Model::load(&best)?;
         let tested = match &test {
-            Some(test) => {
-                trainer.use_best()?;
-                Some(trainer.evaluate(&**test)?)
+            Some(path) => {
+                let mut config = config.clone();
+                let path = path.to_string_lossy().into_owned();
+                config.data.test = Some(path.clone());
+                let scored = unpadded::recipes::scores(&config, &model)?;
+                let object = show::object(&path, &scored);
+                folder.write("test.json", &format!("{object}\n"))?;
+                Some((scored, object))
             }
             None => None,
         };
-        let tested = tested.and_then(|scores| scores.get(metric));
-        let percent = if shares(metric) { 100.0 } else { 1.0 };
-        let model = Model::load(&best)?;
+        let tested = tested.as_ref();
         let findings = Findings {
             config,
             model: &model,
@@ -184,7 +190,7 @@ impl Train {
             metric,
             percent: shares(metric),
             report: &report,
-            test: tested,
+            test: tested.map(|(scored, _)| scored),
             lengths,
             held_out: &held_out,
             profile: profile.as_ref(),
@@ -216,8 +222,13 @@ impl Train {
             percent * value,
             report.epochs
         ))?;
-        if let Some(tested) = tested {
-            terminal::print(format!("test {metric}: {:.2}{unit}", percent * tested))?;
+        if let Some((scored, _)) = tested {
+            if let Some(value) = scored.get(metric) {
+                terminal::print(format!("test {metric}: {:.2}{unit}", percent * value))?;
+            }
+            show::say(scored);
+            show::print(scored)?;
+            terminal::print("")?;
         }
         let shown: Vec<&Case> = held_out.iter().take(3).collect();
         let texts: Vec<&str> = shown.iter().map(|case| case.text.as_str()).collect();
@@ -243,12 +254,14 @@ impl Train {
             folder.join("report.html").display()
         ))?;
         if self.json {
+            let test = tested.and_then(|(scored, _)| scored.get(metric));
             let line = json::object([
                 ("task", model.task().name().into()),
                 ("dataset", name.into()),
                 ("metric", metric.into()),
                 ("value", json::number(percent * value)),
-                ("test", tested.map_or(serde_json::Value::Null, |x| json::number(percent * x))),
+                ("test", test.map_or(Value::Null, |x| json::number(percent * x))),
+                ("test_scores", tested.map_or(Value::Null, |(_, object)| object.clone())),
                 ("run", folder.to_string_lossy().into()),
                 ("epochs", report.epochs.into()),
                 ("train_seconds", json::number(*seconds)),
@@ -268,7 +281,7 @@ struct Conclusion<'a> {
     metric: &'a str,
     percent: f64,
     value: f64,
-    tested: Option<f64>,
+    tested: Option<&'a (Scored, Value)>,
 }
 
 /// Whether a metric is a share, to be shown in percent.

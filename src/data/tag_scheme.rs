@@ -167,6 +167,11 @@ impl TagScheme {
         tags
     }
 
+    /// The tag of a chunk of a single word, in the standard spelling.
+    pub(crate) fn of_one_word(self, kind: &str) -> String {
+        self.written(&[Chunk { words: 0..1, kind }], 1).pop().unwrap_or_default()
+    }
+
     /// The kind of chunk that a tag is of; `None` for `O`.
     ///
     /// # Errors
@@ -196,6 +201,29 @@ impl TagScheme {
             before = tag;
         }
         Ok(found)
+    }
+
+    /// The chunks whose tags are those that the scheme writes for them: `B-NP I-NP` of IOB2, and not `I-NP I-NP` behind `O`.
+    ///
+    /// ```
+    /// use unpadded::data::TagScheme;
+    /// let tags = ["I-NP", "O", "B-VP", "I-VP"];
+    /// assert_eq!(TagScheme::Iob2.chunks(&tags)?.len(), 2);
+    /// assert_eq!(TagScheme::Iob2.strict_chunks(&tags)?[0].words, 2..4);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a tag is none of the scheme.
+    #[track_caller]
+    pub fn strict_chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
+        let mut chunks = self.chunks(tags).at_caller()?;
+        let written = self.written(&chunks, tags.len());
+        chunks.retain(|chunk| {
+            let (own, right) = (tags.get(chunk.words.clone()), written.get(chunk.words.clone()));
+            own.zip(right).is_some_and(|(own, right)| own.iter().zip(right).all(|(own, right)| own == right))
+        });
+        Ok(chunks)
     }
 
     /// Which tag may follow which, where tags obey the scheme: a number for each pair, 0 for what may be and minus infinity for what

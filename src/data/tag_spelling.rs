@@ -208,7 +208,7 @@ impl Tagging {
     }
 
     /// What [`Self::to_note`] gives; `None` of another text.
-    pub(super) fn of_note(note: &str) -> Option<Self> {
+    pub(crate) fn of_note(note: &str) -> Option<Self> {
         let (name, samples) = note.split_once(' ')?;
         let (scheme, _) = TagScheme::ALL.into_iter().find(|(_, one)| *one == name)?;
         let tags: Vec<&str> = samples.split(' ').collect();

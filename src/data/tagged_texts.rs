@@ -59,7 +59,7 @@ impl TaggedText {
     }
 
     /// Where one of its words was read.
-    fn place_of(&self, word: usize) -> Option<String> {
+    pub(crate) fn place_of(&self, word: usize) -> Option<String> {
         self.place.as_ref().map(|Place { file, at }| match at {
             At::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
             At::Line(line) => format!("{file}:{line}"),

@@ -90,16 +90,6 @@ impl ChunkF1 {
         let add = |total: [f64; 3], of: &[f64]| [0, 1, 2].map(|i| total[i] + of[i]);
         self.sums.chunks_exact(3).fold([0.0; 3], add)
     }
-
-    /// Adds to a sum of the kind of each chunk.
-    fn count<'a>(&mut self, chunks: impl IntoIterator<Item = &'a Chunk<'a>>, sum: usize) {
-        for chunk in chunks {
-            let place = self.kinds.binary_search_by(|known| known.as_str().cmp(chunk.kind));
-            if let Some(counted) = place.ok().and_then(|kind| self.sums.get_mut(3 * kind + sum)) {
-                *counted += 1.0;
-            }
-        }
-    }
 }
 
 impl Metric for ChunkF1 {
@@ -131,12 +121,11 @@ impl Metric for ChunkF1 {
             |ids| named(&self.name, ids, &tags).map_err(|e| e.noted(format!("in metric `{}`", self.name)));
         let (found, there) = (named(found)?, named(there)?);
         for words in lod.offsets().windows(2).map(|pair| pair[0]..pair[1]) {
-            let found = scheme.chunks(&found[words.clone()])?;
-            let there: HashSet<Chunk<'_>> = scheme.chunks(&there[words])?.into_iter().collect();
-            let right = found.iter().filter(|chunk| there.contains(chunk));
-            self.count(right, 0);
-            self.count(&found, 1);
-            self.count(&there, 2);
+            for (kind, counts) in counted(scheme, Spans::Lenient, &found[words.clone()], &there[words])? {
+                let place = self.kinds.binary_search_by(|known| known.as_str().cmp(kind)).ok();
+                let sums = place.and_then(|kind| self.sums.get_mut(3 * kind..3 * kind + 3));
+                sums.into_iter().flatten().zip(counts).for_each(|(sum, count)| *sum += count);
+            }
         }
         Ok(())
     }
@@ -158,6 +147,36 @@ impl Metric for ChunkF1 {
         let attributes = Attributes::new().with(SCHEME, self.scheme.name()).with(TAGS, self.tags.to_vec());
         Some(MetricKind { name: CHUNKS, attributes })
     }
+}
+
+/// Which chunks count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spans {
+    /// Those of conlleval: a chunk begins with any tag behind `O` or another kind.
+    Lenient,
+    /// Those that begin and end as their scheme writes them.
+    Strict,
+}
+
+/// The kind of each chunk of a sentence, with 1 or 0 for right, found and there.
+///
+/// # Errors
+/// If a tag is none of the scheme.
+pub(crate) fn counted<'a>(
+    scheme: TagScheme,
+    spans: Spans,
+    found: &[&'a str],
+    there: &[&'a str],
+) -> Result<Vec<(&'a str, [f64; 3])>> {
+    let chunks = |tags: &[&'a str]| match spans {
+        Spans::Lenient => scheme.chunks(tags),
+        Spans::Strict => scheme.strict_chunks(tags),
+    };
+    let (found, there) = (chunks(found)?, chunks(there)?);
+    let known: HashSet<&Chunk<'_>> = there.iter().collect();
+    let right = |chunk: &Chunk<'_>| f64::from(u8::from(known.contains(chunk)));
+    let of_found = found.iter().map(|chunk| (chunk.kind, [right(chunk), 1.0, 0.0]));
+    Ok(of_found.chain(there.iter().map(|chunk| (chunk.kind, [0.0, 0.0, 1.0]))).collect())
 }
 
 /// The tags of numbers, one a row.

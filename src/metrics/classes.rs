@@ -98,25 +98,25 @@ pub enum Average {
 
 /// What a class came to: its hits, how often it is the label, and how often it was guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Counts {
-    pub(super) hits: f64,
-    pub(super) labels: f64,
-    pub(super) guesses: f64,
+pub(crate) struct Counts {
+    pub(crate) hits: f64,
+    pub(crate) labels: f64,
+    pub(crate) guesses: f64,
 }
 
 impl Counts {
     /// Hits / guesses, 0 without any.
-    pub(super) fn precision(self) -> f64 {
+    pub(crate) fn precision(self) -> f64 {
         ratio(self.hits, self.guesses)
     }
 
     /// Hits / labels, 0 without any.
-    pub(super) fn recall(self) -> f64 {
+    pub(crate) fn recall(self) -> f64 {
         ratio(self.hits, self.labels)
     }
 
     /// 2 · hits / (labels + guesses), 0 without any.
-    pub(super) fn f1(self) -> f64 {
+    pub(crate) fn f1(self) -> f64 {
         ratio(2.0 * self.hits, self.labels + self.guesses)
     }
 
@@ -425,6 +425,6 @@ fn largest<T: PartialOrd + Copy>(logits: &[T]) -> Option<i64> {
     best.map(|(place, _)| place)
 }
 
-pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

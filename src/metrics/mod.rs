@@ -17,9 +17,11 @@
 //! | [`CalibrationError`] | logits and labels | how far probabilities are from how often guesses are right |
 //! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
 //! | [`ChunkF1`] | tags and tags | F1 of chunks, as the CoNLL evaluation has it |
+//! | [`TokenAccuracy`] | tags and tags | the share of tokens whose tag is right |
 //! | [`ErrorRate`] | sequences and sequences | edits that make the one the other, for each token: word and phoneme error rates |
 //! | [`ExactMatch`] | sequences and sequences | the share of sequences that are the same |
 //! | [`Bleu`] | sequences and sequences | BLEU, equal to that of sacreBLEU; of texts too |
+//! | [`ChrF`] | texts | chrF2, equal to that of sacreBLEU; no metric of a trainer |
 //!
 //! A metric of your own is an implementation of the trait:
 //!
@@ -65,6 +67,7 @@
 
 mod bleu;
 mod calibration;
+mod chrf;
 mod chunks;
 mod classes;
 mod confusion;
@@ -75,19 +78,24 @@ mod formula;
 mod ranked;
 mod scores;
 mod sums;
+mod tokens;
 
 pub use crate::checkpoint::Better;
 pub use crate::kernels::edit_distance;
 pub use bleu::{Bleu, tokens_13a};
 pub use calibration::{CalibrationBin, CalibrationError};
+pub use chrf::ChrF;
 pub use chunks::ChunkF1;
+pub(crate) use chunks::{Spans, counted};
 pub use classes::{Accuracy, Average, F1, Precision, Recall};
+pub(crate) use classes::{Counts, ratio};
 pub use confusion::ConfusionMatrix;
 pub(crate) use described::{describe, metric_of};
 pub use deviation::MeanError;
 pub use edits::{ErrorRate, ExactMatch};
 pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
+pub use tokens::TokenAccuracy;
 
 use crate::error::{Error, Result};
 use crate::executor::checked_weight;

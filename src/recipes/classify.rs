@@ -13,6 +13,7 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
+use super::scored::{Outcome, Scored, in_parts};
 use super::texts::Texts;
 use super::{embedded, rows};
 use crate::data::{Asking, Labelled, LabelledFiles, Questions, Tokenizer, Vocabulary};
@@ -78,6 +79,36 @@ impl Trained for Classifier {
         data(config, predictor, &self.cut, path)
     }
 
+    /// Texts are read as they are scored, and none is held; those of a pipe are, which is read once.
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        let like = options_of(config, COLUMNS, predictor)?;
+        let mut streamed = config.clone();
+        let is_pipe = std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir());
+        streamed.data.window = (!is_pipe).then_some(1);
+        let texts = Texts::open(path, &streamed, &like).map_err(|e| as_in_training(e, &like))?;
+        let (words, mut scores) =
+            (predictor.vocabulary(WORDS)?, labels::Scores::new(predictor.vocabulary(LABELS)?));
+        let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
+        in_parts(
+            records,
+            |(_, text): &(u64, Cow<'_, Labelled>)| text.text.len(),
+            |part| {
+                let ids = part.iter().map(|(_, text)| words.ids(self.cut.tokens(&text.text)));
+                let ids = Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?;
+                let texts =
+                    part.iter().map(|(number, text)| (text.text.as_str(), text.label.as_str(), *number));
+                scores.add(predictor, (FEEDS[0], &ids), texts, each)
+            },
+        )?;
+        scores.end(&texts.name(), read_as(texts.read_as()).into_iter().collect())
+    }
+
     fn questions(
         &self,
         config: &Config,
@@ -113,7 +144,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::reviews(true)?),
     };
-    let test = test.map(|path| train.open_alike(path)).transpose()?;
+    let tested = test.as_ref().map(|path| train.open_alike(path)).transpose()?;
     let cut = tokenizer(config)?;
     let part = if own && dev.is_none() { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counts::default());
@@ -140,11 +171,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let coverage = tokens.coverage(&words);
     let loader = |texts: &Texts| texts.loader(FEEDS, &cut, (&words, &labels), config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
-    let others = [Some(&dev).filter(|_| part == 0 && own), test.as_ref()];
+    let others = [Some(&dev).filter(|_| part == 0 && own), tested.as_ref()];
     let others = others.into_iter().flatten();
     let others: Vec<String> =
         others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())).collect();
-    let test = test.as_ref().map(loader).transpose()?;
     let mut trainer = network(config, &words, &labels, lengths.len())?
         .note(CUT, cut.name())
         .note(READ_AS, train.read_as().to_note());
@@ -163,7 +193,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().into_owned(),
         metric: "accuracy",
         lengths,

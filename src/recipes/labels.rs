@@ -2,7 +2,11 @@
 
 use super::answer::Answer;
 use super::prepared::Column;
-use crate::error::Result;
+use super::sample::{Of, Sample};
+use super::scored::{Outcome, ScoreTable, Scored, Tally, macro_f1, weighted_f1};
+use crate::data::Vocabulary;
+use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::{Counts, ratio};
 use crate::predict::Predictor;
 use crate::tensor::Variable;
 
@@ -39,4 +43,105 @@ pub(super) fn answers(
         Answer::Label { label, probability, all, words }
     };
     Ok(rows.zip(texts).map(answer).collect())
+}
+
+/// Labels that a model finds, against the right ones.
+pub(super) struct Scores<'a> {
+    labels: &'a Vocabulary,
+    tally: Tally,
+    sample: Sample,
+    /// The sum of −ln p of the right labels, and how many of them training saw.
+    loss: [f64; 2],
+}
+
+/// The columns of a sample: texts that are right, all texts; then of each label how often it is right, there and found.
+const RIGHT: usize = 0;
+const ALL: usize = 1;
+const OF_LABELS: usize = 2;
+/// With more labels, macro F1 has no interval: it would be resampled label by label.
+const MOST_LABELS: usize = 20;
+
+impl<'a> Scores<'a> {
+    pub(super) fn new(labels: &'a Vocabulary) -> Self {
+        let tally = Tally::new("label", labels.tokens());
+        Self { labels, tally, sample: Sample::default(), loss: [0.0; 2] }
+    }
+
+    /// Scores some texts by what is fed of them: each with its right label and its place, in order.
+    pub(super) fn add<'t>(
+        &mut self,
+        predictor: &Predictor,
+        feed: (&str, &Variable),
+        texts: impl IntoIterator<Item = (&'t str, &'t str, u64)>,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<()> {
+        let found = predictor.run(&[feed], &[PROBABILITIES])?;
+        let Some(found) = found.first() else { return Ok(()) };
+        for (row, (text, truth, number)) in
+            found.as_slice::<f32>()?.chunks_exact(self.labels.len()).zip(texts)
+        {
+            let likelier = |a: (usize, f32), b: (usize, f32)| if b.1 > a.1 { b } else { a };
+            let guess = row.iter().copied().enumerate().reduce(likelier).map_or(0, |(guess, _)| guess);
+            let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
+            if let Some(p) = id.and_then(|id| row.get(id)) {
+                self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
+                self.loss[1] += 1.0;
+            }
+            let truth_id = self.tally.add(truth, id, guess, || format!("record {number}"));
+            let right = f64::from(u8::from(truth_id == guess));
+            let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
+            if self.labels.len().max(truth_id) <= MOST_LABELS {
+                let column = |id: usize, of: usize| OF_LABELS + 3 * id + of;
+                counts.extend([
+                    (column(truth_id, 0), right),
+                    (column(truth_id, 1), 1.0),
+                    (column(guess, 2), 1.0),
+                ]);
+            }
+            self.sample.add(counts);
+            each(Outcome { text, truth, found: self.labels.token(guess as i64).unwrap_or_default() });
+        }
+        Ok(())
+    }
+
+    /// The scores of all texts.
+    ///
+    /// # Errors
+    /// If there is no text.
+    pub(super) fn end(self, name: &str, said: Vec<String>) -> Result<Scored> {
+        let Self { tally, sample, loss, .. } = self;
+        if sample.texts() == 0 {
+            let what = format!("texts of `{name}`");
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        let rows = tally.rows();
+        let accuracy: Figures = &[("accuracy", true, |sums| ratio(sums[RIGHT], sums[ALL]))];
+        let with_macro: Figures = &[accuracy[0], ("macro F1", true, macro_of_sums)];
+        let few = tally.names() <= MOST_LABELS;
+        let scored = Scored::of(sample, OF_LABELS, if few { with_macro } else { accuracy });
+        let scored = if few { scored } else { scored.with("macro F1", true, macro_f1(&rows)) };
+        let scored = scored.with("weighted F1", true, weighted_f1(&rows));
+        let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
+        Ok(Scored {
+            confusion: tally.confusion(),
+            tables: vec![ScoreTable { of: "label", rows }],
+            unseen: tally.unseen_ones(),
+            said,
+            ..scored.with_loss(mean)
+        })
+    }
+}
+
+type Figures<'a> = &'a [(&'static str, bool, Of)];
+
+/// Macro F1 of the columns of labels, over those that occur.
+fn macro_of_sums(sums: &[f64]) -> f64 {
+    let (mut sum, mut classes) = (0.0, 0.0);
+    for counts in sums.get(OF_LABELS..).unwrap_or_default().chunks(3) {
+        let [hits, labels, guesses] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
+        if labels + guesses > 0.0 {
+            (sum, classes) = (sum + Counts { hits, labels, guesses }.f1(), classes + 1.0);
+        }
+    }
+    ratio(sum, classes)
 }

@@ -1,6 +1,7 @@
 //! A language model: recurrent layers read a text token by token and say which comes next. Their states are carried from window to
 //! window of the text; gradients stay within one (truncated back-propagation through time).
 
+use std::f64::consts::LN_2;
 use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
@@ -13,10 +14,12 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
-use crate::data::{Continuous, PlainText, Questions, Tokenizer, Vocabulary};
+use super::sample::{Of, Sample};
+use super::scored::{Outcome, Scored};
+use crate::data::{Continuous, Data, PlainText, Questions, Tokenizer, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
-use crate::metrics::Loss;
+use crate::metrics::{Loss, ratio};
 use crate::predict::{Predictor, Sampling, Session};
 use crate::program::{Builder, Var};
 use crate::tensor::{DType, Variable};
@@ -85,6 +88,16 @@ impl Trained for Writer {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, &self.cut, path)
+    }
+
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        _: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        scores(config, predictor, &self.cut, path)
     }
 
     fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
@@ -187,7 +200,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let read = |path: PathBuf| PlainText::open_with([path], &options(config, COLUMNS)?);
     let whole = train.map_or_else(embedded::prose, read)?;
-    let (dev, test) = (dev.map(read).transpose()?, test.map(read).transpose()?);
+    let (dev, tested) = (dev.map(read).transpose()?, test.clone().map(read).transpose()?);
     let cut = tokenizer(config)?;
     let count = |text: &str| cut.tokens(text).count();
     let (name, as_read) = (whole.name().to_owned(), read_as(whole.read_as()));
@@ -207,7 +220,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let tokens = net::known(cut.vocabulary([train], &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let stream = |text: &str| stream(config, &cut, &tokens, text);
     let (of_train, of_dev) = (stream(train)?, stream(dev)?);
-    let test = test.as_ref().map(|test| stream(test.text())).transpose()?;
+    // That it can be scored is known before hours are spent.
+    tested.as_ref().map(|test| stream(test.text())).transpose()?;
     let length = count(train);
     let steps =
         (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));
@@ -224,7 +238,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: test.map(|test| Box::new(test) as _),
+        test,
         name,
         metric,
         coverage,
@@ -247,6 +261,99 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
     Ok(TestData { data: Box::new(data), said: read_as(text.read_as()).into_iter().collect() })
 }
 
+/// The columns of a sample of windows: the sum of −ln p of their tokens, the tokens, and their share of the characters and bytes.
+const NATS: usize = 0;
+const COUNTED: usize = 1;
+const LETTERS: usize = 2;
+const BYTES: usize = 3;
+
+fn perplexity(x: &[f64]) -> f64 {
+    ratio(x[NATS], x[COUNTED]).exp()
+}
+
+fn bits_per_character(x: &[f64]) -> f64 {
+    ratio(x[NATS], x[LETTERS]) / LN_2
+}
+
+fn bits_per_byte(x: &[f64]) -> f64 {
+    ratio(x[NATS], x[BYTES]) / LN_2
+}
+
+/// What comes next in a text, window by window: windows are what intervals are resampled of.
+fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<Scored> {
+    /// Logits that are in memory at once.
+    const LOGITS_TOGETHER: usize = 1 << 24;
+    let file = PlainText::open_with([path], &options(config, COLUMNS)?)?;
+    let (text, known) = (file.text(), predictor.vocabulary(TOKENS)?);
+    let streams = LOGITS_TOGETHER / (STEPS * known.len().max(1));
+    let mut fewer = config.clone();
+    fewer.training.batch = config.training.batch.min(streams.max(1));
+    let data = stream(&fewer, cut, known, text)?;
+    let tokens = cut.tokens(text).count() as f64;
+    let (letters, bytes) = (text.chars().count() as f64, text.len() as f64);
+    let mut sample = Sample::default();
+    for (number, batch) in data.batches(None, 0)?.enumerate() {
+        let batch = batch?;
+        let [(_, x), (_, y)] = &batch.values[..] else { continue };
+        let feeds = [(FEEDS[0], x)];
+        // The first one starts anew, each other one where the one before ended.
+        let found = match number {
+            0 => predictor.run(&feeds, &[LOGITS])?,
+            _ => predictor.run_on(&feeds, &[LOGITS])?,
+        };
+        let (Some(found), Some(lod)) = (found.first(), y.lod()) else { continue };
+        let (logits, next) = (found.as_slice::<f32>()?, y.as_slice::<i64>()?);
+        let rows: Vec<f64> =
+            logits.chunks_exact(known.len()).zip(next).map(|(row, &id)| nats(row, id)).collect();
+        for window in lod.offsets().windows(2) {
+            let nats = rows.get(window[0]..window[1]).unwrap_or_default();
+            if !nats.is_empty() {
+                let count = nats.len() as f64;
+                let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
+                sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);
+            }
+        }
+    }
+    let figures: [(&'static str, bool, Of); 3] = [
+        ("bits per character", false, bits_per_character),
+        ("perplexity", false, perplexity),
+        ("bits per byte", false, bits_per_byte),
+    ];
+    let [of_letters, of_tokens, of_bytes] = figures;
+    let figures = match by_characters(config) {
+        true => [of_letters, of_tokens, of_bytes],
+        false => [of_tokens, of_letters, of_bytes],
+    };
+    let total = sample.total(4);
+    let scored = Scored::of(sample, 4, &figures);
+    let unknown = known
+        .unknown()
+        .map_or(0, |id| cut.tokens(text).filter(|token| known.id(token).unwrap_or(id) == id).count());
+    let counts = vec![
+        ("tokens", tokens as u64),
+        ("predicted tokens", total[COUNTED] as u64),
+        ("unknown tokens", unknown as u64),
+        ("words", text.split_whitespace().count() as u64),
+        ("characters", letters as u64),
+        ("bytes", bytes as u64),
+    ];
+    let said = read_as(file.read_as()).into_iter().collect();
+    Ok(Scored { counts, said, ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
+}
+
+/// −ln p of a token by the logits of all.
+fn nats(logits: &[f32], id: i64) -> f64 {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
+    let own = usize::try_from(id).ok().and_then(|id| logits.get(id)).copied().unwrap_or(f32::NEG_INFINITY);
+    sum.ln() + f64::from(most - own)
+}
+
+/// Whether tokens are characters.
+fn by_characters(config: &Config) -> bool {
+    config.text.tokens == Tokens::Characters && config.text.tokenizer.is_none()
+}
+
 /// How a line begins.
 fn opening(cut: &Tokenizer, line: &str) -> String {
     let half = cut.tokens(line).count() / 2;
@@ -262,8 +369,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let h = carried(&net, vectors, model).dropout(model.dropout);
     let logits = h.linear(tokens);
     let losses = logits.cross_entropy(y);
-    let characters = config.text.tokens == Tokens::Characters && config.text.tokenizer.is_none();
-    let (metric, name) = match characters {
+    let (metric, name) = match by_characters(config) {
         true => (Loss::bits_per_character(losses), "bits per character"),
         false => (Loss::perplexity(losses), "perplexity"),
     };

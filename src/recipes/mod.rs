@@ -22,6 +22,7 @@
 
 mod answer;
 mod classify;
+mod compare;
 mod config;
 mod embedded;
 mod labels;
@@ -32,14 +33,19 @@ mod prepared;
 mod preview;
 mod recipe;
 mod rows;
+mod sample;
+mod scored;
 mod settings;
 mod tag;
+mod tag_scores;
 mod tasks;
+mod text_scores;
 mod texts;
 mod translate;
 mod weigh;
 
 pub use answer::Answer;
+pub use compare::{Against, Compared, Disagreement};
 pub use config::{
     Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
     nearest,
@@ -47,6 +53,7 @@ pub use config::{
 pub use model::Model;
 pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::Preview;
+pub use scored::{Confused, Figure, ScoreRow, ScoreTable, Scored, Unseen};
 pub use settings::{Key, Setting, Value};
 pub use weigh::Weigher;
 
@@ -97,4 +104,37 @@ pub fn preview(config: &Config) -> Result<Preview> {
 pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.data(config, path).at_caller()
+}
+
+/// What a model scores on the texts of `data.test`, which are read as [`test_data`] reads them.
+///
+/// | task | figures, the headline first |
+/// |---|---|
+/// | `classify` | accuracy: right / texts; macro F1: the mean over labels of F1 = 2 · right / (found + there); weighted F1: the same, weighted by how often a label is there |
+/// | `tag`, chunks | chunk F1 as conlleval counts (Tjong Kim Sang and Buchholz, 2000); strict chunk F1, of chunks whose tags are those that the scheme writes; token accuracy |
+/// | `tag`, plain tags | token accuracy: tags that are right / tokens; macro F1 over tags |
+/// | `tag` with labels | also label accuracy, and frame accuracy: texts whose label and tags are all right |
+/// | `translate` | BLEU and chrF2 as sacreBLEU computes them (Post, 2018); word error rate: edits / words of the reference; exact match |
+/// | `translate` from characters to tokens | phoneme error rate: edits / tokens of the reference; word error rate: the share of words that are not exactly right |
+/// | `lm` | bits per character or perplexity = exp(mean −ln p of a token); bits per byte |
+///
+/// `loss` is the mean −ln p of what is right, without smoothing, over labels and tags that training saw; of tags, as trained. A label or
+/// tag that training never saw is counted, named with its place, and scored as wrong. Of a source with several targets each is a reference.
+///
+/// # Errors
+/// If the texts cannot be read, are none, or are not of its task.
+#[track_caller]
+pub fn scores(config: &Config, model: &Model) -> Result<Scored> {
+    let path = config.data.test.as_deref().unwrap_or_default();
+    model.scores(config, path, &mut |_| ()).at_caller()
+}
+
+/// What several models of one task score on the texts of `data.test` of their configs, each against the first: a paired bootstrap test of
+/// the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts that they answer otherwise.
+///
+/// # Errors
+/// As [`scores`]; if the models are of several tasks.
+#[track_caller]
+pub fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
+    compare::compare(runs).at_caller()
 }

@@ -6,6 +6,7 @@ use super::answer::Answer;
 use super::config::{Config, Task};
 use super::prepared::{CONFIG, TASK, TestData};
 use super::recipe::Trained;
+use super::scored::{Outcome, Scored};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Questions, Tokenizer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -88,6 +89,16 @@ impl Model {
     /// The texts of a path, with what is right.
     pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
         self.trained.data(config, &self.predictor, path)
+    }
+
+    /// What it scores on the texts of a path; `each` sees every text.
+    pub(super) fn scores(
+        &self,
+        config: &Config,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        self.trained.scores(config, &self.predictor, path, each)
     }
 
     /// The config that it was trained with, as TOML.

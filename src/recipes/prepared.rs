@@ -17,8 +17,8 @@ pub struct Prepared {
     pub train: Box<dyn Data>,
     /// What it is measured on after each epoch.
     pub dev: Box<dyn Data>,
-    /// What it is measured on at the end, if that is asked for.
-    pub test: Option<Box<dyn Data>>,
+    /// The path of what it is scored on at the end, if there is one: [`scores`](super::scores) takes it as `data.test`.
+    pub test: Option<PathBuf>,
     /// What the texts are called.
     pub name: String,
     /// The metric that decides which epoch is the best.

@@ -6,6 +6,7 @@ use super::answer::Answer;
 use super::config::Config;
 use super::prepared::{Paths, Prepared, TestData};
 use super::preview::Preview;
+use super::scored::{Outcome, Scored};
 use crate::data::{Questions, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
@@ -35,6 +36,15 @@ pub(super) trait Trained: Send + Sync {
 
     /// The texts of a path, with what is right, as [`Predictor::evaluate`] takes them.
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
+
+    /// What it scores on the texts of a path; `each` sees every text, in order.
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored>;
 
     /// The records of a file to be answered, and what an answer adds to each.
     fn questions(

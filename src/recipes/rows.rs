@@ -10,6 +10,7 @@ use super::net;
 use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
 use super::preview::Preview;
 use super::recipe::Trained;
+use super::scored::{Outcome, Scored, in_parts};
 use crate::data::{
     Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, Questions, ReadOptions, Target,
     Tokenizer, Vocabulary,
@@ -62,6 +63,36 @@ impl Trained for Classifier {
         data(config, predictor, path)
     }
 
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        let (rows, said) = test_rows(config, predictor, path)?;
+        let (columns, first) = (columns(predictor)?, first(predictor)?);
+        let mut scores = labels::Scores::new(predictor.vocabulary(LABELS)?);
+        in_parts(
+            (1..).zip(rows.records()).map(Ok),
+            |(_, row)| row.indices.len(),
+            |part: &[(u64, &LabelledRow)]| {
+                let entries =
+                    part.iter().map(|(_, row)| row.indices.iter().copied().zip(row.values.iter().copied()));
+                let fed = Variable::new(Csr::from_rows(columns, entries)?, None)?;
+                // A negative zero is 0.
+                let shown: Vec<(String, String)> = part
+                    .iter()
+                    .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
+                    .collect();
+                let texts =
+                    shown.iter().zip(part).map(|((text, label), (number, _))| (&**text, &**label, *number));
+                scores.add(predictor, (FEEDS[0], &fed), texts, each)
+            },
+        )?;
+        scores.end(rows.name(), said)
+    }
+
     fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
         Ok((Questions::open(path, &ReadOptions::new(), Asking::Row)?, Answer::LABEL.into()))
     }
@@ -109,12 +140,18 @@ fn first(predictor: &Predictor) -> Result<FirstIndex> {
 }
 
 fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+    let (rows, said) = test_rows(config, predictor, path)?;
+    let data = loader(config, &rows, columns(predictor)?, predictor.vocabulary(LABELS)?)?;
+    Ok(TestData { data: Box::new(data), said })
+}
+
+/// The rows of a path as those of the training, and how they are read.
+fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let like = super::prepared::options(config, labels::COLUMNS)?.first_index(first);
     let (rows, dropped) = fitting(Path::new(path), columns, &like)?;
-    let data = loader(config, &rows, columns, predictor.vocabulary(LABELS)?)?;
     let counted = format!("indices count from {}, as in the training", first.number());
-    Ok(TestData { data: Box::new(data), said: [counted].into_iter().chain(dropped).collect() })
+    Ok((rows, [counted].into_iter().chain(dropped).collect()))
 }
 
 pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
@@ -159,13 +196,9 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         let expected = "enough that some are held out, or `data.dev`";
         return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
     }
-    let test = match test.as_ref().map(read).transpose()? {
-        Some((test, dropped)) => {
-            said.extend(dropped);
-            Some(loader(config, &test, columns, &labels)?)
-        }
-        None => None,
-    };
+    if let Some((_, dropped)) = test.as_ref().map(read).transpose()? {
+        said.extend(dropped);
+    }
     let of_train = loader(config, &train, columns, &labels)?.shuffle(config.run.seed).prefetch(4);
     let of_dev = loader(config, &dev, columns, &labels)?;
     let trainer = network(config, columns, &labels, train.records().len())?
@@ -186,7 +219,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().to_owned(),
         metric: "accuracy",
         coverage: None,

@@ -13,12 +13,14 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
+use super::scored::{Outcome, Scored, in_parts};
+use super::tag_scores::{FoundTags, TagScores};
 use crate::data::{
     Asking, Limits, Loader, Questions, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary,
 };
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Embedding, Lstm};
-use crate::metrics::{Accuracy, ChunkF1};
+use crate::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use crate::ops::Pool;
 use crate::predict::Predictor;
 use crate::program::Builder;
@@ -92,6 +94,16 @@ impl Trained for Tagger {
         data(config, predictor, path)
     }
 
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        scores(config, predictor, path, each)
+    }
+
     fn questions(
         &self,
         config: &Config,
@@ -107,22 +119,8 @@ impl Trained for Tagger {
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
         let words: Vec<Vec<String>> =
             texts.iter().map(|text| TaggedText::words_of(text).map(str::to_owned).collect()).collect();
-        let (known, spelt) = (predictor.vocabulary(WORDS)?, predictor.vocabulary(CHARACTERS)?);
-        let ids: Vec<Vec<i64>> = words
-            .iter()
-            .map(|words| known.ids(words.iter().map(|word| form(word))))
-            .collect::<Result<_>>()?;
-        let of = |word: &String| spelt.ids(word.chars().map(String::from));
-        let characters: Vec<Vec<Vec<i64>>> =
-            words.iter().map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
-        let (ids, characters) = (Variable::from_sequences(&ids)?, Variable::from_nested(&characters)?);
-        let feeds = [(FEEDS[0], &ids), (FEEDS[1], &characters)];
-        let found = predictor.run(&feeds, &[TAGS])?;
-        let labels = match predictor.outputs().any(|output| output == LABELS) {
-            true => predictor.likeliest(&feeds, LABELS, LABELS)?,
-            false => Vec::new(),
-        };
-        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found[0].as_slice::<i64>()?.iter());
+        let (found, labels) = found(predictor, words.iter().map(Vec::as_slice))?;
+        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.as_slice::<i64>()?.iter());
         let answer = |(i, words): (usize, Vec<String>)| Answer::Tags {
             tags: words
                 .iter()
@@ -136,12 +134,78 @@ impl Trained for Tagger {
     }
 }
 
+/// The number of the tag of each word of some texts, and the label of each text with its probability, if the model has labels.
+fn found<'a>(
+    predictor: &Predictor,
+    texts: impl Iterator<Item = &'a [String]> + Clone,
+) -> Result<(Variable, Vec<(String, f32)>)> {
+    let (known, spelt) = (predictor.vocabulary(WORDS)?, predictor.vocabulary(CHARACTERS)?);
+    let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word))));
+    let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
+    let of = |word: &String| spelt.ids(word.chars().map(String::from));
+    let characters: Vec<Vec<Vec<i64>>> =
+        texts.map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
+    let (ids, characters) = (Variable::from_sequences(&ids)?, Variable::from_nested(&characters)?);
+    let feeds = [(FEEDS[0], &ids), (FEEDS[1], &characters)];
+    let labels = match predictor.outputs().any(|output| output == LABELS) {
+        true => predictor.likeliest(&feeds, LABELS, LABELS)?,
+        false => Vec::new(),
+    };
+    let tags = predictor.run(&feeds, &[TAGS])?.into_iter().next();
+    let none = || Error::of(ErrorKind::Program, "outputs of the model", "tags", "none");
+    Ok((tags.ok_or_else(none)?, labels))
+}
+
+/// The tags of the training as its note says, or those of some texts.
+fn tagging(predictor: &Predictor, texts: &TaggedTexts) -> Result<Tagging> {
+    let note = predictor.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
+    let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
+    tagging.and_then(Tagging::of_note).map_or_else(|| TaggedTexts::scheme([texts]), Ok)
+}
+
+fn scores(
+    config: &Config,
+    predictor: &Predictor,
+    path: &str,
+    each: &mut dyn FnMut(Outcome<'_>),
+) -> Result<Scored> {
+    let known = Found::of(predictor)?;
+    let like = options_of(config, COLUMNS, predictor)?;
+    let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let tagging = tagging(predictor, &texts)?;
+    let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
+    let size = |(_, text): &(u64, &TaggedText)| text.words.iter().map(String::len).sum();
+    in_parts((1..).zip(texts.records()).map(Ok), size, |part| {
+        let (tags, labels) = found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
+        let (mut rest, mut labels) = (tags.as_slice::<i64>()?, labels.iter());
+        for (number, text) in part {
+            let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
+            rest = behind;
+            let label = labels.next().map(|(label, _)| label.as_str());
+            scores.add(text, *number, &FoundTags { tags, label }, each)?;
+        }
+        Ok(())
+    })?;
+    // There is a loss of tags and labels that training saw, alone.
+    let of = |text: &&TaggedText| {
+        let labelled =
+            |labels: &Vocabulary| text.label.as_ref().is_some_and(|label| labels.id(label).is_some());
+        text.tags.iter().all(|tag| known.tags.id(tag).is_some()) && known.labels.as_ref().is_none_or(labelled)
+    };
+    let learnt: Vec<TaggedText> = texts.records().iter().filter(of).cloned().collect();
+    let loss = match learnt.is_empty() {
+        true => None,
+        false => {
+            let loader = known.loader(&TaggedTexts::new(texts.name(), learnt), config)?;
+            Some(predictor.evaluate(&loader)?.loss())
+        }
+    };
+    let said = read_as(texts.read_as()).into_iter().collect();
+    Ok(Scored { said, ..scores.end().with_loss(loss) })
+}
+
 fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-    let known = |name| predictor.vocabulary(name).cloned();
-    let labelled = predictor.outputs().any(|output| output == LABELS);
-    let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS)?, known(TAGS)?);
-    let labels = labelled.then(|| known(LABELS)).transpose()?;
-    let found = Found { words, characters, tags, labels };
+    let found = Found::of(predictor)?;
     let like = options_of(config, COLUMNS, predictor)?;
     let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
     let said = read_as(texts.read_as()).into_iter().collect();
@@ -157,6 +221,14 @@ struct Found {
 }
 
 impl Found {
+    /// What a model has learnt.
+    fn of(predictor: &Predictor) -> Result<Self> {
+        let known = |name| predictor.vocabulary(name).cloned();
+        let labelled = predictor.outputs().any(|output| output == LABELS);
+        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS)?, known(TAGS)?);
+        Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
+    }
+
     fn loader(&self, texts: &TaggedTexts, config: &Config) -> Result<Loader> {
         let labels = self.labels.as_ref();
         let samples = texts.samples(form, &self.words, &self.characters, &self.tags, labels)?;
@@ -181,21 +253,21 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None if own => train.hold_out(one_in(config), config.run.seed),
         None => (train, embedded::requests(false)?),
     };
-    let test = test.as_ref().map(read).transpose()?;
-    let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
+    let tested = test.as_ref().map(read).transpose()?;
+    // Tags and labels that the test file alone has are scored as wrong.
+    let all = [&train, &dev];
     let some = |texts: &&&TaggedTexts| !texts.records().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());
-    both(all.iter().map(|texts| (texts.name(), texts.records().len())))?;
-    let tagging = TaggedTexts::scheme(all.iter().copied())?;
+    both(all.iter().copied().chain(&tested).map(|texts| (texts.name(), texts.records().len())))?;
+    let tagging = TaggedTexts::scheme(all)?;
     let found = Found {
         words: net::known(train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?,
         characters: train.characters(&Limits::default())?,
-        tags: TaggedTexts::tags(all.iter().copied())?,
-        labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
+        tags: TaggedTexts::tags(all)?,
+        labels: labelled.then(|| TaggedTexts::labels(all)).transpose()?,
     };
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
-    let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;
     let mut trainer = network(config, &found, &tagging, train.records().len())?
         .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(
@@ -207,11 +279,11 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         dev.records().len()
     )];
     said.extend(read_as(train.read_as()));
-    let others = [Some(&dev).filter(|_| given), test.as_ref()].into_iter().flatten();
+    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
     said.extend(others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as())));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
-        said.push(format!("plain tags{why}: a run of equal tags is one chunk"));
+        said.push(format!("plain tags{why}: scored token by token"));
     }
     let held_out = dev.records().iter().flat_map(|text| &text.words).map(|word| form(word));
     let coverage = coverage(&found.words, held_out);
@@ -227,9 +299,12 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: of_test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().to_owned(),
-        metric: "chunk F1",
+        metric: match tagging.scheme {
+            TagScheme::Plain => "token accuracy",
+            _ => "chunk F1",
+        },
         coverage,
         lengths: train.records().iter().map(|text| text.words.len()).collect(),
         held_out: HeldOut { count: dev.records().len(), ..held_out },
@@ -262,8 +337,12 @@ fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> R
         loss = loss + logits.cross_entropy(label).mean();
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });
-    let trainer = net::trainer(net, loss, config, net::steps(config, texts))?
-        .metric(ChunkF1::new(best, tags, tagging.scheme, &standard)?)
+    let trainer = net::trainer(net, loss, config, net::steps(config, texts))?;
+    let trainer = match tagging.scheme {
+        TagScheme::Plain => trainer.metric(TokenAccuracy::new(best, tags)),
+        scheme => trainer.metric(ChunkF1::new(best, tags, scheme, &standard)?),
+    };
+    let trainer = trainer
         .output(TAGS, best)
         .vocabulary(WORDS, found.words.clone())
         .vocabulary(CHARACTERS, found.characters.clone())

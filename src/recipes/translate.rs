@@ -12,6 +12,8 @@ use super::prepared::{
 };
 use super::preview::Preview;
 use super::recipe::{Recipe, Trained};
+use super::scored::{Outcome, Scored, in_parts};
+use super::text_scores::TextScores;
 use crate::data::{Asking, Loader, Pairs, Questions, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
@@ -106,7 +108,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             train.hold_out(one_in, config.run.seed)
         }
     };
-    let test = test.as_ref().map(read).transpose()?;
+    let tested = test.as_ref().map(read).transpose()?;
     both([&train, &dev].map(|pairs| (pairs.name(), pairs.records().len())))?;
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     let sources = net::known(train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
@@ -118,7 +120,6 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         Ok(batches(pairs.loader(FEEDS, [&cut, &target_cut], [&sources, &targets], ENDS)?, config))
     };
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
-    let of_test = test.as_ref().map(loader).transpose()?;
     let trainer = network(config, [&sources, &targets], train.records().len())?;
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
@@ -133,7 +134,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         targets.len(),
         dev.records().len()
     );
-    let others = [Some(&dev).filter(|_| given), test.as_ref()].into_iter().flatten();
+    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
     let others = others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as()));
     let others: Vec<String> = others.collect();
     let case = |(source, targets): (&str, Vec<&str>)| Case {
@@ -144,7 +145,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
-        test: of_test.map(|test| Box::new(test) as _),
+        test,
         name: train.name().to_owned(),
         metric: "perplexity",
         coverage,
@@ -209,6 +210,36 @@ impl Trained for Translator {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, [&self.cut, &self.target_cut], path)
+    }
+
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        let like = options_of(config, COLUMNS, predictor)?;
+        let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+        let mut scores = TextScores::new([&self.cut, &self.target_cut]);
+        let size = |(source, _): &(&str, Vec<&str>)| source.len();
+        in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
+            let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
+            for ((source, targets), found) in part.iter().zip(self.answers(predictor, &sources)?) {
+                scores.add(source, targets, &found.to_string(), each);
+            }
+            Ok(())
+        })?;
+        let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
+        let data = batches(pairs.loader(FEEDS, [&self.cut, &self.target_cut], known, ENDS)?, config);
+        // Of all target tokens: the loss in training is smoothed.
+        let perplexity = predictor.evaluate(&data)?.get("perplexity");
+        let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
+        if let Some(perplexity) = perplexity {
+            scored = scored.with("perplexity", false, perplexity);
+        }
+        scored.counts.push(("pairs", pairs.records().len() as u64));
+        Ok(Scored { said: read_as(pairs.read_as()).into_iter().collect(), ..scored })
     }
 
     fn questions(

@@ -54,6 +54,7 @@ mod row_sparse;
 mod sampled_losses;
 mod saved_program;
 mod saving;
+mod scores;
 mod sessions;
 mod shape_errors;
 mod sparse;

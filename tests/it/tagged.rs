@@ -66,7 +66,7 @@ fn conllu_is_read_by_the_name_of_a_column() -> Result<()> {
         ),
         "{said}"
     );
-    assert!(said.contains("plain tags: a run of equal tags is one chunk"), "{said}");
+    assert!(said.contains("plain tags: scored token by token"), "{said}");
     assert_eq!(tags(&prepared), [("ADJ".into(), 40), ("DET".into(), 40), ("NOUN".into(), 40)]);
     let deprel = file.prepared(&label("deprel"))?;
     assert!(deprel.said.iter().any(|line| line.contains("tags in column 8 (deprel)")), "{:?}", deprel.said);

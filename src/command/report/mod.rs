@@ -11,6 +11,7 @@ mod classes;
 mod curves;
 mod page;
 mod samples;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -32,6 +33,7 @@ pub(crate) fn html(page: &Page) -> String {
     head(&mut out, page);
     out.push_str("<main>\n");
     out.push_str(&curves::section(&page.epochs));
+    out.push_str(&tables::section(&page.tables));
     out.push_str(&page.confusion.as_ref().map(classes::confusion).unwrap_or_default());
     let cards = [
         page.calibration.as_deref().map(classes::calibration).unwrap_or_default(),

@@ -1,5 +1,7 @@
 //! What a report shows, as data.
 
+use crate::command::scores::Table;
+
 /// What a report shows. Everything is optional but title and curves: what is empty or `None` has no section.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
@@ -11,6 +13,8 @@ pub(crate) struct Page {
     /// The one number: name of the metric, value, unit (`%` or nothing).
     pub(crate) headline: Option<(String, f64, String)>,
     pub(crate) epochs: Vec<Epoch>,
+    /// The scores of the test set.
+    pub(crate) tables: Vec<Table>,
     pub(crate) confusion: Option<Confusion>,
     pub(crate) calibration: Option<Vec<Bin>>,
     pub(crate) lengths: Option<Lengths>,

@@ -1,6 +1,7 @@
 //! Whole pages: nothing from outside is read as HTML, every tag is closed, and odd pages are pages.
 
 use super::*;
+use crate::command::scores::Table;
 
 const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
 /// Elements of HTML that have no end.
@@ -74,6 +75,12 @@ fn evil_page() -> Page {
     let words =
         || vec![(evil(), 0.5), (evil(), -1.0), (evil(), f32::NAN), ("w".repeat(100_000), f32::INFINITY)];
     Page {
+        tables: vec![Table {
+            head: vec![evil()],
+            rows: vec![vec![evil(), evil()]],
+            notes: vec![evil()],
+            ..Table::default()
+        }],
         title: evil(),
         task: evil(),
         facts: vec![(evil(), evil())],

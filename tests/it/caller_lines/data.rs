@@ -95,6 +95,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Tagging::standard", || suffixed.standard(&words));
     calls.at("TagScheme::kind", || scheme.kind("E-A"));
     calls.at("TagScheme::chunks", || scheme.chunks(&["O", "X"]));
+    calls.at("TagScheme::strict_chunks", || scheme.strict_chunks(&["O", "X"]));
     calls.at("TagScheme::transitions", || scheme.transitions(&words));
 
     calls.at("Folder::open", || Folder::open(&folder));

@@ -26,6 +26,8 @@ pub(super) fn calls(calls: &mut Calls) {
     other.data.test = Some("no such file".into());
     let model = Model::new(checkpoint.clone()).unwrap();
     calls.at("recipes::test_data", || recipes::test_data(&other, &model).map(drop));
+    calls.at("recipes::scores", || recipes::scores(&other, &model).map(drop));
+    calls.at("recipes::compare", || recipes::compare(&[(&other, &model)]).map(drop));
     calls.at("Model::write", || model.write("a", Sampling::default(), 1, 1).map(drop));
     calls.at("Model::write_each", || model.write_each("a", Sampling::default(), 1, 1, &mut |_| ()));
     calls.at("Weigher::weigh", || Weigher::new(checkpoint.clone(), 1)?.weigh("a", "nothing").map(drop));

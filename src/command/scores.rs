@@ -1,0 +1,179 @@
+//! Scores for people, as tables with headings, and as JSON.
+
+use serde_json::{Map, Value};
+
+use super::outcome::Outcome;
+use super::{json, terminal};
+use unpadded::recipes::{Figure, ScoreRow, ScoreTable, Scored};
+
+/// The most rows of a table of classes.
+const ROWS: usize = 30;
+/// The most labels without training that are named.
+const UNSEEN: usize = 10;
+/// The most characters of a name in a table.
+const NAME: usize = 40;
+
+/// A value with its unit.
+pub(crate) fn shown(figure: &Figure, value: f64) -> String {
+    if figure.share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
+}
+
+/// An interval with its unit; nothing without one.
+pub(crate) fn interval(figure: &Figure) -> String {
+    match figure.interval {
+        Some([low, high]) if figure.share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),
+        Some([low, high]) => format!("{low:.4} to {high:.4}"),
+        None => String::new(),
+    }
+}
+
+/// How the file was read, and which labels training never saw: what is said beside the scores.
+pub(crate) fn say(scored: &Scored) {
+    scored.said.iter().for_each(terminal::say);
+    for unseen in scored.unseen.iter().take(UNSEEN) {
+        let (what, name, places) = (unseen.what, terminal::shown(&unseen.name), unseen.places.join(", "));
+        let more = if unseen.count as usize > unseen.places.len() { ", …" } else { "" };
+        terminal::say(format!(
+            "warning: {what} `{name}` never occurs in training: {} of it scored as wrong ({places}{more})",
+            unseen.count
+        ));
+    }
+    let more = scored.unseen.get(UNSEEN..).unwrap_or_default();
+    if !more.is_empty() {
+        let count: u64 = more.iter().map(|unseen| unseen.count).sum();
+        terminal::say(format!(
+            "warning: {} more labels or tags never occur in training: {count} of them scored as wrong",
+            more.len()
+        ));
+    }
+}
+
+/// The scores as tables.
+pub(crate) fn tables(scored: &Scored) -> Vec<Table> {
+    let mut figures = Table::new("", &["score", "value", "95 % interval"]);
+    for figure in &scored.figures {
+        figures.rows.push(vec![figure.name.to_owned(), shown(figure, figure.value), interval(figure)]);
+    }
+    let mut counts: Vec<String> =
+        scored.counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    counts = vec![counts.join(", ")];
+    counts.extend(scored.signatures.iter().cloned());
+    figures.notes = counts;
+    [figures].into_iter().chain(scored.tables.iter().map(classes)).collect()
+}
+
+/// The most frequent classes with precision, recall and F1.
+fn classes(of: &ScoreTable) -> Table {
+    let mut rows: Vec<&ScoreRow> = of.rows.iter().collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.support), std::cmp::Reverse(row.found)));
+    let mut table = Table::new("", &[of.of, "precision", "recall", "F1", "support"]);
+    for row in rows.iter().take(ROWS) {
+        let percent = |x: f64| format!("{:.2} %", 100.0 * x);
+        let name = terminal::shown(&row.name);
+        let name = match name.char_indices().nth(NAME) {
+            Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
+            None => name,
+        };
+        let numbers = [row.precision(), row.recall(), row.f1()].map(percent);
+        table.rows.push([name].into_iter().chain(numbers).chain([row.support.to_string()]).collect());
+    }
+    if rows.len() > ROWS {
+        table.notes.push(format!("{} more, less frequent; --json has all", rows.len() - ROWS));
+    }
+    table
+}
+
+/// A table with headings, the first column to the left and the others to the right.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    pub(crate) caption: String,
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+    /// Lines below it.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Table {
+    pub(crate) fn new(caption: &str, head: &[&str]) -> Self {
+        let head = head.iter().map(|&cell| cell.to_owned()).collect();
+        Self { caption: caption.to_owned(), head, ..Self::default() }
+    }
+
+    /// Writes it to standard output, behind a blank line.
+    pub(crate) fn print(&self) -> Outcome<()> {
+        let lines = || std::iter::once(&self.head).chain(&self.rows);
+        let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..self.head.len()).map(|at| width(at).unwrap_or(0)).collect();
+        terminal::print("")?;
+        if !self.caption.is_empty() {
+            terminal::print(&self.caption)?;
+        }
+        for row in lines() {
+            let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
+                0 => format!("{cell:width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            terminal::print(cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        self.notes.iter().try_for_each(terminal::print)
+    }
+}
+
+/// Writes the scores to standard output.
+pub(crate) fn print(scored: &Scored) -> Outcome<()> {
+    tables(scored).iter().try_for_each(Table::print)
+}
+
+/// The scores as an object: shares from 0 to 1, but for `value` and `interval`, which are in percent where the metric is a share.
+pub(crate) fn object(dataset: &str, scored: &Scored) -> Value {
+    let headline = scored.headline();
+    let percent = |figure: &Figure| if figure.share { 100.0 } else { 1.0 };
+    let pair = |[low, high]: [f64; 2]| Value::from(vec![json::number(low), json::number(high)]);
+    let scaled = |figure: &Figure| Some(figure.interval?.map(|x| percent(figure) * x));
+    let intervals = scored.figures.iter().filter_map(|of| Some((of.name.to_owned(), pair(of.interval?))));
+    let counts = scored.counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into()));
+    let row = |row: &ScoreRow| {
+        json::object([
+            ("name", row.name.as_str().into()),
+            ("precision", json::number(row.precision())),
+            ("recall", json::number(row.recall())),
+            ("f1", json::number(row.f1())),
+            ("support", row.support.into()),
+            ("found", row.found.into()),
+            ("right", row.right.into()),
+        ])
+    };
+    let table =
+        |of: &ScoreTable| (of.of.to_owned(), Value::from(of.rows.iter().map(row).collect::<Vec<_>>()));
+    let confused = scored.confusion.iter().map(|cell| {
+        json::object([
+            ("truth", cell.truth.as_str().into()),
+            ("found", cell.found.as_str().into()),
+            ("count", cell.count.into()),
+        ])
+    });
+    let unseen = scored.unseen.iter().map(|unseen| {
+        json::object([
+            ("what", unseen.what.into()),
+            ("name", unseen.name.as_str().into()),
+            ("count", unseen.count.into()),
+            ("first", unseen.places.clone().into()),
+        ])
+    });
+    let scores: Vec<(String, f64)> =
+        scored.figures.iter().map(|figure| (figure.name.to_owned(), figure.value)).collect();
+    json::object([
+        ("dataset", dataset.into()),
+        ("metric", headline.map_or(Value::Null, |of| of.name.into())),
+        ("value", headline.map_or(Value::Null, |of| json::number(percent(of) * of.value))),
+        ("interval", headline.and_then(scaled).map_or(Value::Null, pair)),
+        ("scores", json::numbers(&scores)),
+        ("intervals", Value::Object(intervals.collect())),
+        ("counts", Value::Object(counts.collect::<Map<_, _>>())),
+        ("tables", Value::Object(scored.tables.iter().map(table).collect())),
+        ("confusion", confused.collect::<Vec<_>>().into()),
+        ("unseen", unseen.collect::<Vec<_>>().into()),
+        ("signatures", scored.signatures.clone().into()),
+        ("read_as", scored.said.clone().into()),
+    ])
+}

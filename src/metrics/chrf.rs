@@ -1,0 +1,125 @@
+//! chrF, as sacreBLEU computes it.
+
+use std::collections::HashMap;
+
+/// The longest n-grams of characters that count.
+const LONGEST: usize = 6;
+/// How much more recall counts than precision.
+const BETA: f64 = 2.0;
+
+/// chrF2 of a corpus (Popović, "chrF: character n-gram F-score for automatic MT evaluation", 2015), from 0 to 1: F₂ of the mean precision
+/// and the mean recall of n-grams of characters, n = 1 … 6, without white space and over the lengths that both sides have. Of several
+/// references the one with the largest score counts. The value is sacreBLEU's over 100.
+///
+/// ```
+/// use unpadded::metrics::ChrF;
+/// let mut chrf = ChrF::default();
+/// chrf.texts("The cat sat on the mat.", "The cat is on the mat.");
+/// assert!((100.0 * chrf.value() - 67.17).abs() < 0.01);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChrF {
+    /// For each length the n-grams found, those of the references, and those in both.
+    sums: [f64; 3 * LONGEST],
+}
+
+impl ChrF {
+    /// Adds a text and its reference.
+    pub fn texts(&mut self, found: &str, reference: &str) {
+        self.texts_of_several(found, &[reference]);
+    }
+
+    /// Adds a text and its references, of which the one with the largest score counts.
+    pub fn texts_of_several(&mut self, found: &str, references: &[&str]) {
+        let characters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<Vec<char>>();
+        let found = characters(found);
+        let counted = references.iter().map(|reference| Self::of(&found, &characters(reference)));
+        let best = counted.reduce(|best, one| if one.value() > best.value() { one } else { best });
+        let best = best.unwrap_or_default();
+        self.sums.iter_mut().zip(best.sums).for_each(|(sum, one)| *sum += one);
+    }
+
+    fn of(found: &[char], reference: &[char]) -> Self {
+        let mut of = Self::default();
+        for (n, sums) in (1..).zip(of.sums.chunks_exact_mut(3)) {
+            let mut left: HashMap<&[char], u64> = HashMap::new();
+            reference.windows(n).for_each(|gram| *left.entry(gram).or_default() += 1);
+            let both = found.windows(n).filter(|gram| match left.get_mut(gram) {
+                Some(times) if *times > 0 => {
+                    *times -= 1;
+                    true
+                }
+                _ => false,
+            });
+            let both = both.count();
+            let there = reference.windows(n).len();
+            // Without an n-gram of the reference, those found do not count.
+            let found = if there == 0 { 0 } else { found.windows(n).len() };
+            for (sum, count) in sums.iter_mut().zip([found, there, both]) {
+                *sum = count as f64;
+            }
+        }
+        of
+    }
+
+    /// The score of all texts together; 0 without any n-gram in common.
+    pub fn value(&self) -> f64 {
+        let (mut precision, mut recall, mut lengths) = (0.0, 0.0, 0.0);
+        for sums in self.sums.chunks_exact(3) {
+            if let &[found, there, both] = sums
+                && found > 0.0
+                && there > 0.0
+            {
+                (precision, recall, lengths) =
+                    (precision + both / found, recall + both / there, lengths + 1.0);
+            }
+        }
+        if precision + recall == 0.0 {
+            return 0.0;
+        }
+        let (precision, recall) = (precision / lengths, recall / lengths);
+        (1.0 + BETA * BETA) * precision * recall / (BETA * BETA * precision + recall)
+    }
+
+    /// All that it knows of the texts so far: sums of counts, which add up.
+    pub fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts, their references, and the chrF2 of sacreBLEU 2.6 of each alone.
+    #[test]
+    fn values_are_those_of_sacrebleu() {
+        let texts: [(&str, &[&str], f64); 8] = [
+            ("The cat sat on the mat.", &["The cat is on the mat."], 67.17273492330233),
+            ("a b c d e", &["a b c d e"], 100.0),
+            ("hello there", &["hello world my friend"], 18.75850698435683),
+            ("", &["x y"], 0.0),
+            (
+                "Zwölf Boxkämpfer jagen Viktor quer.",
+                &["Zwölf Boxkämpfer jagen Viktor über den Deich."],
+                69.05313840331847,
+            ),
+            (
+                "Il est parti hier soir.",
+                &["Il est parti hier.", "Il s'en est allé hier soir.", "Hier soir, il est parti."],
+                88.43665299656399,
+            ),
+            ("Va !", &["Pars !", "Va-t'en d'ici !"], 14.492753623188406),
+            ("ab", &["abc", "xabc"], 63.636363636363626),
+        ];
+        let mut all = ChrF::default();
+        for (found, references, expected) in texts {
+            let mut one = ChrF::default();
+            one.texts_of_several(found, references);
+            all.texts_of_several(found, references);
+            assert!((100.0 * one.value() - expected).abs() < 1e-9, "{found}: {}", one.value());
+        }
+        assert!((100.0 * all.value() - 62.18142410692551).abs() < 1e-9, "{}", all.value());
+        assert_eq!(ChrF::default().value(), 0.0);
+    }
+}

@@ -1,0 +1,105 @@
+//! The share of tokens whose tag is right.
+
+use super::classes::ratio;
+use super::edits::pairs;
+use super::{Better, Metric, MetricKind};
+use crate::error::{Error, Result};
+use crate::program::{Attributes, Var};
+use crate::tensor::Variable;
+
+/// Its name in files.
+pub(super) const TOKENS: &str = "token_accuracy";
+
+/// The share of tokens whose tag is the right one, over all sequences together; 0 without a token.
+///
+/// Both hold whole numbers, one a row, in the same sequences, as the best path of a conditional random field and the tags.
+///
+/// ```
+/// use unpadded::metrics::{Metric, TokenAccuracy};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let found = net.feed("found", DType::I64, &[], 1);
+/// let there = net.feed_like("there", DType::I64, &[], found);
+/// let mut accuracy = TokenAccuracy::new(found, there);
+/// let sequences = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec(), vec![]]);
+/// accuracy.update(&[sequences(&[0, 2, 3, 1])?, sequences(&[0, 2, 1, 1])?], 2)?;
+/// assert_eq!(accuracy.value(), 0.75);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TokenAccuracy {
+    name: String,
+    found: Var,
+    there: Var,
+    /// Tokens whose tag is right, and all.
+    sums: [f64; 2],
+}
+
+impl TokenAccuracy {
+    /// Of the tags `found` against those that are `there`.
+    pub fn new(found: Var, there: Var) -> Self {
+        Self { name: "token accuracy".to_owned(), found, there, sums: [0.0; 2] }
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+}
+
+impl Metric for TokenAccuracy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        vec![self.found, self.there]
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let pairs = pairs(&self.name, values)?;
+        if let Some([found, there]) = pairs.iter().find(|[found, there]| found.len() != there.len()) {
+            let expected = format!("tags in the same sequences, {} in this one", there.len());
+            return Err(Error::new(format!("metric `{}`", self.name), expected, found.len().to_string()));
+        }
+        for [found, there] in &pairs {
+            self.sums[0] += found.iter().zip(there).filter(|(a, b)| a == b).count() as f64;
+            self.sums[1] += there.len() as f64;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        ratio(self.sums[0], self.sums[1])
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        Some(MetricKind { name: TOKENS, attributes: Attributes::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, DType};
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_counts_nothing() {
+        let net = Builder::new();
+        let [a, b] = ["a", "b"].map(|name| net.feed(name, DType::I64, &[], 1));
+        let mut accuracy = TokenAccuracy::new(a, b);
+        let ids = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec()]).unwrap();
+        let error = format!("{:#}", accuracy.update(&[ids(&[1]), ids(&[1, 2])], 1).unwrap_err());
+        assert!(error.contains("token accuracy") && error.contains("same sequences"), "{error}");
+        assert_eq!((accuracy.value(), accuracy.sums), (0.0, [0.0; 2]));
+    }
+}

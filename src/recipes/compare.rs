@@ -1,0 +1,114 @@
+//! Several models on the same texts.
+
+use super::answer::Answer;
+use super::config::Config;
+use super::model::Model;
+use super::scored::Scored;
+use crate::data::Fingerprint;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many texts are shown of those that two models answer otherwise.
+const SHOWN: usize = 10;
+
+/// Several models on the same texts.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// What each model scores.
+    pub scored: Vec<Scored>,
+    /// Each model but the first against the first.
+    pub against_first: Vec<Against>,
+}
+
+/// A model against the first one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Against {
+    /// The two-sided p value of the difference of their headline figures; `None` if they are of other texts or another name.
+    pub p_value: Option<f64>,
+    /// How many texts the two answer otherwise.
+    pub differ: u64,
+    /// The first texts that they answer otherwise.
+    pub texts: Vec<Disagreement>,
+}
+
+/// A text that two models answer otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Disagreement {
+    /// The text.
+    pub text: String,
+    /// What is right.
+    pub truth: String,
+    /// What the first model answers, and the other one.
+    pub found: [String; 2],
+}
+
+/// What a text was, and what was found, as numbers.
+type Seen = (u64, u64);
+
+fn number(text: &str) -> u64 {
+    Fingerprint::default().text(text).finish()
+}
+
+/// See [`super::compare`].
+pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
+    let mut compared = Compared { scored: Vec::new(), against_first: Vec::new() };
+    let mut seen: Vec<Seen> = Vec::new();
+    let mut first: Option<&Model> = None;
+    for (config, model) in runs {
+        let path = config.data.test.as_deref().unwrap_or_default();
+        let Some(before) = first else {
+            let scored = model.scores(config, path, &mut |of| {
+                seen.push((number(&format!("{}\n{}", of.text, of.truth)), number(of.found)));
+            })?;
+            compared.scored.push(scored);
+            first = Some(model);
+            continue;
+        };
+        if before.task() != model.task() {
+            let expected = format!("ones of the task `{}`, as the first", before.task().name());
+            return Err(Error::of(
+                ErrorKind::Program,
+                "models",
+                expected,
+                format!("one of `{}`", model.task().name()),
+            ));
+        }
+        let (mut at, mut alike, mut differ, mut texts) = (0, true, 0, Vec::new());
+        let scored = model.scores(config, path, &mut |of| {
+            let text = number(&format!("{}\n{}", of.text, of.truth));
+            match seen.get(at) {
+                Some(&(known, found)) if known == text => {
+                    if found != number(of.found) {
+                        differ += 1;
+                        if texts.len() < SHOWN {
+                            let [text, truth, found] = [of.text, of.truth, of.found].map(str::to_owned);
+                            texts.push(Disagreement { text, truth, found: [String::new(), found] });
+                        }
+                    }
+                }
+                _ => alike = false,
+            }
+            at += 1;
+        })?;
+        let asked: Vec<&str> = texts.iter().map(|one| one.text.as_str()).collect();
+        let answers: Vec<String> = before.predict(&asked)?.iter().map(found).collect();
+        for (one, answer) in texts.iter_mut().zip(answers) {
+            one.found[0] = answer;
+        }
+        let one = compared.scored.first();
+        let p_value = one.filter(|one| alike && at == seen.len() && one.headline == scored.headline);
+        let p_value = p_value.and_then(|one| one.sample.paired(&scored.sample, one.columns, one.of?));
+        compared.against_first.push(Against { p_value, differ, texts });
+        compared.scored.push(scored);
+    }
+    Ok(compared)
+}
+
+/// An answer as it is compared.
+fn found(answer: &Answer) -> String {
+    match answer {
+        Answer::Label { label, .. } => label.clone(),
+        Answer::Text(text) => text.clone(),
+        Answer::Tags { tags, label: Some((label, _)), .. } => format!("{}  {label}", tags.join(" ")),
+        Answer::Tags { tags, .. } => tags.join(" "),
+    }
+}

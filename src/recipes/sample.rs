@@ -1,0 +1,184 @@
+//! Counts of texts, resampled: bootstrap intervals, and the paired bootstrap test of two models.
+
+use crate::kernels::philox;
+
+/// The most groups that are resampled; of more texts, several are in a group.
+const GROUPS: u64 = 10_000;
+/// How many times texts are drawn.
+const RESAMPLES: u32 = 1_000;
+/// Where the draws start.
+const SEED: u32 = 41;
+
+/// A figure of summed counts.
+pub(super) type Of = fn(&[f64]) -> f64;
+
+/// The counts of each text, in columns. Each of the first 10,000 texts is a group, later ones join one at random by their number: memory is
+/// bounded, and two models on the same texts have the same groups.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sample {
+    groups: Vec<Vec<f64>>,
+    texts: u64,
+}
+
+impl Sample {
+    /// Adds the counts of the next text, by column.
+    pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
+        let group = match self.texts < GROUPS {
+            true => self.texts,
+            // Not in turn: what recurs in a file would be in one group.
+            false => {
+                let [word, ..] = philox([self.texts as u32, (self.texts >> 32) as u32, 0, 1], [SEED, 0]);
+                (u64::from(word) * GROUPS) >> 32
+            }
+        } as usize;
+        self.texts += 1;
+        if self.groups.len() <= group {
+            self.groups.resize_with(group + 1, Vec::new);
+        }
+        let Some(sums) = self.groups.get_mut(group) else { return };
+        for (column, count) in counts {
+            if sums.len() <= column {
+                sums.resize(column + 1, 0.0);
+            }
+            if let Some(sum) = sums.get_mut(column) {
+                *sum += count;
+            }
+        }
+    }
+
+    /// How many texts there are.
+    pub(super) fn texts(&self) -> u64 {
+        self.texts
+    }
+
+    fn width(&self) -> usize {
+        self.groups.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// The sums over all texts, at least `columns` of them.
+    pub(super) fn total(&self, columns: usize) -> Vec<f64> {
+        let mut total = vec![0.0; self.width().max(columns)];
+        self.groups.iter().for_each(|group| add(&mut total, group));
+        total
+    }
+
+    /// Of each figure the 2.5th and 97.5th percentile over 1,000 samples of the texts, drawn with replacement (Efron, "Bootstrap methods:
+    /// another look at the jackknife", 1979); `None` of fewer than two texts. The order of up to 10,000 texts does not matter.
+    pub(super) fn intervals(&self, columns: usize, figures: &[Of]) -> Vec<Option<[f64; 2]>> {
+        if self.groups.len() < 2 {
+            return vec![None; figures.len()];
+        }
+        let mut order: Vec<&[f64]> = self.groups.iter().map(Vec::as_slice).collect();
+        order.sort_by(|a, b| compared(a, b));
+        let mut values = vec![Vec::with_capacity(RESAMPLES as usize); figures.len()];
+        let mut sums = vec![0.0; self.width().max(columns)];
+        for resample in 0..RESAMPLES {
+            sums.fill(0.0);
+            drawn(resample, order.len(), |at| {
+                order.get(at).into_iter().for_each(|group| add(&mut sums, group))
+            });
+            values.iter_mut().zip(figures).for_each(|(values, figure)| values.push(figure(&sums)));
+        }
+        let percentiles = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            let at = |share: f64| values.get((share * f64::from(RESAMPLES)) as usize - 1).copied();
+            Some([at(0.025)?, at(0.975)?])
+        };
+        values.into_iter().map(percentiles).collect()
+    }
+
+    /// The two-sided p value of the difference of a figure between two models on the same texts: the share of 1,000 samples whose
+    /// difference is as far from the mean of all samples as the one observed is from 0 (Riezler and Maxwell, "On some pitfalls in
+    /// automatic evaluation and significance testing for MT", 2005), as sacreBLEU computes it; `None` if the texts are not as many.
+    pub(super) fn paired(&self, other: &Self, columns: usize, figure: Of) -> Option<f64> {
+        if self.texts != other.texts || self.groups.len() < 2 {
+            return None;
+        }
+        let mut order: Vec<(&[f64], &[f64])> =
+            self.groups.iter().zip(&other.groups).map(|(a, b)| (a.as_slice(), b.as_slice())).collect();
+        order.sort_by(|a, b| compared(a.0, b.0).then_with(|| compared(a.1, b.1)));
+        let width = self.width().max(other.width()).max(columns);
+        let (mut one, mut two) = (vec![0.0; width], vec![0.0; width]);
+        let mut differences = Vec::with_capacity(RESAMPLES as usize);
+        for resample in 0..RESAMPLES {
+            one.fill(0.0);
+            two.fill(0.0);
+            drawn(resample, order.len(), |at| {
+                order.get(at).into_iter().for_each(|(a, b)| {
+                    add(&mut one, a);
+                    add(&mut two, b);
+                });
+            });
+            differences.push(figure(&one) - figure(&two));
+        }
+        let observed = (figure(&self.total(width)) - figure(&other.total(width))).abs();
+        let mean = differences.iter().sum::<f64>() / f64::from(RESAMPLES);
+        let as_far = differences.iter().filter(|x| (*x - mean).abs() >= observed - 1e-12).count();
+        Some((as_far as f64 + 1.0) / (f64::from(RESAMPLES) + 1.0))
+    }
+}
+
+fn add(sums: &mut [f64], group: &[f64]) {
+    sums.iter_mut().zip(group).for_each(|(sum, count)| *sum += count);
+}
+
+fn compared(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
+    let pairs = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
+    pairs.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+}
+
+/// Draws as many of `count` groups as there are, with replacement.
+fn drawn(resample: u32, count: usize, mut each: impl FnMut(usize)) {
+    for from in (0..count).step_by(4) {
+        let words = philox([from as u32, resample, 0, 0], [SEED, 0]);
+        for word in words.into_iter().take(count - from) {
+            each(((u64::from(word) * count as u64) >> 32) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(sums: &[f64]) -> f64 {
+        sums[0] / sums[1]
+    }
+
+    fn sample(hits: impl IntoIterator<Item = bool>) -> Sample {
+        let mut sample = Sample::default();
+        hits.into_iter().for_each(|hit| sample.add([(0, f64::from(u8::from(hit))), (1, 1.0)]));
+        sample
+    }
+
+    #[test]
+    fn an_interval_is_about_that_of_the_normal_distribution() {
+        // 80 of 100: the standard error is 0.04. With 30,000 texts, three are in a group.
+        for (texts, error) in [(100, 0.04), (30_000, 0.04 / 300f64.sqrt())] {
+            let interval = sample((0..texts).map(|i| i % 5 > 0)).intervals(2, &[share])[0].unwrap();
+            let (width, expected) = (interval[1] - interval[0], 2.0 * 1.96 * error);
+            assert!((width / expected - 1.0).abs() < 0.2, "{interval:?}, {expected}");
+            assert!(interval[0] <= 0.8 && interval[1] >= 0.8, "{interval:?}");
+        }
+        assert_eq!(sample([true]).intervals(2, &[share]), [None]);
+    }
+
+    #[test]
+    fn the_order_of_texts_does_not_matter() {
+        let hits: Vec<bool> = (0..50).map(|i| i % 7 < 3).collect();
+        let turned = hits.iter().rev().copied();
+        assert_eq!(sample(hits.clone()).intervals(2, &[share]), sample(turned).intervals(2, &[share]));
+    }
+
+    #[test]
+    fn equal_models_do_not_differ_and_unequal_ones_do() {
+        let one = sample((0..200).map(|i| i % 4 > 0));
+        assert_eq!(one.paired(&one, 2, share), Some(1.0));
+        let worse = sample((0..200).map(|i| i % 4 > 1));
+        assert!(one.paired(&worse, 2, share).is_some_and(|p| p < 0.01));
+        // One text of 200 is no difference to speak of.
+        let near = sample((0..200).map(|i| i % 4 > 0 && i != 1));
+        assert!(one.paired(&near, 2, share).is_some_and(|p| p > 0.2));
+        assert_eq!(one.paired(&sample([true, false]), 2, share), None);
+    }
+}

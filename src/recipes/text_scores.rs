@@ -1,0 +1,167 @@
+//! What a model that writes texts scores: n-grams, edits and exact matches.
+
+use super::sample::{Of, Sample};
+use super::scored::{Outcome, Scored};
+use crate::data::Tokenizer;
+use crate::metrics::{Bleu, ChrF, Metric, edit_distance, ratio, restore, tokens_13a};
+
+/// The columns of a sample: the sums of BLEU and of chrF; texts that are right, and all; edits, and the tokens of the references.
+const BLEU: usize = 0;
+const CHRF: usize = 10;
+const EXACT: usize = 28;
+const EDITS: usize = 30;
+const COLUMNS: usize = 32;
+
+/// Texts that a model writes, against their references.
+pub(super) struct TextScores {
+    /// Whether letters become sounds: tokens are phonemes, and a text is a word.
+    spoken: bool,
+    /// Whether tokens are what is between spaces.
+    whitespace: bool,
+    several: [usize; 2],
+    sample: Sample,
+}
+
+impl TextScores {
+    pub(super) fn new([source, target]: [&Tokenizer; 2]) -> Self {
+        let is = |cut: &Tokenizer, kind: Tokenizer| {
+            cut.name() == kind.name() || cut.name() == kind.lowercase().name()
+        };
+        let whitespace = is(target, Tokenizer::whitespace());
+        let spoken = whitespace && is(source, Tokenizer::characters());
+        Self { spoken, whitespace, several: [usize::MAX, 0], sample: Sample::default() }
+    }
+
+    /// Scores a text by its references.
+    pub(super) fn add(
+        &mut self,
+        source: &str,
+        references: &[&str],
+        found: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) {
+        self.several = [self.several[0].min(references.len()), self.several[1].max(references.len())];
+        let (mut bleu, mut chrf) = (Bleu::of_texts(), ChrF::default());
+        let words = |text: &'_ str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let tokens = |text: &str| if self.whitespace { words(text) } else { tokens_13a(text) };
+        let of_references: Vec<Vec<String>> = references.iter().map(|text| tokens(text)).collect();
+        let of_references: Vec<&[String]> = of_references.iter().map(Vec::as_slice).collect();
+        bleu.tokens_of_several(&tokens(found), &of_references);
+        chrf.texts_of_several(found, references);
+        let own = words(found);
+        // The reference with the fewest edits, of two the longer one.
+        let edits = references.iter().map(|reference| {
+            let reference = words(reference);
+            (edit_distance(&own, &reference), reference.len())
+        });
+        let (edits, length) =
+            edits.min_by_key(|&(edits, length)| (edits, usize::MAX - length)).unwrap_or((0, 0));
+        let exact = references.iter().any(|reference| words(reference) == own);
+        let counts = (BLEU..).zip(bleu.sums().iter().copied());
+        let counts = counts.chain((CHRF..).zip(chrf.sums().iter().copied()));
+        self.sample.add(counts.chain([
+            (EXACT, f64::from(u8::from(exact))),
+            (EXACT + 1, 1.0),
+            (EDITS, edits as f64),
+            (EDITS + 1, length as f64),
+        ]));
+        each(Outcome { text: source, truth: &references.join(" | "), found });
+    }
+
+    /// The scores of all texts.
+    pub(super) fn end(self) -> Scored {
+        const BLEU_OF: (&str, bool, Of) = ("BLEU", true, bleu);
+        const CHRF_OF: (&str, bool, Of) = ("chrF", true, chrf);
+        const EXACT_OF: (&str, bool, Of) = ("exact match", true, |x| ratio(x[EXACT], x[EXACT + 1]));
+        let figures: &[(&'static str, bool, Of)] = match self.spoken {
+            true => &[
+                ("phoneme error rate", true, edits),
+                ("word error rate", true, |x| ratio(x[EXACT + 1] - x[EXACT], x[EXACT + 1])),
+                EXACT_OF,
+                BLEU_OF,
+                CHRF_OF,
+            ],
+            false => &[BLEU_OF, CHRF_OF, ("word error rate", true, edits), EXACT_OF],
+        };
+        let mut scored = Scored::of(self.sample, COLUMNS, figures);
+        let [fewest, most] = self.several;
+        let references = if fewest == most { most.to_string() } else { "var".to_owned() };
+        let (cut, version) = (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));
+        scored.signatures = vec![
+            format!(
+                "BLEU|nrefs:{references}|case:mixed|eff:no|tok:{cut}|smooth:exp|version:unpadded-{version}"
+            ),
+            format!(
+                "chrF2|nrefs:{references}|case:mixed|eff:yes|nc:6|nw:0|space:no|version:unpadded-{version}"
+            ),
+        ];
+        scored
+    }
+}
+
+fn bleu(x: &[f64]) -> f64 {
+    let mut bleu = Bleu::of_texts();
+    restore(&mut bleu, &x[BLEU..CHRF]);
+    bleu.value()
+}
+
+fn chrf(x: &[f64]) -> f64 {
+    let mut chrf = ChrF::default();
+    chrf.sums().iter_mut().zip(&x[CHRF..EXACT]).for_each(|(sum, x)| *sum = *x);
+    chrf.value()
+}
+
+fn edits(x: &[f64]) -> f64 {
+    ratio(x[EDITS], x[EDITS + 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// BLEU of texts together is 49.35808034168741 by sacreBLEU 2.6; edits and exact matches are by hand.
+    #[test]
+    fn values_are_those_of_sacrebleu_and_of_the_hand() {
+        let cut = Tokenizer::pieces();
+        let mut scores = TextScores::new([&cut, &cut]);
+        let texts: [(&str, &[&str]); 8] = [
+            ("The cat sat on the mat.", &["The cat is on the mat."]),
+            ("a b c d e", &["a b c d e"]),
+            ("hello there", &["hello world my friend"]),
+            ("", &["x y"]),
+            ("Zwölf Boxkämpfer jagen Viktor quer.", &["Zwölf Boxkämpfer jagen Viktor über den Deich."]),
+            ("Il est parti hier soir.", &["Il est parti hier."]),
+            ("Va !", &["Pars !"]),
+            ("ab", &["abc"]),
+        ];
+        let mut seen = 0;
+        texts.iter().for_each(|(found, references)| scores.add("x", references, found, &mut |_| seen += 1));
+        let scored = scores.end();
+        assert!((100.0 * scored.get("BLEU").unwrap() - 49.35808034168741).abs() < 1e-9, "{scored:?}");
+        // Edits 1, 0, 3, 2, 3, 2, 1 and 1 of 6, 5, 4, 2, 7, 4, 2 and 1 words; one text is right.
+        assert_eq!(
+            (scored.get("word error rate"), scored.get("exact match")),
+            (Some(13.0 / 31.0), Some(0.125))
+        );
+        assert_eq!((seen, scored.headline), (8, "BLEU"));
+        assert!(
+            scored.signatures[0].starts_with("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+        );
+        let interval = scored.headline().unwrap().interval.unwrap();
+        assert!(interval[0] < 0.4936 && interval[1] > 0.4936, "{interval:?}");
+    }
+
+    #[test]
+    fn sounds_have_a_phoneme_error_rate() {
+        let mut scores = TextScores::new([&Tokenizer::characters(), &Tokenizer::whitespace()]);
+        scores.add("cat", &["K AE T"], "K AA T", &mut |_| ());
+        scores.add("read", &["R IY D", "R EH D"], "R EH D", &mut |_| ());
+        let scored = scores.end();
+        assert_eq!(
+            (scored.headline, scored.get("phoneme error rate")),
+            ("phoneme error rate", Some(1.0 / 6.0))
+        );
+        assert_eq!((scored.get("word error rate"), scored.get("exact match")), (Some(0.5), Some(0.5)));
+        assert!(scored.signatures[0].contains("|nrefs:var|") && scored.signatures[0].contains("|tok:none|"));
+    }
+}
