@@ -5,17 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use super::on_file::OnFile;
+use super::on_file::{OnFile, answers};
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::wanted::whole;
 use super::which::Which;
 use super::{json, terminal};
-use unpadded::Error;
 use unpadded::predict::Sampling;
 use unpadded::recipes::{Answer, Config, Model, Task};
-
-/// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
-const MOST_CHARACTERS: usize = 1 << 18;
 
 /// How lines of standard input are answered.
 #[derive(Args)]
@@ -178,20 +174,6 @@ impl Predict {
     }
 }
 
-/// An answer for each text, none of which may be too long.
-pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
-    let whole = matches!(model.task(), Task::Tag | Task::Translate);
-    let sizes = texts.iter().map(|text| text.chars().count());
-    match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
-        Some(size) => Err(Error::new(
-            "text",
-            format!("at most {MOST_CHARACTERS} characters"),
-            format!("{size}: split it into several lines"),
-        )),
-        None => model.predict(texts),
-    }
-}
-
 /// Why a line looks like a record of a training's file instead of a text, if it does.
 fn record(model: &Model, line: &str) -> Option<String> {
     // Rows of features may have their label.
@@ -214,10 +196,20 @@ fn record(model: &Model, line: &str) -> Option<String> {
             ));
         }
     }
-    let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return None };
-    let label = fields.values().filter_map(Value::as_str).find(|cell| known(cell))?;
+    let words = line.split_whitespace().map_while(|word| word.strip_prefix("__label__"));
+    if let Some(label) = words.into_iter().find(|label| known(label)) {
+        return Some(format!(
+            "`__label__{label}` is a label of the model, and is read as text: expected the text without its labels"
+        ));
+    }
+    let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
+        Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),
+        Ok(Value::Array(cells)) => ("list", cells),
+        _ => return None,
+    };
+    let label = cells.iter().filter_map(Value::as_str).find(|cell| known(cell))?;
     Some(format!(
-        "`{label}` is a label of the model, and the whole JSON object is read as text: expected the text alone, as from `jq -r .text`"
+        "`{label}` is a label of the model, and the whole JSON {kind} is read as text: expected the text alone, as from `jq -r .text`"
     ))
 }
 

@@ -80,7 +80,7 @@ impl Data {
 }
 
 fn check(texts: &Texts) -> Outcome<()> {
-    let mut config = texts.config()?;
+    let config = texts.config()?;
     let Preview { said: shown, how, records } = preview(&config).asked()?;
     let how: Value = serde_json::from_str(&how).unwrap_or_default();
     if !texts.json {
@@ -90,11 +90,17 @@ fn check(texts: &Texts) -> Outcome<()> {
             terminal::print(format!("record {number}: {}", terminal::shown(record)))?;
         }
     }
-    if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() {
-        // Each text is looked at once, and none has to stay in memory.
-        config.data.window.get_or_insert(1);
-    }
-    let prepared = prepare(&config).asked()?;
+    let prepared = match &config.data.window {
+        None if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() => {
+            // Each text is looked at once, and none has to stay in memory.
+            let mut windowed = config.clone();
+            windowed.data.window = Some(1);
+            // Without a window more bytes decide the encoding, as in a training.
+            prepare(&windowed).or_else(|error| prepare(&config).map_err(|_| error))
+        }
+        _ => prepare(&config),
+    };
+    let prepared = prepared.asked()?;
     if texts.json {
         let line = json::object([
             ("dataset", prepared.name.as_str().into()),

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::outcome::{Asked, Ended, Outcome, bad, plain};
 use super::terminal;
-use unpadded::Printable;
 use unpadded::data::{Question, Questions};
-use unpadded::recipes::{Config, Model};
+use unpadded::recipes::{Answer, Config, Model, Task};
+use unpadded::{Error, Printable};
 
+/// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
+const MOST_CHARACTERS: usize = 1 << 18;
 /// How many bad records are shown one by one.
 const SHOWN: u64 = 20;
 /// Limit of the records that are answered together, in bytes of text.
@@ -80,18 +82,15 @@ impl<'a> Done<'a> {
 
     fn answer(&mut self, questions: &Questions, asked: &[Question], out: &mut Output) -> Outcome<()> {
         let texts: Vec<&str> = asked.iter().filter_map(|one| one.text.as_deref().ok()).collect();
-        let answers =
-            super::ask::answers(self.how.model, &texts).ok().filter(|found| found.len() == texts.len());
-        let mut answers = answers.map(Vec::into_iter);
+        let found = answers(self.how.model, &texts).ok().filter(|found| found.len() == texts.len());
+        let mut found = found.map(Vec::into_iter);
         for question in asked {
             self.records += 1;
-            let answer = match (&question.text, &mut answers) {
+            let answer = match (&question.text, &mut found) {
                 (Err(why), _) => Err(plain(why)),
-                (Ok(_), Some(answers)) => {
-                    answers.next().ok_or_else(|| "expected an answer, got none".to_owned())
-                }
+                (Ok(_), Some(found)) => found.next().ok_or_else(|| "expected an answer, got none".to_owned()),
                 // One by one, so that the bad record is named and all others are answered.
-                (Ok(text), None) => super::ask::answers(self.how.model, &[text])
+                (Ok(text), None) => answers(self.how.model, &[text])
                     .map_err(|e| format!("{}:{}: {}", questions.name(), question.line, plain(&e)))
                     .and_then(|found| {
                         found.into_iter().next().ok_or_else(|| "expected an answer, got none".to_owned())
@@ -225,5 +224,19 @@ impl Output {
             fs::rename(&temporary.0, &path).map_err(wrong)?;
         }
         Ok(())
+    }
+}
+
+/// An answer for each text, none of which may be too long.
+pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
+    let whole = matches!(model.task(), Task::Tag | Task::Translate);
+    let sizes = texts.iter().map(|text| text.chars().count());
+    match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
+        Some(size) => Err(Error::new(
+            "text",
+            format!("at most {MOST_CHARACTERS} characters"),
+            format!("{size}: split it into several lines"),
+        )),
+        None => model.predict(texts),
     }
 }

@@ -106,7 +106,15 @@ fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
             "expected at most {} bytes, got more: split the text into several lines",
             TextFile::MAX_LINE
         )),
+        // As in files: a text has no such byte.
+        Ok(text) if text.contains('\0') => {
+            Err("expected text, got byte 0x00: is it UTF-16? `iconv -f UTF-16 -t UTF-8` converts it"
+                .to_owned())
+        }
         Ok(text) => Ok(text.to_owned()),
+        Err(_) if line.starts_with(&[0xff, 0xfe]) || line.starts_with(&[0xfe, 0xff]) => {
+            Err("expected UTF-8, got UTF-16: `iconv -f UTF-16 -t UTF-8` converts it".to_owned())
+        }
         Err(e) => {
             let at = e.valid_up_to();
             let byte = line.get(at).copied().unwrap_or_default();

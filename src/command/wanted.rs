@@ -17,9 +17,15 @@ pub(crate) struct Wanted {
     /// What is to be learnt: classify, tag, lm or translate [default: classify]
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
-    /// What to train on: a file or a folder
+    /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}'
     #[arg(long, value_name = "PATH")]
     train: Option<String>,
+    /// A file with a text a line to translate, whose translations are the lines of --train-target
+    #[arg(long, value_name = "PATH", requires = "train_target", conflicts_with = "train")]
+    train_source: Option<String>,
+    /// A file with the translations of the lines of --train-source
+    #[arg(long, value_name = "PATH", requires = "train_source")]
+    train_target: Option<String>,
     /// Any other setting, as model.hidden=256; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -50,6 +56,9 @@ impl Wanted {
     pub(crate) fn over(&self, mut config: Config) -> Outcome<Config> {
         if self.train.is_some() {
             config.data.train.clone_from(&self.train);
+        }
+        if let (Some(source), Some(target)) = (&self.train_source, &self.train_target) {
+            config.data.train = Some(format!("{{{source},{target}}}"));
         }
         config.run.threads = self.threads.unwrap_or(config.run.threads);
         self.set.iter().try_for_each(|flag| file::set(&mut config, flag))?;

@@ -150,6 +150,15 @@ impl Columns {
                 let expected = format!("`{}`, as in the file that was read before", like.names.join("`, `"));
                 return wrong(expected, format!("`{}`", found.names.join("`, `")));
             }
+            if let Some(names) = found.header.then_some(&found.names)
+                && first.swaps(like.words, like.tags)
+            {
+                let (words, tags) = (like.words + 1, like.tags + 1);
+                let expected = format!(
+                    "words in column {words} and tags in column {tags}, as in the file that was read before"
+                );
+                return wrong(expected, format!("the header `{}`", names.join("`, `")));
+            }
             return Ok(Self {
                 separator: found.separator,
                 comments: first.has_comments() || like.comments,

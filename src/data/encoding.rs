@@ -118,8 +118,15 @@ impl Encoding {
         }
     }
 
-    /// The text of some bytes; else what was expected and found. Bytes of a named encoding are UTF-8 by then.
-    pub(super) fn decode(self, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
+    /// The text of some bytes; else what was expected and found. Bytes of a named encoding are UTF-8 by then. If the encoding is
+    /// `guessed`, a line of UTF-8 refutes it.
+    pub(super) fn decode(self, guessed: bool, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
+        let is_utf_8 = |line: &[u8]| !line.is_ascii() && std::str::from_utf8(line).is_ok();
+        if guessed && self == Self::Windows1252 && bytes.split(|&byte| byte == b'\n').any(is_utf_8) {
+            let expected = "windows-1252, as the first bytes beyond ASCII are".into();
+            let got = "UTF-8: the file mixes both; `data.encoding` in a config sets one".into();
+            return Err(Reason { expected, got });
+        }
         let text = match self {
             Self::Utf8 | Self::Named(_) => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
                 let place = e.valid_up_to();

@@ -101,16 +101,7 @@ impl Lines {
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
         let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
-        if self.guessed
-            && self.encoding == Encoding::Windows1252
-            && !line.is_ascii()
-            && std::str::from_utf8(line).is_ok()
-        {
-            let expected = "windows-1252, as the first bytes beyond ASCII are".into();
-            let got = "UTF-8: the file mixes both; `data.encoding` in a config sets one".into();
-            return Ok(Some(Err(Reason { expected, got })));
-        }
-        Ok(Some(self.encoding.decode(line)))
+        Ok(Some(self.encoding.decode(self.guessed, line)))
     }
 
     /// All the text at once, of at most `max` bytes, with every line ended by `\n` alone.
@@ -142,7 +133,7 @@ impl Lines {
         if self.encoding == Encoding::Utf8 && bytes.starts_with(MARK) {
             bytes.drain(..MARK.len());
         }
-        let text = match self.encoding.decode(&bytes) {
+        let text = match self.encoding.decode(self.guessed, &bytes) {
             Err(_) => return Err(self.culprit(&bytes)),
             // A long text is not copied: it was found to be UTF-8.
             Ok(Cow::Borrowed(_)) => None,
@@ -158,7 +149,7 @@ impl Lines {
     /// The error of the first malformed line.
     fn culprit(&self, bytes: &[u8]) -> Error {
         let of = |(number, line): (u64, &[u8])| {
-            let Reason { expected, got } = self.encoding.decode(line).err()?;
+            let Reason { expected, got } = self.encoding.decode(self.guessed, line).err()?;
             Some(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
         };
         let found = (1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);

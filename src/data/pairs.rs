@@ -10,8 +10,8 @@ use crate::error::{AtCaller, Error, Result};
 /// source may come several times, with other targets.
 ///
 /// [`DataSet::open`] reads a file of columns between tabs or commas, of JSON Lines or of Parquet, or a pronouncing dictionary as CMUdict, of
-/// which the stress is left out; several files by a pattern such as `data/*.tsv`; a file in a zip as `some.zip!file`. Of columns between
-/// tabs without a header, source and target are the first two, as in [`Pairs::of_lines`]. Of a zip with several files it is the one whose
+/// which the stress is left out; several files by a pattern such as `data/*.tsv`; two files whose lines belong together as `train.{de,en}`, the
+/// source first; a file in a zip as `some.zip!file`. Of columns between tabs without a header, source and target are the first two, as in [`Pairs::of_lines`]. Of a zip with several files it is the one whose
 /// name does not begin with `_`, as that of notes about the others does.
 ///
 /// ```

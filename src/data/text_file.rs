@@ -341,9 +341,14 @@ impl TextFile {
         Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
     }
 
-    /// The longest record that is no line, and how its bytes stand for characters.
-    pub(super) fn records_of(&self) -> (usize, Encoding) {
-        (self.max_line, self.encoding)
+    /// The longest record that is no line.
+    pub(super) fn longest_record(&self) -> usize {
+        self.max_line
+    }
+
+    /// How the bytes stand for characters, and whether that is a guess.
+    pub(super) fn characters(&self) -> (Encoding, bool) {
+        (self.encoding, self.guessed)
     }
 
     /// What is done about malformed lines.

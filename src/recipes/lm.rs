@@ -214,7 +214,7 @@ fn stream(config: &Config, cut: &Tokenizer, tokens: &Vocabulary, text: &str) -> 
 fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
     let text = PlainText::open_with([path], &options(config, COLUMNS)?)?;
     let data = stream(config, cut, predictor.vocabulary(TOKENS)?, text.text())?;
-    Ok(TestData { data: Box::new(data), said: Vec::new() })
+    Ok(TestData { data: Box::new(data), said: read_as(text.read_as()).into_iter().collect() })
 }
 
 /// The columns of a sample of windows: the sum of −ln p of their tokens, the tokens, and their share of the characters and bytes.

@@ -135,8 +135,11 @@ impl Model {
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         // A few hundred at a time: what a batch holds is all in memory.
-        let parts = texts.chunks(TOGETHER).map(|texts| self.trained.answers(&self.predictor, texts));
-        Ok(parts.collect::<Result<Vec<_>>>().at_caller()?.concat())
+        let mut answers = Vec::with_capacity(texts.len());
+        for texts in texts.chunks(TOGETHER) {
+            answers.extend(self.trained.answers(&self.predictor, texts).at_caller()?);
+        }
+        Ok(answers)
     }
 
     /// Goes on from a text by so many tokens of a language model, drawn as `sampling` says; returns what it wrote.

@@ -108,3 +108,50 @@ fn a_text_that_fills_memory_is_an_error_of_its_line() {
     );
     assert!(errors.contains("warning: standard input, line 3: `B-place` beside a tab"), "{errors}");
 }
+
+#[test]
+fn records_of_a_file_keep_their_columns_and_get_answers() {
+    let place = Place::new("on-file");
+    place.write("reviews.csv", &format!("text,stars\n{}", reviews().replace('\t', ",")));
+    place
+        .said(&with(&["train", "--train", "reviews.csv"], &["--epochs", "6", "--run", "run", "--quiet"]), "");
+    place.write("new.csv", "id,text\n7,it was fine\n8,it\n9\n10,it was dull\n");
+    let (code, out, errors) = asked(&place, &["predict", "run", "new.csv", "--output", "out.csv"], b"");
+    assert_eq!((code, &*out), (1, ""), "{errors}");
+    assert!(
+        errors.contains("error: new.csv:4: expected 2 columns") && errors.contains("1 of 4 records"),
+        "{errors}"
+    );
+    let written = std::fs::read_to_string(place.0.join("out.csv")).unwrap();
+    let lines: Vec<&str> = written.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[3]), (5, "id,text,label,probability", "9,,"));
+    assert!(
+        lines[1].starts_with("7,it was fine,good,0.") && lines[4].starts_with("10,it was dull,bad,"),
+        "{written}"
+    );
+    // The answers to one record do not depend on the others.
+    let (_, out, _) =
+        asked(&place, &["predict", "run", "new.csv", "--batch", "1", "--threads", "1", "-q"], b"");
+    assert_eq!(out, written);
+
+    for (arguments, expected) in [
+        (&["predict", "run", "new.csv", "--output", "out.csv"][..], "--overwrite replaces it"),
+        (
+            &["predict", "run", "new.csv", "--output", "new.csv", "--overwrite"],
+            "another file than the one that is read",
+        ),
+        (&["predict", "run", "new.csv", "--output", "/dev/null", "--overwrite"], "got a folder or a device"),
+        (&["predict", "run", "new.csv", "--set", "data.text=body"], "column `body` of file `new.csv`"),
+        (&["predict", "run", "none.csv"], "none.csv"),
+        (&["predict", "run", "--output", "out.csv"], "<FILE>"),
+    ] {
+        let (code, out, errors) = asked(&place, arguments, b"");
+        assert!(code == 2 && out.is_empty() && errors.contains(expected), "{errors}");
+    }
+    // At the first bad record it ends, and no file is half written.
+    let strict = ["predict", "run", "new.csv", "--output", "strict.csv", "--strict"];
+    let (code, _, errors) = asked(&place, &strict, b"");
+    assert!(code == 1 && errors.contains("new.csv:4:"), "{errors}");
+    assert!(!place.0.join("strict.csv").exists());
+    assert!(place.files().iter().all(|name| !name.ends_with(".part")), "{:?}", place.files());
+}

@@ -137,3 +137,15 @@ fn what_was_understood_is_in_json() {
         "{stats}"
     );
 }
+
+#[test]
+fn a_check_finds_the_encoding_that_a_training_does() {
+    let place = Place::new("late-encoding");
+    // More than a reader with a window looks at.
+    let texts: String = (0..20_000).map(|i| format!("plain text {i}\t{}\n", ["y", "n"][i % 2])).collect();
+    fs::write(place.0.join("late.tsv"), [texts.as_bytes(), b"caf\xe9 noir\ty\n"].concat()).unwrap();
+    let said = place.said(&["data", "check", "late.tsv"], "");
+    assert!(said.contains("encoding windows-1252") && said.contains("nothing is wrong"), "{said}");
+    let said = place.refused(&["data", "check", "late.tsv", "--set", "data.window=100"]);
+    assert!(said.contains("late.tsv:20001: expected UTF-8, got byte 0xe9"), "{said}");
+}

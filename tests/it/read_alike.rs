@@ -86,10 +86,10 @@ fn named_columns_of_pairs_are_not_taken_for_others() -> Result<()> {
     let settings = [("text.min_count", Value::Int(1))];
     let model = model(Task::Translate, &train, &settings)?;
     let TestData { data, said } = tested(&model, place.file("test.tsv", "fr\ten\nmot\tword\nmot\tword\n"))?;
-    assert!(said.concat().contains("source in `en`, target in `fr`"), "{said:?}");
-    assert_eq!(words(&model.1, "sources", &*data)?, ["word", "word"]);
+    assert!(said.concat().contains("source in `fr`, target in `en`"), "{said:?}");
+    assert_eq!(words(&model.1, "sources", &*data)?, ["mot", "mot"]);
     let error = refused(tested(&model, place.file("bare.tsv", "mot\tword\nmot 1\tword 1\n")));
-    assert!(error.contains("column `en`") && error.contains("as the files of the training"), "{error}");
+    assert!(error.contains("column `fr`") && error.contains("as the files of the training"), "{error}");
     Ok(())
 }
 

@@ -347,6 +347,15 @@ impl First {
         (words, tags.map(|(at, _)| at).filter(|at| Some(*at) != words))
     }
 
+    /// Whether the header calls the column of the words one of tags, or that of the tags one of words.
+    pub(super) fn swaps(&self, words: usize, tags: usize) -> bool {
+        let is = |at: usize, known: &[&str]| {
+            let name = self.header.iter().flatten().nth(at);
+            name.is_some_and(|name| known.contains(&name.as_str()))
+        };
+        is(words, &TAGS) || is(tags, &WORDS)
+    }
+
     /// Refuses what is no file of columns, though its lines can be cut into some.
     pub(super) fn refuse_others(&self, words: usize, tags: usize, is_set: bool) -> Result<()> {
         let mut lines = self.lines.iter().filter(|line| begins(line));

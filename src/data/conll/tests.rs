@@ -248,6 +248,14 @@ fn a_header_names_the_columns() {
     let other = |text| Columns::of(&file("b", text), None, None, None, Some(&like));
     let error = other("tag word\nO un\n").unwrap_err().to_string();
     assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
+    // A header after a file without one must not say that words are tags.
+    let bare = Columns::of(&file("a", "it O\nruns X\n"), None, None, None, None).unwrap();
+    let of = |text| Columns::of(&file("b", text), None, None, None, Some(&bare));
+    assert!(of("word tag\nit O\nruns X\n").unwrap().header);
+    let error = of("tag word\nO it\nX runs\n").unwrap_err().to_string();
+    let expected = "columns of file `b`: expected words in column 1 and tags in column 2, as in the file that was read before, got the header \
+                    `tag`, `word`";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]

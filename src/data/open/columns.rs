@@ -1,101 +1,11 @@
-//! Which columns of a table, or fields of JSON, are wanted; whether the first record of a table is a header.
+//! Which columns of a table are the wanted ones; whether its first record is a header.
 
 use std::collections::{HashMap, HashSet};
 
+use super::wanted::{Wanted, language, plain};
 use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::edit_distance;
-
-/// A column that is wanted.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    /// What it is, such as `text`: the option that names it.
-    pub(super) what: &'static str,
-    /// Its name or number, if it was said.
-    pub(super) given: Option<&'a str>,
-    /// What it is called in many data sets, the likeliest first.
-    pub(super) known: &'static [&'static str],
-}
-
-pub(super) const TEXT: &[&str] = &[
-    "text",
-    "sentence",
-    "review",
-    "content",
-    "body",
-    "document",
-    "comment",
-    "tweet",
-    "message",
-    "question",
-    "utterance",
-    "query",
-    "title",
-    "phrase",
-    "name",
-    "texts",
-    "sentences",
-    "reviews",
-    "headline",
-    "description",
-    "post",
-    "sms",
-    "input",
-];
-pub(super) const LABEL: &[&str] = &[
-    "label",
-    "labels",
-    "class",
-    "category",
-    "sentiment",
-    "intent",
-    "target",
-    "topic",
-    "rating",
-    "stars",
-    "polarity",
-    "tag",
-    "language",
-    "score",
-    "classes",
-    "emotion",
-    "intents",
-    "lang",
-    "genre",
-    "type",
-    "gold",
-];
-pub(super) const SOURCE: &[&str] =
-    &["source", "src", "input", "question", "english", "en", "word", "from", "text"];
-pub(super) const TARGET: &[&str] =
-    &["target", "tgt", "output", "answer", "translation", "french", "fr", "to", "phonemes", "summary"];
-pub(super) const TOKENS: &[&str] = &["tokens", "words"];
-pub(super) const TAGS: &[&str] = &["tags", "ner_tags", "labels", "slots", "chunk_tags", "pos_tags", "ner"];
-pub(super) const INTENT: &[&str] = &["intent", "label", "class"];
-
-impl Wanted<'_> {
-    /// The setting that names it.
-    pub(super) fn setting(&self) -> &'static str {
-        match self.what {
-            "label" | "target" | "tags" => "data.label",
-            _ => "data.text",
-        }
-    }
-
-    /// Whether a cell is its name.
-    fn names(&self, cell: &str) -> bool {
-        self.known.contains(&&*plain(cell)) || self.given.is_some_and(|given| given.trim() == cell.trim())
-    }
-
-    /// What to do to name it.
-    fn advice(&self) -> String {
-        format!(
-            "set `{}` (`{}` in a config) to its name, or to its number from 1 on",
-            self.what,
-            self.setting()
-        )
-    }
-}
 
 /// The columns that were found.
 #[derive(Debug, Clone)]
@@ -127,10 +37,6 @@ enum Given<'a> {
     Number(usize),
     Name(&'a str),
     Nothing,
-}
-
-fn plain(name: &str) -> String {
-    name.trim().to_lowercase()
 }
 
 fn quoted(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
@@ -185,7 +91,11 @@ impl Columns<'_> {
                 None => Given::Nothing,
             })
             .collect();
-        let (header, why) = self.header(wanted, &given);
+        let languages = self.has_languages(wanted, &given);
+        let (header, why) = match languages {
+            true => (true, format!("line {} is a header, since it names two languages", self.line)),
+            false => self.header(wanted, &given),
+        };
         if header && first.len() != width {
             let what = format!("header in line {} of file `{}`", self.line, self.name);
             let expected = format!("{width} columns, as most of the first records have");
@@ -204,7 +114,8 @@ impl Columns<'_> {
                 }
             };
         }
-        if header {
+        // Which language is the source, their order says.
+        if header && !languages {
             for (place, one) in wanted.iter().enumerate() {
                 if columns[place].is_none() {
                     columns[place] = self.known(one, &columns);
@@ -222,12 +133,15 @@ impl Columns<'_> {
                 let labels_first = labelled && self.labels_come_first(left, right, header);
                 if labels_first {
                     let number = left + 1;
-                    notes.push(format!(
-                        "column {number} is the label, since its values repeat and are shorter"
-                    ));
+                    notes.push(format!("column {number} is the label, since its values repeat"));
                 }
                 (columns[a], columns[b]) =
                     if labels_first { (Some(right), Some(left)) } else { (Some(left), Some(right)) };
+                if let Some(error) =
+                    columns[b].filter(|_| labelled).and_then(|b| self.too_many_labels(b, header))
+                {
+                    return Err(error);
+                }
             }
             // Of pairs what stands behind them is notes.
             (&[a, b], &[left, right, ..]) if !labelled => {
@@ -324,13 +238,27 @@ impl Columns<'_> {
             return (true, format!("line {line} is a header, since it has known names"));
         }
         let width = self.rows.first().map_or(0, Vec::len);
-        match (0..width).find(|&column| self.is_above_numbers(column)) {
+        // A text of many words is the name of no column.
+        const WORDS: usize = 5;
+        let named = self
+            .rows
+            .first()
+            .is_some_and(|row| row.iter().all(|cell| cell.split_whitespace().count() <= WORDS));
+        match (0..width).find(|&column| named && self.is_above_numbers(column)) {
             Some(column) => {
                 let name = cut(self.first(column).unwrap_or_default());
                 (true, format!("line {line} is a header, since all below `{name}` are numbers"))
             }
             None => (false, "no header".to_owned()),
         }
+    }
+
+    /// Whether the first two cells of pairs name two languages and occur nowhere else in their columns.
+    fn has_languages(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> bool {
+        let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
+        let open = given.iter().all(|given| matches!(given, Given::Nothing)) && self.header.is_none();
+        let named = |column| self.first(column).is_some_and(language) && !self.occurs_again(column);
+        pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }
 
     /// The columns whose names in the first record are known, if that is so for all that are wanted.
@@ -359,10 +287,29 @@ impl Columns<'_> {
     pub(super) fn pick_alike(&self, wanted: &[Wanted<'_>]) -> Result<Picked> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
-            return self.pick(wanted);
+            let picked = self.pick(wanted)?;
+            self.refuse_swapped(wanted, &picked)?;
+            return Ok(picked);
         }
         let own: Vec<Wanted<'_>> = wanted.iter().map(|one| Wanted { given: None, ..*one }).collect();
         self.pick(&own)
+    }
+
+    /// Refuses a file without a header whose columns of text and label seem to be the other way round than in the earlier file.
+    fn refuse_swapped(&self, wanted: &[Wanted<'_>], picked: &Picked) -> Result<()> {
+        const MANY: usize = 10;
+        let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
+        let (Some((text, &own)), Some((_, &label))) = (at("text"), at("label")) else { return Ok(()) };
+        if picked.header || self.rows.len() <= MANY || !self.labels_come_first(own, label, false) {
+            return Ok(());
+        }
+        let (own, label) = (own + 1, label + 1);
+        let what = format!("columns of file `{}`", self.name);
+        let expected =
+            format!("the text in column {own} and the label in column {label}, as in an earlier file");
+        let got = format!("values in column {own} that repeat and are shorter than those in column {label}");
+        let advice = "put the columns of all files in one order, or names of them in the first line";
+        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice).noted(text.advice()))
     }
 
     /// Whether the first record has a cell of this name.
@@ -412,7 +359,17 @@ impl Columns<'_> {
             let different = self.below(label).collect::<HashSet<_>>().len();
             self.rows.len() > MANY && different * 4 <= self.rows.len() && !again(label)
         });
-        if self.header.is_some() || !(alone || wanted.iter().zip(columns).any(known)) {
+        let pairs = wanted.iter().any(|one| one.what == "source");
+        // Two words without marks, shorter than nearly all below.
+        let plain = |cell: &str| cell.chars().all(|c| c.is_alphanumeric() || " _-/".contains(c));
+        let short = |&column: &usize| {
+            let size = |cell: &str| cell.chars().count();
+            let own = self.first(column).filter(|cell| plain(cell)).map(size);
+            let longer = own.map_or(0, |own| self.below(column).filter(|cell| size(cell) > own).count());
+            self.rows.len() > 2 && longer * 10 >= (self.rows.len() - 1) * 9
+        };
+        let titled = pairs && columns.iter().all(short);
+        if self.header.is_some() || !(alone || titled || wanted.iter().zip(columns).any(known)) {
             return None;
         }
         let cells = columns.iter().filter_map(|&column| self.first(column)).map(cut);
@@ -441,14 +398,33 @@ impl Columns<'_> {
             && self.below(text).all(|cell| cell.is_empty() || size(cell) > size(word))
     }
 
-    /// Whether the left one of two columns is the label: at most three quarters as many different values, and no longer ones.
+    /// Whether the left one of two columns is the label: its values repeat, and those of the right one hardly do. A few values of very
+    /// many are labels however long they are; else they have to be shorter. Where both repeat, columns are as usual, the text first.
     fn labels_come_first(&self, left: usize, right: usize, header: bool) -> bool {
         let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
         let cells =
             |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(|cell| cell.trim());
         let different = |column| cells(column).collect::<HashSet<_>>().len();
         let long = |column| cells(column).map(str::len).sum::<usize>();
-        different(left) * 4 <= different(right) * 3 && long(left) <= long(right)
+        let (of_left, of_right) = (different(left), different(right));
+        let hardly = of_right * 2 > rows.len();
+        hardly && of_left * 4 <= of_right * 3 && (long(left) <= long(right) || of_left * 10 <= of_right)
+    }
+
+    /// The error of labels that are nearly as many as their texts, where nothing says that this column has them.
+    fn too_many_labels(&self, label: usize, header: bool) -> Option<Error> {
+        const MANY: usize = 20;
+        let rows = self.rows.get(usize::from(header)..).unwrap_or_default();
+        let cells = rows.iter().filter_map(|row| row.get(label)).map(|cell| cell.trim());
+        let different = cells.collect::<HashSet<_>>().len();
+        (rows.len() >= MANY && different * 2 > rows.len()).then(|| {
+            let what = format!("labels in column {} of file `{}`", label + 1, self.name);
+            let got = format!("{different} different ones in {} records", rows.len());
+            let error = Error::of(ErrorKind::Format, what, "values that repeat", got);
+            error.noted(
+                "set `text` (`data.text` in a config) and `label` (`data.label`) to the numbers of their columns, from 1 on",
+            )
+        })
     }
 
     fn missing(

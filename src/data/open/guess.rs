@@ -159,7 +159,7 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
             ErrorKind::Format,
             format!("file `{}`", file.name()),
             "two texts a line, with a tab between them",
-            "lines without a tab: of two files whose lines belong together, make one by `paste source.txt target.txt > pairs.tsv`",
+            "lines without a tab: two files whose lines belong together are named by one path, the source first, as `train.{de,en}`",
         )),
         _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
     }

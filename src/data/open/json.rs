@@ -46,6 +46,11 @@ impl Layout {
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
     }
 
+    /// Whether each line is a record.
+    pub(super) fn has_lines(&self) -> bool {
+        matches!(self.arrangement, Arrangement::Lines) && !self.header
+    }
+
     /// The same, with a first record that is the names of the elements.
     pub(super) fn with_header(self, names: Vec<String>) -> Self {
         Self { names: Some(names.into()), header: true, ..self }
@@ -497,13 +502,6 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     Ok(list.walk.line)
 }
 
-impl Layout {
-    /// Whether each line is a record.
-    pub(super) fn has_lines(&self) -> bool {
-        matches!(self.arrangement, Arrangement::Lines) && !self.header
-    }
-}
-
 /// The record of a line, with the values of the wanted fields; none of a blank line.
 pub(super) fn of_line<'a>(line: &'a str, wanted: &[String]) -> Result<Option<Object<'a>>, Reason> {
     object(line, Some(wanted), None)
@@ -554,14 +552,14 @@ pub(super) fn records<R: 'static>(
         return Ok(Box::new(file.records(Numbered { line: 0, make })?));
     }
     let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.policy());
-    let (_, encoding) = file.records_of();
+    let (encoding, guessed) = file.characters();
     if header {
         list.next(&mut Vec::new())?;
     }
     let (mut list, mut bytes, mut skipped, mut width) = (Some(list), Vec::new(), Skipped::default(), None);
     let mut read = move |list: &mut Source| -> Result<Option<R>> {
         while let Some(line) = list.next(&mut bytes)? {
-            let text = encoding.decode(&bytes).map_err(|reason| (0, reason));
+            let text = encoding.decode(guessed, &bytes).map_err(|reason| (0, reason));
             let record = text.and_then(|text| {
                 let object = element(&text, wanted.as_deref(), names.as_deref())?;
                 even(&object, &mut width).and_then(|()| make(&object)).map_err(|reason| (0, reason))

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::columns::{LABEL, TEXT, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, by_ending, extension, find, is_note, prepared_for};
+use super::wanted::{LABEL, TEXT, Wanted};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
-use crate::data::lines::{Reason, quoted};
+use crate::data::lines::quoted;
 use crate::data::records::{OneLine, Skipped, Stream};
 use crate::data::{Fingerprint, Folder, Labelled, LabelledTexts, Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
@@ -64,8 +64,9 @@ impl Input {
             }
             Self::Cells(file, table, label) => {
                 let label = label.clone();
-                let of = move |cell: &mut dyn FnMut(usize) -> Result<String, Reason>| {
-                    Ok(Labelled { text: cell(0)?, label: label.clone() })
+                let of = move |cell: &mut dyn FnMut(usize) -> String| Labelled {
+                    text: cell(0),
+                    label: label.clone(),
                 };
                 Ok(Box::new(table.records(file, of)?))
             }
@@ -102,7 +103,7 @@ impl Form {
                 return Ok(Parts::FastText);
             }
             FileFormat::JsonLines | FileFormat::Parquet => {
-                let picked = objects::picked(file, format, &wanted(options), options.header)?;
+                let picked = objects::picked(file, format, &wanted(options), options)?;
                 options.notes.clone_from(&picked.notes);
                 (picked.names.clone(), Parts::Fields(picked))
             }
@@ -147,8 +148,9 @@ impl Form {
                 })
             }
             Parts::Cells(table) => {
-                let of = |cell: &mut dyn FnMut(usize) -> Result<String, Reason>| {
-                    Ok(Labelled { text: cell(0)?, label: cell(1)?.trim().to_owned() })
+                let of = |cell: &mut dyn FnMut(usize) -> String| Labelled {
+                    text: cell(0),
+                    label: cell(1).trim().to_owned(),
                 };
                 table.records(file, of).map(|found| Box::new(found) as _)
             }

@@ -22,6 +22,7 @@ mod table;
 mod tagged;
 mod trees;
 mod walk;
+mod wanted;
 
 pub(super) use labelled::Plan;
 pub use options::{FileFormat, ReadOptions};

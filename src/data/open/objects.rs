@@ -1,11 +1,12 @@
 //! Records whose fields have names: JSON, or the rows of a Parquet file.
 
-use super::columns::{Columns, LABEL, Wanted, missing};
+use super::columns::{Columns, missing};
 use super::fields::{Object, Value, at, names};
 use super::json;
-use super::options::FileFormat;
+use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet;
+use super::wanted::{LABEL, Wanted};
 use crate::data::TextFile;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;
@@ -31,12 +32,12 @@ fn fits(one: &Wanted<'_>, value: &Value<'_>) -> bool {
     matches!(value, Value::List(_)) == listed(one) && !matches!(value, Value::Object(_))
 }
 
-/// The fields that are wanted; `header` sets whether the first of the lists is their names.
+/// The fields that are wanted; the options set whether the first of the lists is their names.
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
     wanted: &[Wanted<'_>],
-    header: Option<bool>,
+    options: &ReadOptions,
 ) -> Result<Picked> {
     let layout = match format {
         #[cfg(feature = "parquet")]
@@ -48,7 +49,7 @@ pub(super) fn picked(
     };
     let example = example(file, &layout)?;
     if example.is_list {
-        return of_lists(file, layout, &example, wanted, header);
+        return of_lists(file, layout, &example, wanted, options);
     }
     let notes = layout.note().map(str::to_owned).into_iter().collect();
     Ok(Picked { names: named(file, &example, wanted)?, notes, layout: Some(layout) })
@@ -68,7 +69,7 @@ fn of_lists(
     layout: json::Layout,
     shown: &Object<'_>,
     wanted: &[Wanted<'_>],
-    header: Option<bool>,
+    options: &ReadOptions,
 ) -> Result<Picked> {
     const LOOKED_AT: usize = 1000;
     let row = |record: &Object<'_>| -> Option<Vec<String>> {
@@ -89,7 +90,7 @@ fn of_lists(
             let is = |one: &Wanted<'_>, cell: &String| {
                 one.given.map_or(one.known.contains(&cell.as_str()), |given| given == cell)
             };
-            header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
+            options.header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
         });
         if let Some(names) = names {
             let layout = layout.with_header(names);
@@ -102,13 +103,14 @@ fn of_lists(
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
-    let columns = Columns { name: &file.name(), rows: &rows, line, header };
+    let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
     // Of a text alone the label is found, too, so that it is not taken for the text.
     let label = Wanted { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
             columns.pick(&[*text, label])
         }
+        _ if options.are_detected(wanted) => columns.pick_alike(wanted),
         _ => columns.pick(wanted),
     }?;
     let mut names = found.names;
@@ -141,7 +143,9 @@ fn positions(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Re
             Some((name, _)) if fitting.len() == 2 || wanted.len() == fitting.len() => Ok(name.to_string()),
             _ => {
                 let what = format!("element of the {} in file `{}`", one.what, file.name());
-                let (expected, got) = ("a list of two", format!("one of {}", example.fields.len()));
+                let kind = if listed(one) { "lists" } else { "single values" };
+                let expected = format!("a list with two {kind}");
+                let got = format!("one of {}, {} of them {kind}", example.fields.len(), fitting.len());
                 let advice = format!("`{}` gives its number from 1 on", one.what);
                 Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
             }
@@ -172,7 +176,13 @@ fn named(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result
             (None, None) => {
                 let what = format!("field of the {} in file `{}`", one.what, file.name());
                 let expected = format!("one called {}", quoted(one.known.iter().take(4).copied()));
-                let got = format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let other = |name: &&str| {
+                    let value = example.get(name).filter(|value| !matches!(value, Value::Object(_)))?;
+                    let taken = found.iter().any(|other| other == name);
+                    (!taken).then(|| format!("{} in the field `{name}`", value.kind()))
+                };
+                let fields = || format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
+                let got = one.known.iter().find_map(other).unwrap_or_else(fields);
                 let error = Error::of(ErrorKind::Format, what, expected, got);
                 return Err(error.noted(format!(
                     "`{}` (`{}` in a config) names it; a dot leads into an object",

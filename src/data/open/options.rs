@@ -154,8 +154,9 @@ impl ReadOptions {
 
     /// Notes the encoding of a file.
     pub(super) fn encoded_as(&mut self, file: &TextFile) {
-        self.found.encoding = Some(file.records_of().1.name());
-        self.notes.extend(file.encoding_note());
+        self.found.encoding = Some(file.characters().0.name());
+        let note = file.encoding_note().filter(|note| !self.notes.contains(note));
+        self.notes.extend(note);
     }
 
     /// Whether columns have numbers.

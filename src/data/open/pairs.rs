@@ -1,14 +1,14 @@
 //! Pairs of texts of a path.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::columns::{SOURCE, TARGET, Wanted};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, prepared};
+use super::paths::{Found, find, prepared, two};
+use super::wanted::{SOURCE, TARGET, Wanted};
 use super::{dictionary, fields, objects, table};
 use crate::data::data_set::Record;
-use crate::data::records::{OneLine, Stream};
+use crate::data::records::{OneLine, Records, Stream};
 use crate::data::{Fingerprint, Pair, Pairs, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,7 +29,7 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
     match guess.format {
         FileFormat::Dictionary => Ok(Box::new(file.records(OneLine(dictionary::reader(options.stress)))?)),
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let picked = objects::picked(file, format, &wanted(options), options.header)?;
+            let picked = objects::picked(file, format, &wanted(options), options)?;
             options.notes.clone_from(&picked.notes);
             names(options, &picked.names);
             let [source, target] = objects::two(&picked.names)?;
@@ -50,13 +50,89 @@ fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<
             if plain && format == FileFormat::Tsv {
                 options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
                 names(options, &["1".to_owned(), "2".to_owned()]);
-                return Ok(Box::new(file.translations()?));
+                let advised = |e: Error| {
+                    e.noted("of other columns, `source` and `target` (`data.text` and `data.label` in a config) give the numbers")
+                };
+                return Ok(Box::new(file.translations()?.map(move |pair| pair.map_err(advised))));
             }
             let table = table?;
             table.note(options);
             names(options, table.names());
-            Ok(Box::new(table.records(file, |cell| Ok(Pair { source: cell(0)?, target: cell(1)? }))?))
+            Ok(Box::new(table.records(file, |cell| Pair { source: cell(0), target: cell(1) })?))
         }
+    }
+}
+
+/// The lines of two files, each with the one in its place.
+struct Parallel {
+    names: [String; 2],
+    lines: [Records<String>; 2],
+    number: u64,
+    ended: bool,
+}
+
+impl Parallel {
+    fn of(paths: [PathBuf; 2], options: &mut ReadOptions) -> Result<Self> {
+        let open = |path: &Path| prepared(TextFile::open(path)?, options);
+        let [source, target] = [open(&paths[0])?, open(&paths[1])?];
+        options.format = Some(FileFormat::Parallel);
+        options.notes.push(format!(
+            "source in the lines of `{}`, target in those of `{}`",
+            source.name(),
+            target.name()
+        ));
+        options.encoded_as(&source);
+        options.notes.extend(target.encoding_note());
+        let (names, lines) = ([source.name(), target.name()], [source.lines()?, target.lines()?]);
+        Ok(Self { names, lines, number: 0, ended: false })
+    }
+
+    /// The next pair that is not blank on both sides.
+    fn read(&mut self) -> Result<Option<Pair>> {
+        let [source_name, target_name] = &self.names;
+        loop {
+            self.number += 1;
+            let [source, target] = &mut self.lines;
+            let wrong = |what: String, expected: String, got: &str| {
+                Err(Error::of(ErrorKind::Format, what, expected, got))
+            };
+            let blank = |name: &String, other: &String| {
+                let expected = format!("a text, as line {} of `{other}` has one", self.number);
+                wrong(format!("{name}:{}", self.number), expected, "a blank line")
+            };
+            match (source.next().transpose()?, target.next().transpose()?) {
+                (None, None) => return Ok(None),
+                (Some(_), None) | (None, Some(_)) => {
+                    let expected = "as many lines in both";
+                    let got = format!("{} in one of them, and more in the other", self.number - 1);
+                    return wrong(
+                        format!("lines of `{source_name}` and `{target_name}`"),
+                        expected.into(),
+                        &got,
+                    );
+                }
+                (Some(source), Some(target)) => match (source.trim().is_empty(), target.trim().is_empty()) {
+                    (true, true) => {}
+                    (true, false) => return blank(source_name, target_name),
+                    (false, true) => return blank(target_name, source_name),
+                    (false, false) => return Ok(Some(Pair { source, target })),
+                },
+            }
+        }
+    }
+}
+
+/// An error is the last item.
+impl Iterator for Parallel {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Result<Pair>> {
+        if self.ended {
+            return None;
+        }
+        let read = self.read().transpose();
+        self.ended = !matches!(read, Some(Ok(_)));
+        read
     }
 }
 
@@ -68,14 +144,23 @@ impl Record for Pair {
     }
 
     fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Pairs> {
-        let (name, found) = find(paths)?;
         let (mut pairs, mut options) = (Vec::new(), options.told());
+        if let [path] = paths
+            && let Some(files) = two(path)
+        {
+            for pair in Parallel::of(files, &mut options)? {
+                pairs.push(pair?);
+            }
+            return Ok(Pairs::new(&path.display().to_string(), pairs).read_by(options));
+        }
+        let (name, found) = find(paths)?;
         for one in found {
             let file = match one {
                 Found::File(file) => prepared(file, &options)?,
                 Found::Folder(path) => {
                     let what = format!("pairs of `{}`", path.display());
-                    let expected = "a file, or a zip with one (`some.zip!file` names one of several)";
+                    let expected = "a file, a zip with one (`some.zip!file` names one of several), or two files whose lines belong \
+                                    together, the source first, as `folder/train.{de,en}`";
                     return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
                 }
             };

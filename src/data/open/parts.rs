@@ -76,10 +76,10 @@ impl Finding {
                 return Err(match other.file_stem() == path.file_stem() {
                     // As `train.en` and `train.de`.
                     true => error.noted(format!(
-                        "if their lines belong together, make one file by `paste {} {} > {}.tsv`",
-                        other.display(),
-                        path.display(),
-                        path.with_extension("").display()
+                        "if their lines belong together, `{}.{{{},{}}}` names both, the source first",
+                        path.with_extension("").display(),
+                        other.extension().unwrap_or_default().display(),
+                        path.extension().unwrap_or_default().display()
                     )),
                     false => error.noted("`data.train`, `data.dev` and `data.test` name the parts"),
                 });

@@ -41,6 +41,15 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
     Ok((names.join(", "), found))
 }
 
+/// Two files whose lines belong together, as `train.{de,en}` names them; none of a path that is there, or has no such braces.
+pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
+    let text = path.to_str().filter(|_| !path.exists())?;
+    let (before, rest) = text.split_once('{')?;
+    let (within, behind) = rest.split_once('}')?;
+    let (first, second) = within.split_once(',').filter(|(_, second)| !second.contains(','))?;
+    Some([first, second].map(|one| PathBuf::from(format!("{before}{}{behind}", one.trim()))))
+}
+
 /// The files of a pattern, sorted; any other path as it is.
 fn matching(path: &Path) -> Result<Vec<PathBuf>> {
     let pattern = match path.to_str() {

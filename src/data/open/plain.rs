@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::columns::{TEXT, Wanted};
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, is_note, prepared};
+use super::wanted::{TEXT, Wanted};
 use super::{fields, objects, table};
 use crate::data::kind::is_markup;
 use crate::data::memory::Whole;
@@ -40,7 +40,7 @@ fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) ->
     let mut read = || match guess.format {
         FileFormat::Plain => file.text(),
         format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let picked = objects::picked(file, format, &wanted, options.header)?;
+            let picked = objects::picked(file, format, &wanted, options)?;
             let name = picked.names.concat();
             decided(&name, &picked.notes);
             let line = move |object: &fields::Object| fields::text(object, &name).map(|text| text + "\n");
@@ -49,7 +49,7 @@ fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) ->
         format => {
             let table = table::Table::of(file, format, options, &wanted)?;
             decided(&table.names().concat(), table.notes());
-            table.records(file, |cell| Ok(cell(0)? + "\n"))?.collect()
+            table.records(file, |cell| cell(0) + "\n")?.collect()
         }
     };
     let found = read().map_err(|e| guess.explain(e));

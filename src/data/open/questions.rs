@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::columns::{LABEL, SOURCE, TARGET, TEXT, TOKENS, Wanted};
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared_for};
+use super::wanted::{LABEL, SOURCE, TARGET, TEXT, TOKENS, Wanted};
 use super::{fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
 use crate::data::conll::{Asked, Columns, joined};
@@ -375,7 +375,7 @@ fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Op
             Ok((Box::new(OneLine(text)), Form::Cells('\t', false), Vec::new()))
         }
         FileFormat::JsonLines => {
-            let picked = objects::picked(file, guess.format, &[text], options.header)?;
+            let picked = objects::picked(file, guess.format, &[text], options)?;
             of_json(file, picked, options, fields::text)
         }
         FileFormat::Parquet => Err(no_lines(file, "Parquet: write it as CSV or JSON Lines first")),
@@ -384,10 +384,12 @@ fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Op
             let both = table::Table::of(file, format, options, &[text, label]);
             let table = match both {
                 Ok(table) => table,
-                Err(_) => match table::Table::of_texts(file, options)? {
-                    Some(table) => table,
-                    None => table::Table::of(file, format, options, &[text]).map_err(|e| guess.explain(e))?,
-                },
+                Err(_) => table::Table::of(file, format, options, &[text]).or_else(|e| {
+                    // A file of texts alone has one column, whatever their number was in the training.
+                    let alone =
+                        table::Table::of(file, format, options, &[Wanted { given: Some("1"), ..text }]);
+                    alone.ok().filter(|table| table.width() == 1).ok_or_else(|| guess.explain(e))
+                })?,
             };
             table.note(options);
             let names = table.names().first().cloned();
@@ -447,7 +449,7 @@ fn of_words(file: &TextFile, options: &mut ReadOptions) -> Result<Opened> {
     match guess.format {
         FileFormat::JsonLines => {
             let tokens = Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS };
-            let picked = objects::picked(file, guess.format, &[tokens], options.header)?;
+            let picked = objects::picked(file, guess.format, &[tokens], options)?;
             let words = |object: &fields::Object<'_>, name: &str| joined(&fields::texts(object, name)?);
             of_json(file, picked, options, words)
         }

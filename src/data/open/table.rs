@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::columns::{Columns, Picked, TEXT, Wanted, number};
+use super::columns::{Columns, Picked, number};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
+use super::wanted::{TEXT, Wanted};
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, shown, unbroken};
 use crate::data::{Malformed, Records, TextFile};
@@ -45,6 +46,7 @@ struct Cells {
     cell: String,
     /// Of the record so far.
     size: usize,
+    /// The number of the line that is parsed.
     line: u64,
     /// Where the cell in quotation marks begins.
     opened: u64,
@@ -64,7 +66,6 @@ impl Cells {
 
     /// Takes a line, which may end a record.
     fn line(&mut self, line: &str) -> Result<Option<Vec<String>>, Reason> {
-        self.line += 1;
         let within = matches!(self.state, State::Quoted);
         if !within {
             if line.trim().is_empty() || (self.line == 1 && declared(line).is_some()) {
@@ -141,6 +142,10 @@ struct Rows<F> {
 }
 
 impl<R, F: FnMut(Vec<String>) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
+    fn at(&mut self, line: u64) {
+        self.cells.line = line;
+    }
+
     fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
         let Some(row) = self.cells.line(line)? else { return Ok(None) };
         if std::mem::take(&mut self.header) {
@@ -184,10 +189,16 @@ fn named(separator: char) -> String {
     if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
 }
 
-/// The separator that a line such as `sep=;` declares, as Excel writes it above a table.
+/// The separator that a line such as `sep=;` declares, as Excel writes it above a table; `sep=\t` is a tab.
 fn declared(line: &str) -> Option<char> {
-    let mut rest = line.trim_end().strip_prefix("sep=")?.chars();
-    rest.next().filter(|_| rest.next().is_none())
+    let line = line.trim_end_matches(['\r', '\n', ' ']);
+    let line = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).unwrap_or(line);
+    let (name, given) = line.split_once('=')?;
+    if !name.eq_ignore_ascii_case("sep") {
+        return None;
+    }
+    let mut given = if given == "\\t" { "\t" } else { given }.chars();
+    given.next().filter(|_| given.next().is_none())
 }
 
 /// How well a separator fits the first records.
@@ -243,6 +254,7 @@ fn are_even(file: &TextFile, separator: char, quotes: Quotes) -> Result<bool> {
     while count < LOOKED_AT
         && let Some(line) = lines.next()?
     {
+        cells.line += 1;
         match line.and_then(|line| cells.line(&line)) {
             Ok(None) => {}
             Ok(Some(row)) if row.len() > 1 && *width.get_or_insert(row.len()) == row.len() => count += 1,
@@ -278,7 +290,9 @@ fn are_quoted(file: &TextFile) -> Result<bool> {
     // The header may be without marks.
     let below = rows.get(1..).filter(|below| below.len() > 1);
     let needed = |cell: &str| unquoted(cell).is_some_and(|inner| inner.is_empty() || inner.contains('"'));
-    Ok(all(&rows) || below.is_some_and(all) || cells().filter(|cell| cell.contains('"')).all(needed))
+    let mut marked = cells().filter(|cell| cell.contains('"'));
+    let doubled = cells().filter_map(unquoted).any(|inner| inner.contains('"'));
+    Ok(all(&rows) || below.is_some_and(all) || (doubled && marked.all(needed)))
 }
 
 /// Whether a space is behind each separator, and quotation marks behind some.
@@ -376,7 +390,7 @@ fn first_line(file: &TextFile) -> Result<u64> {
 
 impl ReadOptions {
     /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
-    fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
+    pub(super) fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
         let is_told = |one: &Wanted<'_>| match one.what {
             "text" => told.text.is_some(),
@@ -472,6 +486,11 @@ impl Table {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
     }
 
+    /// How many columns most of the first records have.
+    pub(super) fn width(&self) -> usize {
+        self.picked.width
+    }
+
     /// The names in the header; none without one.
     pub(super) fn header(&self, file: &TextFile) -> Result<Vec<String>> {
         if !self.has_header() {
@@ -492,114 +511,30 @@ impl Table {
     pub(super) fn records<R: 'static>(
         &self,
         file: &TextFile,
-        mut make: impl FnMut(&mut dyn FnMut(usize) -> Result<String, Reason>) -> Result<R, Reason>
-        + Send
-        + 'static,
+        mut make: impl FnMut(&mut dyn FnMut(usize) -> String) -> R + Send + 'static,
     ) -> Result<Records<R>> {
         let Picked { columns, names, width, header, .. } = self.picked.clone();
         let cells = self.dialect.cells();
         let make = move |mut row: Vec<String>| {
+            let is_empty = |&column: &usize| row.get(column).is_none_or(|cell| cell.trim().is_empty());
+            if let Some(place) = columns.iter().position(is_empty) {
+                let name = names.get(place).map_or("", String::as_str);
+                let expected = format!("something in column `{name}`");
+                let row = shown(&row.join(" | "));
+                return Err(Reason {
+                    expected,
+                    got: format!("nothing in {row}: fill the cell, or remove the record"),
+                });
+            }
             let mut cell = |place: usize| {
                 let column = columns.get(place).copied().unwrap_or_default();
-                match row.get_mut(column).map(std::mem::take) {
-                    Some(cell) if !cell.trim().is_empty() => Ok(cell),
-                    _ => {
-                        let name = names.get(place).map_or("", String::as_str);
-                        let expected = format!("something in column `{name}`");
-                        let row = shown(&row.join(" | "));
-                        Err(Reason {
-                            expected,
-                            got: format!("nothing in {row}: fill the cell, or remove the record"),
-                        })
-                    }
-                }
+                row.get_mut(column).map(std::mem::take).unwrap_or_default()
             };
-            make(&mut cell)
+            Ok(make(&mut cell))
         };
         file.records(Rows { cells, width: Some(width), header, make })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::columns::LABEL;
-    use super::*;
-
-    fn rows(text: &str) -> Result<Vec<Vec<String>>> {
-        let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-        let rows = Rows { cells: Cells::new(',', Quotes::Cells), width: None, header: false, make: Ok };
-        TextFile::embedded("some.csv", text).records(rows)?.collect()
-    }
-
-    #[test]
-    fn cells_are_as_in_rfc_4180() {
-        let found =
-            rows("a,b\r\n\"x,y\",\"say \"\"hi\"\"\"\n\n\"two\nlines\n\",\n5\" disk,é\n\"\",z").unwrap();
-        let expected =
-            [["a", "b"], ["x,y", "say \"hi\""], ["two\nlines\n", ""], ["5\" disk", "é"], ["", "z"]];
-        assert_eq!(found, expected);
-        for (text, expected) in [
-            (
-                "a,b\n\"x\" y,z\n",
-                "some.csv:2: expected nothing behind a closing quotation mark but the next cell, got ' '",
-            ),
-            (
-                "a,b\nc,\"d\ne\n",
-                "some.csv:4: expected the end of the cell whose quotation mark is in line 2, got the end of",
-            ),
-        ] {
-            let error = rows(text).unwrap_err().to_string();
-            assert!(error.starts_with(expected), "{error}");
-        }
-    }
-
-    /// The two columns of a table, and what was decided.
-    fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
-        let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
-        let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
-        let wanted =
-            [("text", TEXT), ("label", LABEL)].map(|(what, known)| Wanted { what, given: None, known });
-        let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
-        let records = table.records(&file, |cell| Ok([cell(0)?, cell(1)?])).unwrap();
-        (records.collect::<Result<_>>().unwrap(), table.notes().join("; "))
-    }
-
-    #[test]
-    fn cells_between_tabs_are_quoted_as_in_csv_or_not_at_all() {
-        let marks = "cells are in quotation marks, as in CSV";
-        for text in [
-            // All cells, with a header and without.
-            "\"text\"\t\"label\"\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
-            "text\tlabel\n\"so \"\"what\"\"\"\t\"a\"\n\"no\"\t\"b\"\n",
-            // Those that need it.
-            "\"so \"\"what\"\"\"\ta\nno\tb\n",
-        ] {
-            let (found, notes) = read("t.tsv", text);
-            assert_eq!(found, [["so \"what\"", "a"], ["no", "b"]].map(|r| r.map(str::to_owned)), "{text}");
-            assert!(notes.contains(marks), "{notes}");
-        }
-        let (found, _) = read("t.tsv", "\"one\ttwo\nthree\tfour\"\ta\nno\tb\nyes\ta\n");
-        assert_eq!(found[0], ["one\ttwo\nthree\tfour", "a"]);
-        // Texts that merely begin with a mark.
-        for text in ["\"So\" he said\ta\nno\tb\n", "\"So what\ta\nno\"\tb\n", "\"So\"\ta\n\"no\"\tb\n"] {
-            let (found, notes) = read("t.tsv", text);
-            assert!(found[0][0].starts_with("\"So") && !notes.contains(marks), "{found:?} {notes}");
-        }
-    }
-
-    #[test]
-    fn spaces_before_quoted_cells_are_left_out() {
-        for (text, separator) in [
-            ("text, label\n\"so, what\", \"a\"\n\"no\", \"b\"\n", ","),
-            ("text,label\n\"so, what\" , \"a\"\n\"no\", \"b\"\n", ","),
-            ("\"so, what\"; \"a\"\n\"no\"; \"b\"\n", ";"),
-        ] {
-            let (found, notes) = read("t.csv", text);
-            assert_eq!(found, [["so, what", "a"], ["no", "b"]].map(|r| r.map(str::to_owned)), "{text}");
-            assert!(notes.contains(&format!("spaces behind `{separator}` are left out")), "{notes}");
-        }
-        // A text is as it is where others have no space before it.
-        let (found, _) = read("t.csv", "label,text\na, \"so\" he said\nb,no\na,so\n");
-        assert_eq!(found[0], [" \"so\" he said", "a"]);
-    }
-}
+mod tests;

@@ -3,25 +3,40 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::columns::{INTENT, TAGS, TOKENS, Wanted};
 use super::fields;
 use super::guess::{Task, alike, guess};
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, prepared};
+use super::wanted::{INTENT, TAGS, TOKENS, Wanted};
 use crate::data::conll::Columns;
 use crate::data::data_set::Record;
 use crate::data::lines::Reason;
 use crate::data::tagged_texts::At;
 use crate::data::{Fingerprint, TaggedText, TaggedTexts, TextFile};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The files of a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
-fn parallel(path: &Path, options: &ReadOptions) -> Result<TaggedTexts> {
+fn parallel(path: &Path, options: &mut ReadOptions) -> Result<TaggedTexts> {
+    options.format = Some(FileFormat::Parallel);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
-    let open = |path: &Path| prepared(TextFile::open(path)?, options);
+    if !(words.exists() || tags.exists()) {
+        let what = format!("tagged texts of `{}`", path.display());
+        let expected = "a file (of a zip with several `some.zip!file` names one), or a folder with `seq.in` and `seq.out`";
+        return Err(Error::of(
+            ErrorKind::Format,
+            what,
+            expected,
+            "several files, or a folder without these two",
+        ));
+    }
+    let mut open = |path: &Path| -> Result<TextFile> {
+        let file = prepared(TextFile::open(path)?, options)?;
+        options.encoded_as(&file);
+        Ok(file)
+    };
     let labels = if labels.exists() { Some(open(&labels)?) } else { None };
     TaggedTexts::of_parallel(&open(&words)?, &open(&tags)?, labels.as_ref())
 }
@@ -31,7 +46,7 @@ fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) ->
         Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
         Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
     ];
-    let mut picked = objects::picked(file, format, &wanted, options.header)?;
+    let mut picked = objects::picked(file, format, &wanted, options)?;
     let [tokens, tags] = objects::two(&picked.names)?;
     options.notes.clone_from(&picked.notes);
     if options.label.is_none() {
@@ -74,6 +89,7 @@ fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
         }
     };
     let found = read();
+    options.encoded_as(file);
     if all.format.is_none_or(|format| format == guess.format) {
         all.clone_from(options);
     }
@@ -93,10 +109,7 @@ impl Record for TaggedText {
         for one in found {
             texts.extend(match one {
                 Found::File(file) => of_file(&prepared(file, &options)?, &mut options)?.records,
-                Found::Folder(path) => {
-                    options.format = Some(FileFormat::Parallel);
-                    parallel(&path, &options)?.records
-                }
+                Found::Folder(path) => parallel(&path, &mut options)?.records,
             });
         }
         let mut read = TaggedTexts::new(&name, texts);

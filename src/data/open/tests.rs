@@ -10,6 +10,7 @@ use crate::data::{
 use crate::error::Result;
 
 mod json;
+mod questions;
 mod tables;
 
 /// Files in a folder that goes with it.
@@ -108,9 +109,14 @@ fn malformed_records_have_their_line_and_the_guess() {
             ("b.csv", b"text,label\ngood,pos\n,neg\n"),
             ("c.jsonl", b"{\"text\": \"a\", \"label\": 1}\n{\"text\": 3.5, \"label\": null}\n"),
             ("d.jsonl", b"[1,\n2]\n"),
+            ("e.csv", b"text,label\ngood,pos\nfine,\n"),
+            ("f.jsonl", b"{\"text\": \"a\", \"labels\": [\"b\"]}\n"),
         ],
     );
     let said = |name: &str| files.said(LabelledTexts::open(files.at(name)));
+    let expected = "e.csv:3: expected something in column `label`, got nothing in \"fine | \": fill the cell";
+    assert!(said("e.csv").starts_with(expected), "{}", said("e.csv"));
+    assert!(said("f.jsonl").contains("got a list in the field `labels`; `label`"), "{}", said("f.jsonl"));
     let expected = "a.tsv:2: expected 2 columns, as in most of the first records, got 1 in \"dull film neg\"; \
                     read as `tsv`, since its name ends with `.tsv`; `format` (`data.format` in a config) overrides it";
     assert_eq!(said("a.tsv"), expected);

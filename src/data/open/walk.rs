@@ -32,7 +32,7 @@ impl Walk {
 
     fn over(file: &TextFile, (name, bytes): (Arc<str>, Bytes)) -> Result<Self> {
         let input = BufReader::with_capacity(1 << 16, bytes);
-        let mut walk = Self { name, input, line: 1, most: file.records_of().0 };
+        let mut walk = Self { name, input, line: 1, most: file.longest_record() };
         if walk.buffer()?.starts_with(MARK) {
             walk.input.consume(MARK.len());
         }

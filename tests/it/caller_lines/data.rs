@@ -3,9 +3,10 @@
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledFiles, LabelledRow,
-    LabelledRows, LabelledTexts, Limits, Loader, Pairs, Parts, PlainText, ReadOptions, Sample, Samples,
-    Source, Streamed, TagScheme, TaggedTexts, Target, TextFile, Tokenizer, Vocabulary, WordVectors,
+    Asking, Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledFiles,
+    LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, Pairs, Parts, PlainText, Questions,
+    ReadOptions, Sample, Samples, Source, Streamed, TagScheme, TaggedTexts, Target, TextFile, Tokenizer,
+    Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
 
@@ -72,6 +73,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("DataSet::open_with", || TaggedTexts::open_with([&nowhere], &options));
     calls.at("PlainText::open", || PlainText::open(&nowhere));
     calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
+    calls.at("Questions::open", || Questions::open(&nowhere, &options, Asking::Text).map(drop));
     calls.at("TagScheme::from_name", || TagScheme::from_name("x"));
     calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));

@@ -33,5 +33,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let mut without = checkpoint;
     without.vocabularies.clear();
     let model = Model::new(without).unwrap();
+    let config = Config::new(Task::Classify);
+    calls.at("Model::questions", || model.questions(&config, "no such file").map(drop));
     calls.at("Model::predict", || model.predict(&["a"]).map(drop));
 }

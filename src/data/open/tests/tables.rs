@@ -86,6 +86,7 @@ fn tables_of_texts_alone_are_classes() {
             ("numbered/part2.csv", b"bad\ndull\n"),
             ("lines/train.en", b"go\n"),
             ("lines/train.fr", b"va\n"),
+            ("four.tsv", b"1\tgo\t7\tva\n2\trun\t8\tcours\n"),
         ],
     );
     let found = LabelledTexts::open(files.at("two")).unwrap();
@@ -99,11 +100,14 @@ fn tables_of_texts_alone_are_classes() {
     assert_eq!(LabelledTexts::open_with([files.at("numbered")], &set).unwrap().records().len(), 4);
     let said = files.said(crate::data::Parts::find(files.at("lines")));
     assert!(
-        said.contains("make one file by `paste lines/train.en lines/train.fr > lines/train.tsv`"),
+        said.contains("if their lines belong together, `lines/train.{en,fr}` names both, the source first"),
         "{said}"
     );
+    let said = files.said(Pairs::open(files.at("four.tsv")));
+    assert!(said.contains("four.tsv:1: expected text, one tab and text"), "{said}");
+    assert!(said.contains("of other columns, `source` and `target` (`data.text` and `data.label`"), "{said}");
     let said = files.said(Pairs::open(files.at("lines/train.en")));
-    assert!(said.contains("got lines without a tab: of two files whose lines belong together"), "{said}");
+    assert!(said.contains("two files whose lines belong together are named by one path"), "{said}");
 }
 
 #[test]
@@ -162,4 +166,181 @@ fn encodings_are_read_or_named_and_never_mixed() {
     let refuted = LabelledFiles::open(files.at("refuted.tsv")).unwrap();
     let said = files.said(refuted.records().collect::<Result<Vec<_>>>());
     assert!(said.starts_with("refuted.tsv:40001: expected windows-1252, as the first bytes"), "{said}");
+}
+
+#[test]
+fn a_guess_of_windows_1252_is_refuted_in_each_format() {
+    let line = |i: usize| format!("\u{e9}t\u{e9} {i} \u{e0} c\u{f4}t\u{e9}");
+    let mixed = |record: &dyn Fn(usize) -> String, between: &str| -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for i in 0..40 {
+            let record = record(i) + between;
+            match i {
+                30 => bytes.extend(record.bytes()),
+                _ => bytes.extend(record.chars().map(|c| c as u8)),
+            }
+        }
+        bytes
+    };
+    let list = mixed(&|i| format!("[\"{}\", \"{}\"]", line(i), i % 2), ",\n");
+    let list = [b"[".as_slice(), &list, b"[\"a\", \"0\"]]"].concat();
+    let tagged = mixed(&|i| format!("{i}\tO\n\u{e9}t\u{e9}\tX\n"), "\n");
+    let whole: Vec<u8> = tagged.iter().copied().filter(|&byte| byte < 0xc0 || byte == 0xe9).collect();
+    let files = Files::new(
+        "refuted",
+        &[
+            ("list.json", &list),
+            ("plain.txt", &mixed(&line, "\n")),
+            ("tagged.conll", &tagged),
+            ("whole.conll", &whole),
+        ],
+    );
+    let expected =
+        "expected windows-1252, as the first bytes beyond ASCII are, got UTF-8: the file mixes both";
+    let said = files.said(LabelledTexts::open(files.at("list.json")));
+    assert!(said.starts_with(&format!("list.json:31: {expected}")), "{said}");
+    let said = files.said(crate::data::PlainText::open(files.at("plain.txt")));
+    assert!(said.starts_with(&format!("plain.txt:31: {expected}")), "{said}");
+    let said = files.said(TaggedTexts::open(&files.0));
+    assert!(said.contains("or a folder with `seq.in` and `seq.out`, got several files"), "{said}");
+    let said = files.said(TaggedTexts::open(files.at("tagged.conll")));
+    assert!(said.starts_with(&format!("tagged.conll:92: {expected}")), "{said}");
+    let said = TaggedTexts::open(files.at("whole.conll")).unwrap().read_as().to_string();
+    assert!(said.contains("; encoding windows-1252, since the bytes beyond ASCII are no UTF-8"), "{said}");
+}
+
+#[test]
+fn a_later_file_with_its_columns_in_another_order_is_refused() {
+    let records = |label_first: bool| -> String {
+        let record = |i: usize| {
+            let (text, label) = (format!("text number {i}"), ["pos", "neg"][i % 2]);
+            if label_first { format!("{label}\t{text}\n") } else { format!("{text}\t{label}\n") }
+        };
+        (0..20).map(record).collect()
+    };
+    let (texts, labels) = (records(false), records(true));
+    let list = |line: &str| format!("[\"{}\"]\n", line.replace('\t', "\", \""));
+    let [text_lists, label_lists] =
+        [&texts, &labels].map(|lines| lines.lines().map(list).collect::<String>());
+    let files = Files::new(
+        "other-order",
+        &[
+            ("a1.tsv", texts.as_bytes()),
+            ("a2.tsv", labels.as_bytes()),
+            ("b1.tsv", labels.as_bytes()),
+            ("b2.tsv", texts.as_bytes()),
+            ("c1.tsv", texts.as_bytes()),
+            ("c2.tsv", texts.as_bytes()),
+            ("d1.jsonl", text_lists.as_bytes()),
+            ("d2.jsonl", label_lists.as_bytes()),
+        ],
+    );
+    for (pattern, (text, label)) in [("a*.tsv", (1, 2)), ("b*.tsv", (2, 1))] {
+        let said = files.said(LabelledTexts::open(files.at(pattern)));
+        let expected = format!(
+            "expected the text in column {text} and the label in column {label}, as in an earlier file, got values in \
+             column {text} that repeat and are shorter than those in column {label}; put the columns of all files in one order"
+        );
+        assert!(said.contains(&expected), "{said}");
+        // Set columns are taken as they are.
+        let set = ReadOptions::new().text("1").label("2");
+        assert_eq!(LabelledTexts::open_with([files.at(pattern)], &set).unwrap().records().len(), 40);
+    }
+    assert_eq!(LabelledTexts::open(files.at("c*.tsv")).unwrap().records().len(), 40);
+    // So are lists of JSON.
+    let said = files.said(LabelledTexts::open(files.at("d*.jsonl")));
+    assert!(
+        said.contains("expected the text in column 1 and the label in column 2, as in an earlier file"),
+        "{said}"
+    );
+}
+
+#[test]
+fn lines_that_are_no_text_count() {
+    let records = "caf\u{e9},x\n".repeat(5);
+    let bytes = [records.as_bytes(), b"\xff,c\nd,\"e\n"].concat();
+    let files = Files::new("counted", &[("some.csv", &bytes)]);
+    let collect = ReadOptions::new().malformed(crate::data::Malformed::Collect);
+    let said = files.said(LabelledTexts::open_with([files.at("some.csv")], &collect));
+    assert!(said.contains("some.csv:6: expected UTF-8"), "{said}");
+    assert!(said.contains("the cell whose quotation mark is in line 7, got"), "{said}");
+}
+
+#[test]
+fn which_column_has_the_labels_is_no_guess() {
+    let lines = |line: &dyn Fn(usize) -> String| (0..60).map(line).collect::<String>();
+    // A few long classes before many short names; utterances and acts that both repeat; a class a text.
+    let classes = lines(&|i| format!("{}\tname {i}\n", ["A long name of a class", "Another one"][i % 2]));
+    let acts = lines(&|i| format!("{}\tact number {}\n", ["ok", "uh huh", "well"][i % 3], i % 5));
+    let unique = lines(&|i| format!("text {i}\tclass {i}\n"));
+    let files = Files::new(
+        "labels",
+        &[("a.tsv", classes.as_bytes()), ("b.tsv", acts.as_bytes()), ("c.tsv", unique.as_bytes())],
+    );
+    let open = |name: &str| LabelledTexts::open(files.at(name));
+    assert_eq!(texts(&open("a.tsv").unwrap())[1], ("name 1", "Another one"));
+    assert_eq!(texts(&open("b.tsv").unwrap())[1], ("uh huh", "act number 1"));
+    let said = files.said(open("c.tsv"));
+    assert!(
+        said.contains("labels in column 2 of file `c.tsv`: expected values that repeat, got 60 different"),
+        "{said}"
+    );
+    let set = ReadOptions::new().text("1").label("2");
+    assert_eq!(LabelledTexts::open_with([files.at("c.tsv")], &set).unwrap().records().len(), 60);
+}
+
+#[test]
+fn pairs_may_have_a_header_of_languages() {
+    let below = "go now please,va maintenant\nrun away from it,cours loin\n";
+    for (header, named) in [
+        ("de,en", true),
+        ("en,fr", true),
+        ("English words/sentences,French words/sentences", true),
+        ("en-US,fr-FR", true),
+        ("noisy,clean", true),
+        ("source_text,target_text", true),
+        ("hello there,salut", false),
+    ] {
+        let text = format!("{header}\n{below}");
+        let files = Files::new("languages", &[("a.csv", text.as_bytes())]);
+        let found = Pairs::open(files.at("a.csv")).unwrap();
+        assert_eq!(
+            (found.records().len(), &*found.records().last().unwrap().source),
+            (3 - usize::from(named), "run away from it"),
+            "{header}"
+        );
+    }
+    let files = Files::new("unknown", &[("a.csv", format!("Frage,Antwort\n{below}").as_bytes())]);
+    let said = Pairs::open(files.at("a.csv")).unwrap().read_as().to_string();
+    assert!(said.contains("if it is a header, set `header`"), "{said}");
+}
+
+#[test]
+fn two_files_are_read_line_by_line() {
+    let files = Files::new(
+        "two",
+        &[
+            ("t.de", b"Geh.\n\nLauf \"weg\"\tjetzt\n"),
+            ("t.en", b"Go.\n\nRun\n"),
+            ("short.en", b"Go.\n"),
+            ("gap.en", b"Go.\nx\nRun\n"),
+        ],
+    );
+    let open = |name: &str| Pairs::open(files.at(name));
+    let found = open("t.{de,en}").unwrap();
+    let pairs: Vec<(&str, &str)> = found.records().iter().map(|p| (&*p.source, &*p.target)).collect();
+    assert_eq!(pairs, [("Geh.", "Go."), ("Lauf \"weg\"\tjetzt", "Run")]);
+    assert!(found.read_as().to_string().contains("target in those of"), "{}", found.read_as());
+    let said = files.said(Pairs::open(format!(
+        "{{{},{}}}",
+        files.at("t.de").display(),
+        files.at("short.en").display()
+    )));
+    assert!(said.contains("expected as many lines in both, got 1 in one of them"), "{said}");
+    let said = files.said(Pairs::open(format!(
+        "{{{},{}}}",
+        files.at("t.de").display(),
+        files.at("gap.en").display()
+    )));
+    assert!(said.contains("t.de:2: expected a text, as line 2 of"), "{said}");
 }
