@@ -31,6 +31,9 @@ pub(crate) struct Eval {
     /// The texts, with what is right, as for a training
     #[arg(value_name = "FILE", required = true)]
     data: String,
+    /// How FILE is read, as data.text=review; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     /// End in a line of JSON
     #[arg(long)]
     json: bool,
@@ -45,11 +48,12 @@ struct Run {
 
 impl Eval {
     pub(crate) fn run(self) -> Outcome<Ended> {
-        let Self { runs, data, json } = self;
+        let Self { runs, data, set, json } = self;
         let load = |path: PathBuf| -> Outcome<Run> {
             let name = path.display().to_string();
             let model = Which { path }.load()?;
-            let mut config = super::file::parse("config of the checkpoint", model.config())?;
+            let mut config: Config = super::file::parse("config of the checkpoint", model.config())?;
+            set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
             config.data.test = Some(data.clone());
             Ok(Run { name, config, model })
         };

@@ -79,7 +79,7 @@ impl Trained for Classifier {
         data(config, predictor, &self.cut, path)
     }
 
-    /// Texts are read as they are scored, and none is held; those of a pipe are, which is read once.
+    /// Texts are read as they are scored, and none is held.
     fn scores(
         &self,
         config: &Config,
@@ -88,16 +88,13 @@ impl Trained for Classifier {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
         let like = options_of(config, COLUMNS, predictor)?;
-        let mut streamed = config.clone();
-        let is_pipe = std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir());
-        streamed.data.window = (!is_pipe).then_some(1);
-        let texts = Texts::open(path, &streamed, &like).map_err(|e| as_in_training(e, &like))?;
+        let files = LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
         let (words, mut scores) =
             (predictor.vocabulary(WORDS)?, labels::Scores::new(predictor.vocabulary(LABELS)?));
-        let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
+        let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
         in_parts(
             records,
-            |(_, text): &(u64, Cow<'_, Labelled>)| text.text.len(),
+            |(_, text): &(u64, Labelled)| text.text.len(),
             |part| {
                 let ids = part.iter().map(|(_, text)| words.ids(self.cut.tokens(&text.text)));
                 let ids = Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?;
@@ -106,7 +103,7 @@ impl Trained for Classifier {
                 scores.add(predictor, (FEEDS[0], &ids), texts, each)
             },
         )?;
-        scores.end(&texts.name(), read_as(texts.read_as()).into_iter().collect())
+        scores.end(&files.name(), read_as(files.read_as()).into_iter().collect())
     }
 
     fn questions(

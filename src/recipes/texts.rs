@@ -102,14 +102,10 @@ impl Texts {
 
     /// Does something with each of them.
     pub(super) fn each(&self, mut of: impl FnMut(&Labelled)) -> Result<()> {
-        self.records().try_for_each(|text| text.map(|text| of(&text)))
-    }
-
-    /// Each of them, one after another.
-    pub(super) fn records(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, Labelled>>> + '_> {
         match self {
-            Self::Held(texts) => Box::new(texts.records().iter().map(|text| Ok(Cow::Borrowed(text)))),
-            Self::InFiles(files, _) => Box::new(files.records().map(|text| text.map(Cow::Owned))),
+            Self::Held(texts) => texts.records().iter().for_each(of),
+            Self::InFiles(files, _) => files.records().try_for_each(|text| text.map(|text| of(&text)))?,
         }
+        Ok(())
     }
 }
