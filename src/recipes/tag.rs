@@ -165,6 +165,19 @@ impl Found {
     }
 }
 
+/// Another part, read as the training part was. If it keeps another scheme, its tags are translated.
+fn part(train: &TaggedTexts, path: &PathBuf) -> Result<TaggedTexts> {
+    let like = train.read_as();
+    let texts = TaggedTexts::open_with([path], like)?;
+    if TaggedTexts::scheme([train, &texts]).is_ok() {
+        return Ok(texts);
+    }
+    match TaggedTexts::scheme([train]) {
+        Ok(of_train) => TaggedTexts::open_with([path], &like.clone().tagging(of_train)),
+        Err(_) => Ok(texts),
+    }
+}
+
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
@@ -174,14 +187,16 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
-    let read = |path: &PathBuf| TaggedTexts::open_with([path], &like);
     let given = dev.is_some();
     let (train, dev) = match &dev {
-        Some(dev) => (train, read(dev)?),
+        Some(dev) => {
+            let dev = part(&train, dev)?;
+            (train, dev)
+        }
         None if own => train.hold_out(one_in(config), config.run.seed),
         None => (train, embedded::requests(false)?),
     };
-    let test = test.as_ref().map(read).transpose()?;
+    let test = test.as_ref().map(|test| part(&train, test)).transpose()?;
     let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
     let some = |texts: &&&TaggedTexts| !texts.records().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());
