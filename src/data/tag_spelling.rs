@@ -527,6 +527,16 @@ impl Found {
     }
 }
 
+/// Whether nearly all of these sentences have tags of a scheme, with a separator between letters and kinds, and some tags of chunks.
+pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
+    let Found { tagging, broken, .. } = Found::of(sentences, None);
+    let is_chunk = |tag: &String| tagging.spelling.is_of_chunk(tag);
+    tagging.scheme != TagScheme::Plain
+        && !tagging.spelling.is_bare()
+        && broken.len() * 10 <= sentences.len()
+        && sentences.iter().copied().flatten().any(is_chunk)
+}
+
 impl TagScheme {
     /// The scheme that the tags of all these sentences keep, and how they are spelled: the first of IOB2, IOBES, IOE2, IOB1, IOE1 and plain
     /// tags.

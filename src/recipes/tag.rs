@@ -16,7 +16,7 @@ use super::recipe::{Recipe, Trained};
 use crate::data::{
     Asking, Limits, Loader, Questions, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary,
 };
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
 use crate::ops::Pool;
@@ -165,6 +165,20 @@ impl Found {
     }
 }
 
+/// Checks that words have different tags.
+fn tell_apart(tags: &Vocabulary, train: &TaggedTexts) -> Result<()> {
+    let mut all = tags.tokens();
+    match (all.next(), all.next()) {
+        (Some(only), None) => {
+            let (what, got) = (format!("tags in `{}`", train.name()), format!("`{only}` alone"));
+            let hint = "`tags` (`data.label` in a config) gives another column of tags";
+            let read = read_as(train.read_as()).map_or_else(String::new, |read| format!("{read}; "));
+            Err(Error::of(ErrorKind::Format, what, "at least two", got).noted(format!("{read}{hint}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Another part, read as the training part was. If it keeps another scheme, its tags are translated.
 fn part(train: &TaggedTexts, path: &PathBuf) -> Result<TaggedTexts> {
     let like = train.read_as();
@@ -208,6 +222,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         tags: TaggedTexts::tags(all.iter().copied())?,
         labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
     };
+    tell_apart(&found.tags, &train)?;
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
     let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;

@@ -206,7 +206,7 @@ fn tags_of_another_scheme_are_translated() {
     let said = |known, is_set, sentences| format!("{:#}", translated(known, is_set, sentences).unwrap_err());
     let error = said(begun, false, &["B-A O", "O I-A"]);
     assert!(error.starts_with("1:1: expected a tag of IOB2, which 1 of 2 sentences keep"), "{error}");
-    let error = said(begun, true, &["S-A O"]);
+    let error = said(begun, true, &["O", "S-A O"]);
     assert!(error.contains("got `S-A`") && error.contains("set this scheme"), "{error}");
     let error = said(&["B I O"], false, &["S-A O"]);
     assert!(error.contains("got `S-A`") && error.contains("the training has this scheme"), "{error}");
