@@ -218,7 +218,8 @@ impl Columns {
             (found, _) => {
                 let at = found.iter().map(|at| (at + 1).to_string()).collect::<Vec<_>>().join(" and ");
                 let words = if is_set { "" } else { ", and `tokens` (`data.text`) that of the words" };
-                let expected = format!("tags of a scheme in column {}: {gives} their column{words}", self.tags + 1);
+                let expected =
+                    format!("tags of a scheme in column {}: {gives} their column{words}", self.tags + 1);
                 return Err(first.wrong(expected, format!("such tags in column {at}")));
             }
         }

@@ -124,9 +124,11 @@ impl TagSpelling {
         };
         let (letter, kind) = match self.place {
             Place::Before(separator) => tag.split_once(separator)?,
-            // A kind begins with a letter or a digit: `B-kind` and `B_kind` are other spellings.
+            // A kind begins with a letter or a digit, or is one mark, as in `B-`: `B-kind` and `B_kind` are other spellings.
             Place::Joined => {
-                tag.split_at_checked(1).filter(|(_, kind)| kind.starts_with(char::is_alphanumeric))?
+                let is_kind =
+                    |kind: &str| kind.starts_with(char::is_alphanumeric) || kind.chars().count() == 1;
+                tag.split_at_checked(1).filter(|(_, kind)| is_kind(kind))?
             }
             Place::Behind(separator) => tag.rsplit_once(separator).map(|(kind, letter)| (letter, kind))?,
             Place::Alone => (tag, NO_KIND),

@@ -211,9 +211,13 @@ fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
     let said = prepared.said.join("\n");
     assert!(said.contains("tags of IOBES translated to IOB2, which the training has"), "{said}");
     assert_eq!(tags(&prepared).iter().map(|(tag, _)| tag.as_str()).collect::<Vec<_>>(), ["B-X", "I-X", "O"]);
-    let broken = texts("dev.txt", |i| if i == 7 { "so O\nYork I-X\n\n".into() } else { "a O\nb B-X\n\n".into() });
+    let broken =
+        texts("dev.txt", |i| if i == 7 { "so O\nYork I-X\n\n".into() } else { "a O\nb B-X\n\n".into() });
     let error = format!("{:#}", train.prepared(&set(&broken)).err().unwrap());
-    assert!(error.contains("dev.txt:23: expected a tag of IOB2") && error.contains("got `I-X` behind `O`"), "{error}");
+    assert!(
+        error.contains("dev.txt:23: expected a tag of IOB2") && error.contains("got `I-X` behind `O`"),
+        "{error}"
+    );
 
     // A test file by the scheme of the model.
     let mut config = Config::new(Task::Tag);
@@ -226,6 +230,9 @@ fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
     };
     assert!(test(&dev)?.said.concat().contains("tags of IOBES translated to IOB2"));
     let error = format!("{:#}", test(&broken).map(drop).unwrap_err());
-    assert!(error.contains("dev.txt:23: expected a tag of IOB2") && error.contains("the training"), "{error}");
+    assert!(
+        error.contains("dev.txt:23: expected a tag of IOB2") && error.contains("the training"),
+        "{error}"
+    );
     Ok(())
 }

@@ -43,6 +43,9 @@ const TAGS: [&str; 22] = [
     "ne",
 ];
 
+/// The tags of words that are symbols, as `#`.
+const SYMBOLS: [&str; 4] = ["SYM", "PUNCT", "#", "X"];
+
 /// What the column is called that numbers the sentences.
 const SENTENCES: [&str; 6] = ["sentence", "sentence_#", "sentence_id", "sentence_idx", "sent", "sent_id"];
 
@@ -259,7 +262,11 @@ impl First {
         let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
         let counted = pairs().filter(goes_on).count();
         let numbers = all.iter().flatten().all(Option::is_some);
-        self.count > 2 && numbers && begun * 10 >= all.len() * 9 && counted > 0 && counted * 2 >= pairs().count()
+        self.count > 2
+            && numbers
+            && begun * 10 >= all.len() * 9
+            && counted > 0
+            && counted * 2 >= pairs().count()
     }
 
     /// Whether the first column numbers the words.
@@ -355,7 +362,8 @@ impl First {
         let (marked, others): (Vec<&String>, Vec<&String>) =
             blocks().flatten().partition(|line| first_word(line) == mark);
         let known: HashSet<String> = others.into_iter().filter_map(tag).collect();
-        let is_tag = |tag: String| known.contains(&tag) || is_of_scheme(&tag);
+        let is_tag =
+            |tag: String| known.contains(&tag) || is_of_scheme(&tag) || SYMBOLS.contains(&tag.as_str());
         let is_word = marked.len() > count || marked.iter().any(|line| tag(line).is_some_and(is_tag));
         (!is_word).then(|| mark.to_owned())
     }

@@ -340,7 +340,8 @@ fn marks_of_comments_are_no_words() {
     }
     // Words: the tag is one of other words, or the mark is elsewhere, too.
     assert_eq!(read("c", "% N\na N\n\n% N\nb V\n", None).unwrap().1[0], "1: %/N a/N");
-    assert_eq!(read("c", "% X\na N\n% X\n\n% X\nb V\n", None).unwrap().1[1], "5: %/X b/V");
+    assert_eq!(read("c", "% Y\na N\n% Y\n\n% Y\nb V\n", None).unwrap().1[1], "5: %/Y b/V");
+    assert_eq!(read("c", "# SYM\na N\n\n# SYM\nb V\n", None).unwrap().1[1], "4: #/SYM b/V");
     assert_eq!(read("c", "-DOCEND- X\n\nHe O\n-docend- O\n", None).unwrap().1, ["3: He/O"]);
     assert_eq!(read("c", "-DOC- X\nDOC-A X\n", None).unwrap().1, ["1: -DOC-/X DOC-A/X"]);
     let (said, texts) = read(
@@ -363,7 +364,10 @@ fn a_missing_blank_line_is_where_words_count_anew() {
     refused(format!("{three}{two}").leak(), expected);
     let comment = format!("{two}# id = 2\n{two}\n{three}");
     refused(comment.leak(), "c.conll:4: expected a blank line before the first word of the next sentence");
-    refused(format!("{}{}", sentence(3), line(5)).leak(), "c.conll:4: expected the word of number 4, got \"5\"");
+    refused(
+        format!("{}{}", sentence(3), line(5)).leak(),
+        "c.conll:4: expected the word of number 4, got \"5\"",
+    );
     refused("1 a N\n2 b V\n1 c N\n2 d N\n\n1 a N\n2 b V\n", "c.conll:3: expected a blank line before");
     let text = "# id = 1\n2\tw\tw\tN\t_\t_\t0\troot\t_\t_\n";
     refused(text, "c.conll:2: expected the word of number 1 at the start of a sentence, got \"2\"");

@@ -35,6 +35,7 @@ fn the_spelling_is_that_of_all_tags() {
         (&["B/A I/A O"], "IOB2, spelled `B/kind`, `I/kind`", "B-A I-A O"),
         (&["A:B A:I O"], "IOB2, spelled `kind:B`, `kind:I`", "B-A I-A O"),
         (&["BPER IPER O", "BLOC"], "IOB2, spelled `Bkind`, `Ikind`", "B-PER I-PER O"),
+        (&["B- I- O"], "IOB2, spelled `Bkind`, `Ikind`", "B-- I-- O"),
         (&["<B-A> <I-A> <O>"], "IOB2, spelled `<B-kind>`, `<I-kind>`, `<O>`", "B-A I-A O"),
         (&["[B-A] [I-A] O"], "IOB2, spelled `[B-kind]`, `[I-kind]`", "B-A I-A O"),
         (&["B-A I-A _"], "IOB2, spelled `B-kind`, `I-kind`, `_`", "B-A I-A O"),
@@ -177,7 +178,8 @@ fn one_typo_is_no_second_spelling() {
         let mut sentences = rest.to_vec();
         sentences.push(&typed);
         let error = format!("{:#}", of(&sentences).unwrap_err());
-        let expected = "tags of sentence 5: expected a tag of IOB2, which 4 of 5 sentences keep, spelled `B-kind`";
+        let expected =
+            "tags of sentence 5: expected a tag of IOB2, which 4 of 5 sentences keep, spelled `B-kind`";
         assert!(error.starts_with(expected) && error.contains(&format!("got `{typo}`")), "{error}");
         let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
@@ -195,7 +197,9 @@ fn tags_of_another_scheme_are_translated() {
         let found = Tagging::translated(&of(known).unwrap(), is_set, &all, place)?;
         Ok::<_, Error>(found.map(|(own, all)| (own.name(), all.iter().map(|tags| tags.join(" ")).collect())))
     };
-    let of = |name: &str, all: &[&str]| Some((name.to_owned(), all.iter().map(|tags| (*tags).to_owned()).collect::<Vec<_>>()));
+    let of = |name: &str, all: &[&str]| {
+        Some((name.to_owned(), all.iter().map(|tags| (*tags).to_owned()).collect::<Vec<_>>()))
+    };
     let begun = &["B-A I-A O"][..];
     assert_eq!(translated(begun, false, &["O B-C", "B-A I-A"]).unwrap(), None);
     let found = translated(begun, false, &["S-A B-B E-B O"]).unwrap();
