@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(super) use self::asked::{Asked, joined};
 use self::first::{First, Given, plain};
 use self::line::{
-    Separator, bracket, cells, has_key, is_between, is_comment, is_document, is_mark, is_number, is_of_scheme,
+    Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_document, is_mark, is_number,
+    is_of_scheme,
 };
 use super::TextFile;
 use super::lines::Reason;
@@ -47,6 +48,9 @@ pub(super) struct Columns {
     /// Whether each sentence begins with a comment of as many columns as words have.
     #[serde(default)]
     titles: bool,
+    /// What begins a comment before a sentence, where that is not `#` with other columns than words have.
+    #[serde(default)]
+    mark: Option<String>,
     /// Whether the first line is the names of the columns.
     #[serde(default)]
     header: bool,
@@ -122,6 +126,7 @@ impl Columns {
             universal,
             ontonotes,
             titles: false,
+            mark: None,
             header: first.header.is_some(),
             names,
             brackets: false,
@@ -135,6 +140,10 @@ impl Columns {
         };
         let (form, tag) = (form.unwrap_or(found.words), tag.unwrap_or(found.tags));
         (found.words, found.tags) = (form, tag.min(found.count.saturating_sub(1)));
+        let is_open = !(universal || ontonotes || like.is_some() || found.header);
+        if is_open && tags.is_none() {
+            found.take_scheme(&first, words.is_some())?;
+        }
         if !(universal || ontonotes || like.is_some()) {
             first.refuse_others(found.words, found.tags, words.is_some())?;
         }
@@ -163,6 +172,7 @@ impl Columns {
                 separator: found.separator,
                 comments: first.has_comments() || like.comments,
                 titles: !like.has_ids() && first.has_titles(like.tags),
+                mark: like.mark.clone().or_else(|| first.mark(like.tags).filter(|_| !like.has_ids())),
                 header: found.header,
                 ..like.clone()
             });
@@ -186,8 +196,12 @@ impl Columns {
         (found.words, found.tags) = (words.unwrap_or(found.words), tags.unwrap_or(found.tags));
         found.comments = first.has_comments();
         found.titles = !numbered && !universal && first.has_titles(found.tags);
-        let is_open = !(found.comments || found.titles || found.has_ids());
-        if is_open && first.has_hashes(found.tags) {
+        let is_bare = !(found.comments || found.titles || found.has_ids());
+        found.mark = if is_bare { first.mark(found.tags) } else { None };
+        if is_open && header.is_none() && found.mark.is_none() {
+            first.refuse_unsure_header(found.tags)?;
+        }
+        if is_bare && found.mark.is_none() && first.has_hashes(found.tags) {
             found.notes.push("`#` before a sentence is a word");
         }
         if first.marked {
@@ -195,6 +209,30 @@ impl Columns {
         }
         found.brackets = !universal && first.has_brackets(found.tags);
         Ok(found)
+    }
+
+    /// Takes the column that has tags of a scheme, if the last one has none and there are two; refuses more columns, and CoNLL-2009.
+    fn take_scheme(&mut self, first: &First, is_set: bool) -> Result<()> {
+        let gives = "`tags` (`data.label` in a config) gives";
+        if first.is_of_2009() {
+            let expected = format!("the column of the tags: {gives} it, 5 that of the parts of speech");
+            return Err(first.wrong(expected, "CoNLL-2009, whose last columns have predicates"));
+        }
+        match (first.schemes_beside(self.tags).as_slice(), self.count) {
+            ([], _) => {}
+            ([tags], 2) => {
+                (self.words, self.tags) = (1 - tags, *tags);
+                self.notes.push("since tags of a scheme are there");
+            }
+            (found, _) => {
+                let at = found.iter().map(|at| (at + 1).to_string()).collect::<Vec<_>>().join(" and ");
+                let words = if is_set { "" } else { ", and `tokens` (`data.text`) that of the words" };
+                let expected =
+                    format!("tags of a scheme in column {}: {gives} their column{words}", self.tags + 1);
+                return Err(first.wrong(expected, format!("such tags in column {at}")));
+            }
+        }
+        Ok(())
     }
 
     /// The names of the columns, if they have any.
@@ -227,6 +265,9 @@ impl Columns {
     /// with all columns is the word `#`, unless it has a key, as `# id 5`, or each sentence begins with a comment; between spaces, among
     /// comments, only if its tag is one of a scheme: a comment may have as many words.
     fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
+        if begins && self.mark.as_deref() == Some(first_word(line)) {
+            return Ok(true);
+        }
         if !line.starts_with('#') {
             return Ok(false);
         }
@@ -295,6 +336,9 @@ impl fmt::Display for Columns {
         } else if self.comments && !self.universal {
             f.write_str(", lines with `#` are comments")?;
         }
+        if let Some(mark) = &self.mark {
+            write!(f, ", lines of `{mark}` before a sentence are comments")?;
+        }
         for note in &self.notes {
             write!(f, ", {note}")?;
         }
@@ -319,6 +363,8 @@ struct Block {
     /// Of the line that is parsed.
     number: u64,
     spoiled: bool,
+    /// The number of the word before, where words have numbers.
+    id: Option<u64>,
     /// Whether a comment with all columns came before the sentence.
     titled: bool,
     /// The kind of the chunk whose bracket is open.
@@ -333,6 +379,7 @@ impl Block {
             columns: columns.clone(),
             number: 0,
             spoiled: false,
+            id: None,
             titled: false,
             open: None,
             sentence: Sentence::begun(0),
@@ -387,6 +434,21 @@ impl Block {
                 return Err(Reason { expected, got: format!("{} in {}", shown(first), shown(line)) });
             }
         }
+        if columns.has_ids() && is_number(first) {
+            let id = first.parse().ok();
+            let next = self.id.and_then(|id: u64| id.checked_add(1));
+            if !(if begins { matches!(id, Some(0 | 1)) } else { id == next }) {
+                let expected = match (begins, next) {
+                    (false, Some(_)) if matches!(id, Some(0 | 1)) => {
+                        "a blank line before the first word of the next sentence".to_owned()
+                    }
+                    (false, Some(next)) => format!("the word of number {next}"),
+                    _ => "the word of number 1 at the start of a sentence".to_owned(),
+                };
+                return Err(Reason { expected, got: format!("{} in {}", shown(first), shown(line)) });
+            }
+            self.id = id;
+        }
         if begins {
             self.sentence.line = self.number;
         }
@@ -426,7 +488,7 @@ impl Parser<Sentence> for Block {
     }
 
     fn line(&mut self, line: &str) -> Result<Option<Sentence>, Reason> {
-        let may_be = line.starts_with(['#', '-']) || line.contains("DOCSTART") || line.contains("docstart");
+        let may_be = line.starts_with(['#', '-']) || line.contains("-DOC") || line.contains("-doc");
         if line.trim().is_empty() || (may_be && self.columns.is_mark(line)) {
             return self.end();
         }

@@ -124,7 +124,12 @@ impl TagSpelling {
         };
         let (letter, kind) = match self.place {
             Place::Before(separator) => tag.split_once(separator)?,
-            Place::Joined => tag.split_at_checked(1)?,
+            // A kind begins with a letter or a digit, or is one mark, as in `B-`: `B-kind` and `B_kind` are other spellings.
+            Place::Joined => {
+                let is_kind =
+                    |kind: &str| kind.starts_with(char::is_alphanumeric) || kind.chars().count() == 1;
+                tag.split_at_checked(1).filter(|(_, kind)| is_kind(kind))?
+            }
             Place::Behind(separator) => tag.rsplit_once(separator).map(|(kind, letter)| (letter, kind))?,
             Place::Alone => (tag, NO_KIND),
         };
@@ -253,8 +258,39 @@ impl Tagging {
     pub(super) fn repaired(&self, tags: &[String]) -> Option<Vec<String>> {
         let standard = self.sentence(tags)?;
         self.scheme.breach(&standard)?;
-        let chunked: Vec<&str> = standard.iter().map(String::as_str).collect();
-        let chunks = self.scheme.chunks(&chunked).ok()?;
+        self.written(self, tags)
+    }
+
+    /// The tags of these sentences in the scheme and spelling of `known`, and what they were; `None` if they keep it as they are.
+    ///
+    /// # Errors
+    /// If they break it, and it is set or they keep no other scheme: the first place, and how many.
+    pub(super) fn translated(
+        known: &Self,
+        is_set: bool,
+        sentences: &[&[String]],
+        place: impl Fn(usize, usize) -> String,
+    ) -> Result<Option<(Self, Vec<Vec<String>>)>> {
+        let origin = if is_set { Origin::Set } else { Origin::Training };
+        let held = Found::keeping(&[known.scheme], known.spelling, sentences, origin);
+        if known.scheme == TagScheme::Plain || held.broken.is_empty() {
+            return Ok(None);
+        }
+        let own = Found::of(sentences, None);
+        let named = |of: &Self| of.spelling.place != Place::Alone;
+        let is_told = own.broken.is_empty() && own.tagging.scheme != TagScheme::Plain;
+        if !is_set && is_told && named(&own.tagging) == named(known) {
+            let all = sentences.iter().map(|tags| known.written(&own.tagging, tags)).collect::<Option<_>>();
+            return Ok(all.map(|all| (own.tagging, all)));
+        }
+        held.whole(sentences, place).map(|_| None)
+    }
+
+    /// The tags of a sentence of another scheme, in this one; `None` if one is not spelled so.
+    fn written(&self, own: &Self, tags: &[String]) -> Option<Vec<String>> {
+        let standard = own.sentence(tags)?;
+        let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
+        let chunks = own.scheme.chunks(&standard).ok()?;
         Some(self.scheme.written(&chunks, tags.len()).iter().map(|tag| self.spelling.spelled(tag)).collect())
     }
 
@@ -307,8 +343,18 @@ pub(super) struct Found {
     pub(super) tagging: Tagging,
     /// The sentences that break the scheme.
     broken: Vec<usize>,
-    /// Whether the scheme was set.
-    is_set: bool,
+    origin: Origin,
+}
+
+/// Where a scheme is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The sentences themselves.
+    Detected,
+    /// The setting `scheme`.
+    Set,
+    /// The data set that was read before.
+    Training,
 }
 
 impl Found {
@@ -322,7 +368,8 @@ impl Found {
         let standard = TagSpelling::STANDARD;
         let plain = |note| {
             let tagging = Tagging { note, ..Tagging::new(TagScheme::Plain, standard) };
-            Self { tagging, broken: Vec::new(), is_set: set.is_some() }
+            let origin = if set.is_some() { Origin::Set } else { Origin::Detected };
+            Self { tagging, broken: Vec::new(), origin }
         };
         let tags: Vec<&str> = counts.keys().copied().collect();
         if let Some(scheme) = set {
@@ -336,7 +383,7 @@ impl Found {
             let best = TagSpelling::of(&tags).into_iter().rev().max_by_key(kept);
             return match scheme {
                 TagScheme::Plain => plain(None),
-                _ => Self::keeping(&[scheme], best.unwrap_or(standard), sentences, true),
+                _ => Self::keeping(&[scheme], best.unwrap_or(standard), sentences, Origin::Set),
             };
         }
         if counts.keys().all(|tag| *tag == standard.outside) {
@@ -409,11 +456,16 @@ impl Found {
     fn spelled(spelling: TagSpelling, sentences: &[&[String]]) -> Self {
         const SCHEMES: [TagScheme; 5] =
             [TagScheme::Iob2, TagScheme::Iobes, TagScheme::Ioe2, TagScheme::Iob1, TagScheme::Ioe1];
-        Self::keeping(&SCHEMES, spelling, sentences, false)
+        Self::keeping(&SCHEMES, spelling, sentences, Origin::Detected)
     }
 
     /// Of these schemes the one that the fewest sentences break.
-    fn keeping(schemes: &[TagScheme], spelling: TagSpelling, sentences: &[&[String]], is_set: bool) -> Self {
+    fn keeping(
+        schemes: &[TagScheme],
+        spelling: TagSpelling,
+        sentences: &[&[String]],
+        origin: Origin,
+    ) -> Self {
         let found = schemes.iter().map(|&scheme| {
             let tagging = Tagging::new(scheme, spelling);
             let is_broken = |(at, tags): (usize, &&[String])| tagging.breach(tags).map(|_| at);
@@ -428,7 +480,7 @@ impl Found {
         };
         let best = found.min_by_key(|(tagging, broken)| (broken.len(), others(tagging)));
         let (tagging, broken) = best.unwrap_or((Tagging::new(TagScheme::Plain, spelling), Vec::new()));
-        Self { tagging, broken, is_set }
+        Self { tagging, broken, origin }
     }
 
     /// What was found, if no sentence breaks it; `place` says where the word of a sentence is.
@@ -437,7 +489,7 @@ impl Found {
         sentences: &[&[String]],
         place: impl Fn(usize, usize) -> String,
     ) -> Result<Tagging> {
-        let Self { tagging, broken, is_set } = self;
+        let Self { tagging, broken, origin } = self;
         let of = |&at: &usize| Some((at, sentences.get(at).and_then(|tags| tagging.breach(tags))?));
         let Some((at, (word, got))) = broken.first().and_then(of) else { return Ok(tagging) };
         let repairs = |&at: &usize| sentences.get(at).is_some_and(|tags| tagging.repaired(tags).is_some());
@@ -445,10 +497,11 @@ impl Found {
             _ if broken.iter().all(repairs) => {
                 "; `repair_tags` (`data.repair_tags` in a config) rewrites tags in the wrong order as conlleval reads them"
             }
+            _ if origin == Origin::Training => "; the training has this scheme",
             _ if at == 0 && word == 0 && broken.len() == 1 => {
                 "; `header` (`data.header` in a config) sets whether the first line is a header"
             }
-            _ if is_set => "; `scheme` (`data.scheme` in a config) set this scheme",
+            _ if origin == Origin::Set => "; `scheme` (`data.scheme` in a config) set this scheme",
             _ => {
                 "; `scheme` (`data.scheme` in a config) sets another one: `plain` keeps all tags as they are"
             }
@@ -459,7 +512,13 @@ impl Found {
             TagScheme::Plain => format!(
                 "plain tags, as {kept} of {all} sentences have, none of which begins with `B-`, `I-`, `E-` or `S-`"
             ),
-            _ => format!("a tag of {tagging}, which {kept} of {all} sentences keep"),
+            _ => {
+                let tag = sentences.get(at).and_then(|tags| tags.get(word));
+                let is_other = tag.is_some_and(|tag| tagging.spelling.parse(tag).is_none());
+                let spelled = tagging.spelling.spelled("B-kind");
+                let spelled = if is_other { format!(", spelled `{spelled}`") } else { String::new() };
+                format!("a tag of {tagging}, which {kept} of {all} sentences keep{spelled}")
+            }
         };
         let count = if broken == 1 {
             "1 sentence breaks that".to_owned()
@@ -468,6 +527,16 @@ impl Found {
         };
         Err(Error::of(ErrorKind::Format, place(at, word), expected, got).noted(format!("{count}{hint}")))
     }
+}
+
+/// Whether nearly all of these sentences have tags of a scheme, with a separator between letters and kinds, and some tags of chunks.
+pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
+    let Found { tagging, broken, .. } = Found::of(sentences, None);
+    let is_chunk = |tag: &String| tagging.spelling.is_of_chunk(tag);
+    tagging.scheme != TagScheme::Plain
+        && !tagging.spelling.is_bare()
+        && broken.len() * 10 <= sentences.len()
+        && sentences.iter().copied().flatten().any(is_chunk)
 }
 
 impl TagScheme {

@@ -113,6 +113,19 @@ impl TaggedTexts {
         (tagging, repaired)
     }
 
+    /// Writes tags that break a scheme as it writes the chunks of their own scheme. Returns that one, if tags were written anew.
+    ///
+    /// # Errors
+    /// If the tags keep no scheme, or the known one is set: the file and the line of the first text that breaks it.
+    pub(super) fn translate(&mut self, known: &Tagging, is_set: bool) -> Result<Option<Tagging>> {
+        let sentences: Vec<&[String]> = self.records.iter().map(|text| &*text.tags).collect();
+        let Some((own, all)) = Tagging::translated(known, is_set, &sentences, place_in(&[self]))? else {
+            return Ok(None);
+        };
+        self.records.iter_mut().zip(all).for_each(|(text, tags)| text.tags = tags);
+        Ok(Some(own))
+    }
+
     /// A word a line, in columns as in the CoNLL shared tasks: the word in the first one, its tag in the last one. Blank lines end a
     /// text. If most of the first lines have a tab, tabs alone separate columns, else spaces and tabs. Lines of `-DOCSTART-`, which say
     /// in CoNLL-2003 that a document begins, are left out.
@@ -253,14 +266,8 @@ impl TaggedTexts {
         let all: Vec<&TaggedTexts> = all.into_iter().collect();
         let sentences: Vec<&[String]> =
             all.iter().flat_map(|of| &of.records).map(|text| text.tags.as_slice()).collect();
-        let place = |at: usize, word: usize| {
-            let mut texts = all.iter().flat_map(|of| (1..).zip(&of.records).map(move |text| (of, text)));
-            texts.nth(at).map_or_else(String::new, |(of, (number, text))| {
-                text.place_of(word).unwrap_or_else(|| format!("tags of text {number} of `{}`", of.name))
-            })
-        };
         let set = all.iter().find_map(|of| of.read_as.scheme);
-        Found::of(&sentences, set).whole(&sentences, place).at_caller()
+        Found::of(&sentences, set).whole(&sentences, place_in(&all)).at_caller()
     }
 
     /// The labels of all these texts, sorted, with their counts.
@@ -306,6 +313,16 @@ impl TaggedTexts {
             Ok(fields)
         };
         self.samples_by(&sample).at_caller()
+    }
+}
+
+/// Where a word of a text of these data sets was read: by the number of the text, counted over all of them, and that of the word.
+fn place_in(all: &[&TaggedTexts]) -> impl Fn(usize, usize) -> String {
+    move |at, word| {
+        let mut texts = all.iter().flat_map(|of| (1..).zip(&of.records).map(move |text| (of, text)));
+        texts.nth(at).map_or_else(String::new, |(of, (number, text))| {
+            text.place_of(word).unwrap_or_else(|| format!("tags of text {number} of `{}`", of.name))
+        })
     }
 }
 

@@ -237,6 +237,33 @@ impl Found {
     }
 }
 
+/// Checks that words have different tags.
+fn tell_apart(tags: &Vocabulary, train: &TaggedTexts) -> Result<()> {
+    let mut all = tags.tokens();
+    match (all.next(), all.next()) {
+        (Some(only), None) => {
+            let (what, got) = (format!("tags in `{}`", train.name()), format!("`{only}` alone"));
+            let hint = "`tags` (`data.label` in a config) gives another column of tags";
+            let read = read_as(train.read_as()).map_or_else(String::new, |read| format!("{read}; "));
+            Err(Error::of(ErrorKind::Format, what, "at least two", got).noted(format!("{read}{hint}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Another part, read as the training part was. If it keeps another scheme, its tags are translated.
+fn part(train: &TaggedTexts, path: &PathBuf) -> Result<TaggedTexts> {
+    let like = train.read_as();
+    let texts = TaggedTexts::open_with([path], like)?;
+    if TaggedTexts::scheme([train, &texts]).is_ok() {
+        return Ok(texts);
+    }
+    match TaggedTexts::scheme([train]) {
+        Ok(of_train) => TaggedTexts::open_with([path], &like.clone().tagging(of_train)),
+        Err(_) => Ok(texts),
+    }
+}
+
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
@@ -246,14 +273,16 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
-    let read = |path: &PathBuf| TaggedTexts::open_with([path], &like);
     let given = dev.is_some();
     let (train, dev) = match &dev {
-        Some(dev) => (train, read(dev)?),
+        Some(dev) => {
+            let dev = part(&train, dev)?;
+            (train, dev)
+        }
         None if own => train.hold_out(one_in(config), config.run.seed),
         None => (train, embedded::requests(false)?),
     };
-    let tested = test.as_ref().map(read).transpose()?;
+    let tested = test.as_ref().map(|test| part(&train, test)).transpose()?;
     // Tags and labels that the test file alone has are scored as wrong.
     let all = [&train, &dev];
     let some = |texts: &&&TaggedTexts| !texts.records().is_empty();
@@ -266,6 +295,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         tags: TaggedTexts::tags(all)?,
         labels: labelled.then(|| TaggedTexts::labels(all)).transpose()?,
     };
+    tell_apart(&found.tags, &train)?;
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
     let mut trainer = network(config, &found, &tagging, train.records().len())?

@@ -1,7 +1,7 @@
 //! A tagger is made of columns, whatever they are and however their tags are spelled.
 
 use unpadded::Result;
-use unpadded::recipes::{Config, Prepared, Task, Value, prepare};
+use unpadded::recipes::{Config, Model, Prepared, Task, Value, prepare, test_data};
 use unpadded::train::Progress;
 
 /// A file that is removed behind the test.
@@ -198,5 +198,41 @@ fn a_scheme_that_is_set_rules() -> Result<()> {
     );
     let error = file.prepared(&scheme("iob")).err().unwrap().to_string();
     assert!(error.contains("expected one of `iob1`, `iob2`") && error.contains("`data.scheme`"), "{error}");
+    Ok(())
+}
+
+/// Each part may keep a scheme of its own; a test file is held against that of the training.
+#[test]
+fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
+    let train = texts("iob2.txt", |i| format!("in{i} O\nNew B-X\nYork I-X\n\n"));
+    let dev = texts("iobes.txt", |i| format!("at{i} O\nRome S-X\nLos B-X\nAngeles E-X\n\n"));
+    let set = |file: &File| [("data.dev", Value::Text(file.0.to_string_lossy().into_owned()))];
+    let prepared = train.prepared(&set(&dev))?;
+    let said = prepared.said.join("\n");
+    assert!(said.contains("tags of IOBES translated to IOB2, which the training has"), "{said}");
+    assert_eq!(tags(&prepared).iter().map(|(tag, _)| tag.as_str()).collect::<Vec<_>>(), ["B-X", "I-X", "O"]);
+    let broken =
+        texts("dev.txt", |i| if i == 7 { "so O\nYork I-X\n\n".into() } else { "a O\nb B-X\n\n".into() });
+    let error = format!("{:#}", train.prepared(&set(&broken)).err().unwrap());
+    assert!(
+        error.contains("dev.txt:23: expected a tag of IOB2") && error.contains("got `I-X` behind `O`"),
+        "{error}"
+    );
+
+    // A test file by the scheme of the model.
+    let mut config = Config::new(Task::Tag);
+    (config.model.hidden, config.model.embedding) = (4, 4);
+    config.data.train = Some(train.0.to_string_lossy().into_owned());
+    let model = Model::new(prepare(&config)?.trainer.for_inference()?)?;
+    let mut test = |file: &File| {
+        config.data.test = Some(file.0.to_string_lossy().into_owned());
+        test_data(&config, &model)
+    };
+    assert!(test(&dev)?.said.concat().contains("tags of IOBES translated to IOB2"));
+    let error = format!("{:#}", test(&broken).map(drop).unwrap_err());
+    assert!(
+        error.contains("dev.txt:23: expected a tag of IOB2") && error.contains("the training"),
+        "{error}"
+    );
     Ok(())
 }

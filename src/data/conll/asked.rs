@@ -100,6 +100,7 @@ impl Columns {
             universal: false,
             ontonotes: false,
             titles: false,
+            mark: None,
             header: header.is_some(),
             names: header.unwrap_or_default(),
             brackets: false,

@@ -3,10 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::line::{
-    MARKS, Separator, bracket, cells, has_key, is_between, is_comment, is_mark, is_number, is_of_scheme,
+    MARKS, Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_mark, is_number,
+    is_of_scheme, may_mark,
 };
 use crate::data::TextFile;
 use crate::data::records::{OneLine, shown};
+use crate::data::tag_spelling::is_scheme;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many lines of a file decide what its columns are.
@@ -41,6 +43,9 @@ const TAGS: [&str; 22] = [
     "ne",
 ];
 
+/// The tags of words that are symbols, as `#`.
+const SYMBOLS: [&str; 4] = ["SYM", "PUNCT", "#", "X"];
+
 /// What the column is called that numbers the sentences.
 const SENTENCES: [&str; 6] = ["sentence", "sentence_#", "sentence_id", "sentence_idx", "sent", "sent_id"];
 
@@ -50,6 +55,11 @@ const GLOBAL: &str = "# global.columns =";
 /// A name as it is compared: of small letters, with `_` for spaces and hyphens.
 pub(super) fn plain(name: &str) -> String {
     name.trim().to_lowercase().replace([' ', '-'], "_")
+}
+
+/// Whether a name is known, or has a part that is known: `ne_coarse_lit` has `ne`.
+fn is_called(name: &str, known: &[&str]) -> bool {
+    known.contains(&name) || name.split('_').any(|part| known.contains(&part))
 }
 
 /// The number of columns that most lines have, of equally frequent ones the first, and how many lines have it. At least two columns.
@@ -140,7 +150,7 @@ impl First {
         Ok(first)
     }
 
-    fn wrong(&self, expected: String, got: impl Into<String>) -> Error {
+    pub(super) fn wrong(&self, expected: String, got: impl Into<String>) -> Error {
         Error::of(ErrorKind::Format, format!("columns of file `{}`", self.name), expected, got.into())
     }
 
@@ -161,7 +171,7 @@ impl First {
             match given.map(|given| (given, given.parse::<usize>())) {
                 Some((_, Ok(number))) => number == place + 1 && known.contains(&name),
                 Some((given, Err(_))) => plain(given) == name,
-                None => known.contains(&name),
+                None => is_called(name, known),
             }
         };
         let words = (0..names.len()).find(|&place| fits(given.words, &WORDS, place));
@@ -246,8 +256,17 @@ impl First {
         let Some(Some(start @ (0 | 1))) = all.first().and_then(|ids| ids.first()).copied() else {
             return false;
         };
-        let counted = |ids: &Vec<Option<usize>>| ids.iter().zip(start..).all(|(id, at)| *id == Some(at));
-        self.count > 2 && all.iter().any(|ids| ids.len() > 1) && all.iter().all(counted)
+        // A few blank lines or words may be missing: reading names the line.
+        let begun = all.iter().filter(|ids| ids.first().is_none_or(|id| *id == Some(start))).count();
+        let pairs = || all.iter().flat_map(|ids| ids.windows(2));
+        let goes_on = |pair: &&[Option<usize>]| matches!(pair, [Some(id), Some(next)] if id.checked_add(1) == Some(*next));
+        let counted = pairs().filter(goes_on).count();
+        let numbers = all.iter().flatten().all(Option::is_some);
+        self.count > 2
+            && numbers
+            && begun * 10 >= all.len() * 9
+            && counted > 0
+            && counted * 2 >= pairs().count()
     }
 
     /// Whether the first column numbers the words.
@@ -327,6 +346,76 @@ impl First {
             && found.iter().all(|tag| !known.contains(tag) && !is_of_scheme(tag))
     }
 
+    /// What begins a comment before most sentences, as `#`, `;;` or `%%`: no other line begins with it, and where a word has its tag there is
+    /// no tag of other words.
+    pub(super) fn mark(&self, tags: usize) -> Option<String> {
+        let blocks = || self.lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty());
+        let mut counts = HashMap::<&str, usize>::new();
+        for first in blocks().filter_map(|lines| lines.first()) {
+            *counts.entry(first_word(first)).or_default() += 1;
+        }
+        let (mark, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        if !may_mark(mark) || count < 2 || count * 2 <= blocks().count() {
+            return None;
+        }
+        let tag = |line: &'_ String| cells(line, self.separator).nth(tags).map(str::to_owned);
+        let (marked, others): (Vec<&String>, Vec<&String>) =
+            blocks().flatten().partition(|line| first_word(line) == mark);
+        let known: HashSet<String> = others.into_iter().filter_map(tag).collect();
+        let is_tag =
+            |tag: String| known.contains(&tag) || is_of_scheme(&tag) || SYMBOLS.contains(&tag.as_str());
+        let is_word = marked.len() > count || marked.iter().any(|line| tag(line).is_some_and(is_tag));
+        (!is_word).then(|| mark.to_owned())
+    }
+
+    /// The columns that have tags of a scheme, if that of the tags has none.
+    pub(super) fn schemes_beside(&self, tags: usize) -> Vec<usize> {
+        let sentences: Vec<Vec<Vec<&str>>> = self.sentences().collect();
+        let is = |at: &usize| {
+            let of = |row: &Vec<&str>| row.get(*at).copied().unwrap_or_default().to_owned();
+            let column: Vec<Vec<String>> =
+                sentences.iter().map(|rows| rows.iter().map(of).collect()).collect();
+            is_scheme(&column.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        };
+        let known = |row: &Vec<&str>| row.get(tags).is_some_and(|tag| is_of_scheme(tag));
+        if sentences.iter().flatten().any(known) || is(&tags) {
+            return Vec::new();
+        }
+        (0..self.count).filter(|at| *at != tags).filter(is).collect()
+    }
+
+    /// Refuses a first line that may be a header in unknown words: none of its cells occurs again, and all other tags occur often.
+    pub(super) fn refuse_unsure_header(&self, tags: usize) -> Result<()> {
+        const MANY: usize = 20;
+        let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
+            return Ok(());
+        };
+        let row: Vec<&str> = cells(line, self.separator).collect();
+        let mut counts = HashMap::<&str, usize>::new();
+        let (mut rows, mut again) = (0, false);
+        for line in self.lines.iter().skip(at + 1).filter(|line| begins(line)) {
+            rows += 1;
+            let other: Vec<&str> = cells(line, self.separator).collect();
+            again |= other.iter().zip(&row).any(|(other, own)| other == own);
+            *counts.entry(other.get(tags).copied().unwrap_or_default()).or_default() += 1;
+        }
+        let often = counts.len() * 10 <= rows && counts.values().all(|&count| count > 2);
+        let is_scheme = row.get(tags).is_none_or(|tag| is_of_scheme(tag));
+        if row.len() != self.count || rows <= MANY || again || !often || is_scheme {
+            return Ok(());
+        }
+        let expected = "words and tags, or a header with known names (`token`, `tag`): `header` (`data.header` in a config) sets \
+                        whether the first line is one";
+        let got = format!("{}, whose words are in no other line", shown(line));
+        Err(Error::of(ErrorKind::Format, format!("{}:{}", self.name, at + 1), expected, got))
+    }
+
+    /// Whether it has the columns of CoNLL-2009: fourteen, or more with arguments, the ninth and the tenth of which are heads.
+    pub(super) fn is_of_2009(&self) -> bool {
+        let head = |cell: &str| cell == "_" || is_number(cell);
+        self.count >= 14 && self.is_numbered() && self.all(8, head) && self.all(9, head)
+    }
+
     /// The first of the last columns that all look like tags of a scheme; else the last one.
     pub(super) fn first_tags(&self) -> usize {
         let is = |at: &usize| self.all(*at, is_of_scheme);
@@ -340,11 +429,18 @@ impl First {
 
     /// The column of the words, and that of the tags, by their names in the header.
     pub(super) fn named(&self) -> (Option<usize>, Option<usize>) {
-        let of = |known: &[&str], name: &String| known.contains(&name.as_str());
-        let names = self.header.iter().flatten();
-        let words = names.clone().position(|name| of(&WORDS, name));
-        let tags = names.enumerate().filter(|(_, name)| of(&TAGS, name)).last();
-        (words, tags.map(|(at, _)| at).filter(|at| Some(*at) != words))
+        let at = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
+            let names = self.header.iter().flatten().enumerate();
+            names.filter(|(_, name)| fits(name)).map(|(at, _)| at).collect()
+        };
+        let first = |known: &[&str]| {
+            let whole = at(&|name| known.contains(&name)).first().copied();
+            whole.or_else(|| at(&|name| is_called(name, known)).first().copied())
+        };
+        let words = first(&WORDS);
+        // Of whole names the last one, of those with a known part the first.
+        let tags = at(&|name| TAGS.contains(&name)).last().copied().or_else(|| first(&TAGS));
+        (words, tags.filter(|at| Some(*at) != words))
     }
 
     /// Whether the header calls the column of the words one of tags, or that of the tags one of words.

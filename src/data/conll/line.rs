@@ -61,14 +61,27 @@ pub(super) fn is_of_scheme(tag: &str) -> bool {
     tag == "O" || tag.split_once('-').is_some_and(letter)
 }
 
-/// Whether a word is the mark of a document.
+/// Whether a word is the mark of a document, as `-DOCSTART-` or `-DOCEND-`.
 pub(super) fn is_document(word: &str) -> bool {
-    word.eq_ignore_ascii_case(DOCUMENT)
+    let inner = word.strip_prefix('-').and_then(|word| word.strip_suffix('-')).unwrap_or_default();
+    let (doc, rest) = inner.split_at_checked(3).unwrap_or_default();
+    doc.eq_ignore_ascii_case("doc") && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// Whether a line says that a document begins or ends.
 pub(super) fn is_mark(line: &str) -> bool {
-    line.get(..DOCUMENT.len()).is_some_and(is_document) || MARKS.iter().any(|mark| line.starts_with(mark))
+    let begins = |mark: &str| line.get(..mark.len()).is_some_and(|start| start.eq_ignore_ascii_case(mark));
+    begins(DOCUMENT) || is_document(first_word(line)) || MARKS.iter().any(|mark| line.starts_with(mark))
+}
+
+/// What is before the first space or tab of a line.
+pub(super) fn first_word(line: &str) -> &str {
+    line.split(is_blank).find(|word| !word.is_empty()).unwrap_or_default()
+}
+
+/// Whether a word may mark comments: `#`, `%%`, `;;` and the like.
+pub(super) fn may_mark(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| b"#%;/@".contains(&byte))
 }
 
 /// Whether a line looks like a comment.

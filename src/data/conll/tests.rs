@@ -299,3 +299,84 @@ fn other_files_have_the_columns_of_the_first() {
     let expected = "columns of file `c`: expected 4, as in the file that was read before, got 2";
     assert!(error.contains(expected), "{error}");
 }
+
+#[test]
+fn tags_are_where_those_of_a_scheme_are() {
+    let (said, texts) = read("c", "B-A\tx\nI-A\ty\nO\tz\n\nO\tx\nB-B\tz\n", None).unwrap();
+    assert_eq!(
+        said,
+        "words in column 2, tags in column 1, 2 columns between tabs, since tags of a scheme are there"
+    );
+    assert_eq!(texts, ["1: x/B-A y/I-A z/O", "5: x/O z/B-B"]);
+    assert_eq!(read("c", "B_A x\nI_A y\nO z\n", None).unwrap().1, ["1: x/B_A y/I_A z/O"]);
+    refused(
+        "O N x\nB-A N y\nI-A V z\n",
+        "columns of file `c.conll`: expected tags of a scheme in column 3: `tags` (`data.label` in a config) gives their column, and \
+         `tokens` (`data.text`) that of the words, got such tags in column 1",
+    );
+    assert_eq!(read("c", "x B-A N\ny O V\n", Some("3")).unwrap().1, ["1: x/N y/V"]);
+    let semantic = "1 a a a N N _ _ 2 2 x x _ _\n2 b b b V V _ _ 0 0 y y _ _\n";
+    refused(semantic, "columns of file `c.conll`: expected the column of the tags: `tags`");
+    assert_eq!(read("c", semantic, Some("5")).unwrap().1, ["1: a/N b/V"]);
+}
+
+#[test]
+fn a_first_line_that_may_be_a_header_is_refused() {
+    let lines = "un DT\nchat NN\ndort VB\n\n".repeat(10);
+    for header in ["mot marque\n", "x y\n", "Wort Marke\n\n"] {
+        let text: &str = (header.to_owned() + &lines).leak();
+        refused(text, "c.conll:1: expected words and tags, or a header with known names");
+        let file = file("c", text);
+        let count = |header| Columns::of(&file, None, None, Some(header), None).unwrap().sentences(&file);
+        assert_eq!(count(true).unwrap()[0].words, ["un", "chat", "dort"]);
+        assert!(count(false).unwrap()[0].words.len() < 5);
+    }
+    // A word or a tag that comes again, or other rare tags.
+    for line in ["un UH\n", "oui NN\n", "oui UH\n\nnon INTJ\n"] {
+        assert!(read("c", (line.to_owned() + &lines).leak(), None).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn marks_of_comments_are_no_words() {
+    for mark in ["# doc", ";; doc", "%% 0", "// a b c"] {
+        let text = format!("{mark}\nHe PRP\nruns VB\n\n{mark}\nshe PRP\n\nruns VB\n");
+        let (said, texts) = read("c", text.leak(), None).unwrap();
+        let word = first_word(mark);
+        assert!(said.contains(&format!("lines of `{word}` before a sentence are comments")), "{said}");
+        assert_eq!(texts, ["2: He/PRP runs/VB", "6: she/PRP", "8: runs/VB"], "{mark}");
+    }
+    // Words: the tag is one of other words, or the mark is elsewhere, too.
+    assert_eq!(read("c", "% N\na N\n\n% N\nb V\n", None).unwrap().1[0], "1: %/N a/N");
+    assert_eq!(read("c", "% Y\na N\n% Y\n\n% Y\nb V\n", None).unwrap().1[1], "5: %/Y b/V");
+    assert_eq!(read("c", "# SYM\na N\n\n# SYM\nb V\n", None).unwrap().1[1], "4: #/SYM b/V");
+    assert_eq!(read("c", "-DOCEND- X\n\nHe O\n-docend- O\n", None).unwrap().1, ["3: He/O"]);
+    assert_eq!(read("c", "-DOC- X\nDOC-A X\n", None).unwrap().1, ["1: -DOC-/X DOC-A/X"]);
+    let (said, texts) = read(
+        "c",
+        "TOKEN\tNE-COARSE-LIT\tMISC\n# document_id = x\nHe\tO\t_\nBonn\tB-LOC\t_\n\n# document_id = y\nso\tO\t_\n",
+        None,
+    )
+    .unwrap();
+    assert!(said.contains("tags in column 2 (ne_coarse_lit)"), "{said}");
+    assert_eq!(texts, ["3: He/O Bonn/B-LOC", "7: so/O"]);
+}
+
+#[test]
+fn a_missing_blank_line_is_where_words_count_anew() {
+    let line = |id: usize| format!("{id}\tw\tw\tN\t_\t_\t0\troot\t_\t_\n");
+    let sentence = |last: usize| (1..=last).map(line).collect::<String>();
+    let [two, three] = [2, 3].map(sentence);
+    let expected = "c.conll:4: expected a blank line before the first word of the next sentence, got \"1\"";
+    refused(format!("{three}{two}\n{two}\n{three}").leak(), expected);
+    refused(format!("{three}{two}").leak(), expected);
+    let comment = format!("{two}# id = 2\n{two}\n{three}");
+    refused(comment.leak(), "c.conll:4: expected a blank line before the first word of the next sentence");
+    refused(
+        format!("{}{}", sentence(3), line(5)).leak(),
+        "c.conll:4: expected the word of number 4, got \"5\"",
+    );
+    refused("1 a N\n2 b V\n1 c N\n2 d N\n\n1 a N\n2 b V\n", "c.conll:3: expected a blank line before");
+    let text = "# id = 1\n2\tw\tw\tN\t_\t_\t0\troot\t_\t_\n";
+    refused(text, "c.conll:2: expected the word of number 1 at the start of a sentence, got \"2\"");
+}

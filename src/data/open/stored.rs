@@ -158,7 +158,7 @@ mod tests {
         // What is set anew is looked for anew.
         let other = ReadOptions::new().tags("4").or_note(&note).unwrap();
         assert_eq!((other.tags.as_deref(), other.columns), (Some("4"), None));
-        let texts = TaggedTexts::of_columns(&file).unwrap();
+        let texts = TaggedTexts::of_columns(&TextFile::embedded("d.conll", "a N\nb V\n")).unwrap();
         assert_eq!(texts.read_as().to_note(), "{}");
     }
 

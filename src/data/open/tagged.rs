@@ -121,6 +121,11 @@ impl Record for TaggedText {
                 .push(format!("tags rewritten to keep {scheme}, as conlleval reads them: {repaired}"));
             options.tagging = Some(Box::new(tagging));
         }
+        if let Some(known) = options.tagging.as_deref()
+            && let Some(own) = read.translate(known, options.scheme.is_some())?
+        {
+            options.notes.push(format!("tags of {own} translated to {known}, which the training has"));
+        }
         Ok(read.read_by(options))
     }
 }

@@ -35,6 +35,7 @@ fn the_spelling_is_that_of_all_tags() {
         (&["B/A I/A O"], "IOB2, spelled `B/kind`, `I/kind`", "B-A I-A O"),
         (&["A:B A:I O"], "IOB2, spelled `kind:B`, `kind:I`", "B-A I-A O"),
         (&["BPER IPER O", "BLOC"], "IOB2, spelled `Bkind`, `Ikind`", "B-PER I-PER O"),
+        (&["B- I- O"], "IOB2, spelled `Bkind`, `Ikind`", "B-- I-- O"),
         (&["<B-A> <I-A> <O>"], "IOB2, spelled `<B-kind>`, `<I-kind>`, `<O>`", "B-A I-A O"),
         (&["[B-A] [I-A] O"], "IOB2, spelled `[B-kind]`, `[I-kind]`", "B-A I-A O"),
         (&["B-A I-A _"], "IOB2, spelled `B-kind`, `I-kind`, `_`", "B-A I-A O"),
@@ -167,4 +168,51 @@ fn tags_are_repaired_as_conlleval_reads_them() {
     }
     let spelled = of(&["B_A I_A O"]).unwrap();
     assert_eq!(spelled.repaired(&cut("O I_A")), Some(cut("O B_A")));
+}
+
+#[test]
+fn one_typo_is_no_second_spelling() {
+    let rest = ["B-NP I-NP O B-VP", "B-NP O", "B-VP I-VP", "O B-NP"];
+    for typo in ["BNP", "B-", "B_NP", "IN", "o", "B\u{2013}NP"] {
+        let typed = format!("B-NP I-NP {typo}");
+        let mut sentences = rest.to_vec();
+        sentences.push(&typed);
+        let error = format!("{:#}", of(&sentences).unwrap_err());
+        let expected =
+            "tags of sentence 5: expected a tag of IOB2, which 4 of 5 sentences keep, spelled `B-kind`";
+        assert!(error.starts_with(expected) && error.contains(&format!("got `{typo}`")), "{error}");
+        let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
+        let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
+        let set = Found::of(&all, Some(TagScheme::Iob2)).whole(&all, |at, _| at.to_string());
+        assert!(set.unwrap_err().to_string().contains(&format!("`{typo}`")), "{typo}");
+    }
+}
+
+#[test]
+fn tags_of_another_scheme_are_translated() {
+    let translated = |known: &[&str], is_set, sentences: &[&str]| {
+        let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
+        let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
+        let place = |at, word| format!("{at}:{word}");
+        let found = Tagging::translated(&of(known).unwrap(), is_set, &all, place)?;
+        Ok::<_, Error>(found.map(|(own, all)| (own.name(), all.iter().map(|tags| tags.join(" ")).collect())))
+    };
+    let of = |name: &str, all: &[&str]| {
+        Some((name.to_owned(), all.iter().map(|tags| (*tags).to_owned()).collect::<Vec<_>>()))
+    };
+    let begun = &["B-A I-A O"][..];
+    assert_eq!(translated(begun, false, &["O B-C", "B-A I-A"]).unwrap(), None);
+    let found = translated(begun, false, &["S-A B-B E-B O"]).unwrap();
+    assert_eq!(found, of("IOBES", &["B-A B-B I-B O"]));
+    let found = translated(&["B_A L_A U_A"], false, &["I-A I-A B-A", "O I-B"]).unwrap();
+    assert_eq!(found, of("IOB1", &["B_A L_A U_A", "O U_B"]));
+    // Neither another scheme nor the known one; a scheme that is set; kinds that the other does not have.
+    let said = |known, is_set, sentences| format!("{:#}", translated(known, is_set, sentences).unwrap_err());
+    let error = said(begun, false, &["B-A O", "O I-A"]);
+    assert!(error.starts_with("1:1: expected a tag of IOB2, which 1 of 2 sentences keep"), "{error}");
+    let error = said(begun, true, &["O", "S-A O"]);
+    assert!(error.contains("got `S-A`") && error.contains("set this scheme"), "{error}");
+    let error = said(&["B I O"], false, &["S-A O"]);
+    assert!(error.contains("got `S-A`") && error.contains("the training has this scheme"), "{error}");
+    assert_eq!(translated(&["N V"], false, &["S-A O"]).unwrap(), None);
 }
