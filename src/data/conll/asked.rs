@@ -82,7 +82,9 @@ impl Columns {
         let known = like.and_then(|like| Self::of(file, None, None, None, Some(like)).ok());
         let found = match known {
             Some(known) => known,
-            None if first.count > 1 => Self::of(file, None, None, None, None)?,
+            // Which column has the tags need not be known.
+            None if first.count > 1 => Self::of(file, None, None, None, None)
+                .or_else(|_| Self::of(file, None, Some(&first.count.to_string()), None, None))?,
             None => Self::alone(first.header),
         };
         Ok(Some(Self { brackets: false, ..found }))
