@@ -380,15 +380,17 @@ fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Op
         }
         FileFormat::Parquet => Err(no_lines(file, "Parquet: write it as CSV or JSON Lines first")),
         format => {
-            // Where labels are known, too, texts are not taken for them.
+            // Where labels are named, too, texts are not taken for them; without names, a text alone comes first.
             let both = table::Table::of(file, format, options, &[text, label]);
+            let named = |table: &table::Table| table.has_header() || label.given.is_some();
             let table = match both {
-                Ok(table) => table,
-                Err(_) => table::Table::of(file, format, options, &[text]).or_else(|e| {
+                Ok(table) if named(&table) => table,
+                both => table::Table::of(file, format, options, &[text]).or_else(|e| {
                     // A file of texts alone has one column, whatever their number was in the training.
-                    let alone =
-                        table::Table::of(file, format, options, &[Wanted { given: Some("1"), ..text }]);
-                    alone.ok().filter(|table| table.width() == 1).ok_or_else(|| guess.explain(e))
+                    let first = Wanted { given: Some("1"), ..text };
+                    let alone = table::Table::of(file, format, options, &[first]);
+                    let alone = alone.ok().filter(|table| table.width() == 1);
+                    alone.or(both.ok()).ok_or_else(|| guess.explain(e))
                 })?,
             };
             table.note(options);
