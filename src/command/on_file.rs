@@ -37,10 +37,11 @@ impl OnFile<'_> {
     pub(super) fn run(&self) -> Outcome<Ended> {
         let (mut questions, added) = self.model.questions(self.config, self.path).asked()?;
         let mut out = Output::open(self.output, Path::new(self.path), self.overwrite)?;
+        let head = questions.head(&added);
         if !self.quiet {
             terminal::say(format!("{}: read as {}", questions.name(), questions.read_as()));
         }
-        out.write(&questions.head(&added))?;
+        out.write(&head)?;
         let mut done = Done::new(self);
         let (mut waiting, mut size) = (Vec::new(), 0);
         loop {
@@ -49,7 +50,11 @@ impl OnFile<'_> {
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
             if ended || waiting.len() >= self.batch || size >= BYTES_TOGETHER {
-                done.answer(&questions, &waiting, &mut out)?;
+                if let Err(e) = done.answer(&questions, &waiting, &mut out) {
+                    // What was answered before it is there.
+                    out.flush()?;
+                    return Err(e);
+                }
                 waiting.clear();
                 size = 0;
             }

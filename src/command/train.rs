@@ -169,15 +169,24 @@ impl Train {
         let value = report.best.map_or(f64::NAN, |best| best.value);
         let percent = if shares(metric) { 100.0 } else { 1.0 };
         let model = Model::load(&best)?;
+        let mut untested = None;
         let tested = match &test {
             Some(path) => {
                 let mut config = config.clone();
                 let path = path.to_string_lossy().into_owned();
                 config.data.test = Some(path.clone());
-                let scored = unpadded::recipes::scores(&config, &model)?;
-                let object = show::object(&path, &scored);
-                folder.write("test.json", &format!("{object}\n"))?;
-                Some((scored, object))
+                match unpadded::recipes::scores(&config, &model) {
+                    Ok(scored) => {
+                        let object = show::object(&path, &scored);
+                        folder.write("test.json", &format!("{object}\n"))?;
+                        Some((scored, object))
+                    }
+                    // The training is done: what came of it is written first.
+                    Err(e) => {
+                        untested = Some(e);
+                        None
+                    }
+                }
             }
             None => None,
         };
@@ -203,7 +212,7 @@ impl Train {
             &model,
             &held_out.cases,
         )?;
-        Ok(Ended::Done)
+        untested.map_or(Ok(Ended::Done), |e| Err(e.into()))
     }
 
     /// What came out, and where it is.

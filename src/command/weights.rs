@@ -31,6 +31,10 @@ impl Renamed {
     }
 }
 
+/// Endings of formats that are not written.
+const OTHERS: [&str; 14] =
+    ["onnx", "pt", "pth", "bin", "ckpt", "h5", "hdf5", "keras", "npz", "npy", "pb", "pkl", "gguf", "tflite"];
+
 #[derive(Args)]
 #[command(after_help = "Example:\n  unpadded export runs/classify-1 weights.safetensors --rename lstm_0=rnn")]
 pub(crate) struct Export {
@@ -46,6 +50,13 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let names = self.renamed.names()?;
+        let ending = self.file.extension().and_then(|of| of.to_str()).unwrap_or_default().to_lowercase();
+        if OTHERS.contains(&&*ending) {
+            let name = self.file.display();
+            return bad(format!(
+                "{name}: expected a name for safetensors, the format that is written, got one of another format: `.safetensors` fits"
+            ));
+        }
         fresh(&self.file)?;
         let checkpoint = self.which.checkpoint()?;
         safetensors::export(&checkpoint, &names, &self.file).asked()?;

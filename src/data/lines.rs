@@ -104,6 +104,12 @@ impl Lines {
         Ok(Some(self.encoding.decode(self.guessed, line)))
     }
 
+    /// The line that was read last, with a mark for what is no text.
+    pub(super) fn lossy(&self) -> String {
+        let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+        String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
+    }
+
     /// All the text at once, of at most `max` bytes, with every line ended by `\n` alone.
     pub(super) fn text(mut self, max: usize) -> Result<String> {
         const PIECE: u64 = 1 << 20;

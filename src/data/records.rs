@@ -58,7 +58,7 @@ impl Default for ColumnSpec {
 }
 
 /// Whether a character separates words and columns. Other white space, as a no-break space, is part of a word.
-pub(super) fn is_blank(c: char) -> bool {
+pub(in crate::data) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r')
 }
 

@@ -117,8 +117,14 @@ impl Trained for Tagger {
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
-        let words: Vec<Vec<String>> =
-            texts.iter().map(|text| TaggedText::words_of(text).map(str::to_owned).collect()).collect();
+        // The words of a record of a file are a line each: they may have spaces in them.
+        let words = |text: &&str| -> Vec<String> {
+            match text.ends_with('\n') {
+                true => text.lines().map(str::to_owned).collect(),
+                false => TaggedText::words_of(text).map(str::to_owned).collect(),
+            }
+        };
+        let words: Vec<Vec<String>> = texts.iter().map(words).collect();
         let (found, labels) = found(predictor, words.iter().map(Vec::as_slice))?;
         let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.as_slice::<i64>()?.iter());
         let answer = |(i, words): (usize, Vec<String>)| Answer::Tags {

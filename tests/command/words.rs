@@ -56,6 +56,7 @@ fn errors_name_settings_and_no_types() {
     plain(&place, &["train", "--resume", "run", "--set", "model.hidden=9"], &["program", "--run NEW"]);
     plain(&place, &["train", "--set", "training.rate=1e39"], &["training.rate", "3.4e38"]);
     if cfg!(feature = "safetensors") {
+        plain(&place, &["export", "run", "weights.onnx"], &["safetensors", "another format"]);
         place.said(&["export", "run", "weights"], "");
         let wider = ["train", "--train", "reviews.tsv", "--epochs", "1", "--run", "other", "--quiet"];
         place.said(&with(&wider, &["--set", "model.hidden=9"]), "");

@@ -1,14 +1,14 @@
 //! Columns of words that a model is asked about: their tags, if there are any, are not read.
 
 use super::first::{First, Given};
-use super::line::Separator;
+use super::line::{Separator, cells};
 use super::{Block, Columns, Sentence};
 use crate::data::TextFile;
 use crate::data::lines::Reason;
-use crate::data::records::Parser;
-use crate::error::Result;
+use crate::data::records::{Parser, is_blank};
+use crate::error::{Error, ErrorKind, Result};
 
-/// The words of a sentence between spaces, and the lines of the file that they are in.
+/// The words of a sentence, one a line, and the lines of the file that they are in.
 #[derive(Debug, Default)]
 pub(in crate::data) struct Asked {
     pub(in crate::data) text: String,
@@ -31,14 +31,14 @@ impl Marked {
     }
 }
 
-/// Words as a line of text, as models are asked about them.
+/// Words as a text with one a line, as models are asked about them: a word may have spaces in it.
 pub(in crate::data) fn joined(words: &[String]) -> Result<String, Reason> {
-    match words.iter().find(|word| word.is_empty() || word.contains([' ', '\t', '\r', '\n'])) {
+    match words.iter().find(|word| word.trim().is_empty() || word.contains(['\n', '\r'])) {
         Some(word) => {
-            let (expected, got) = ("words without spaces in them".to_owned(), format!("{word:?}"));
+            let (expected, got) = ("words of one line each".to_owned(), format!("{word:?}"));
             Err(Reason { expected, got })
         }
-        None => Ok(words.join(" ")),
+        None => Ok(words.iter().flat_map(|word| [word, "\n"]).collect()),
     }
 }
 
@@ -85,8 +85,13 @@ impl Columns {
             // Which column has the tags need not be known.
             None if first.count > 1 => Self::of(file, None, None, None, None)
                 .or_else(|_| Self::of(file, None, Some(&first.count.to_string()), None, None))?,
-            None => Self::alone(first.header),
+            None => Self::alone(first.header.clone()),
         };
+        if first.has_numbers(found.words) {
+            let what = format!("words in column {} of file `{}`", found.words + 1, file.name());
+            let error = Error::of(ErrorKind::Format, what, "words", "numbers alone");
+            return Err(error.noted("set `tokens` (`data.text`) to the number of their column, from 1 on"));
+        }
         Ok(Some(Self { brackets: false, ..found }))
     }
 
@@ -119,7 +124,7 @@ impl Columns {
     /// Adds a line with a cell for a tag: in the column of the tags in CoNLL-U, whose columns are fixed, else behind the last one.
     pub(in crate::data) fn with(&self, line: &str, cell: &str, to: &mut String) {
         if self.universal {
-            for (at, own) in line.trim_end().split('\t').enumerate() {
+            for (at, own) in line.trim_end_matches(is_blank).split('\t').enumerate() {
                 if at > 0 {
                     to.push('\t');
                 }
@@ -127,9 +132,14 @@ impl Columns {
             }
             return;
         }
-        to.push_str(line.trim_end());
+        to.push_str(line.trim_end_matches(is_blank));
         to.push(if self.separator == Separator::Spaces { ' ' } else { '\t' });
         to.push_str(cell);
+    }
+
+    /// Whether a line has all columns and is no comment.
+    pub(in crate::data) fn has_all(&self, line: &str) -> bool {
+        !line.starts_with('#') && cells(line, self.separator).count() == self.count
     }
 
     /// The names in the header.

@@ -204,6 +204,11 @@ impl First {
         }
     }
 
+    /// Whether a column has numbers alone.
+    pub(super) fn has_numbers(&self, column: usize) -> bool {
+        self.count > 1 && self.all(column, is_number)
+    }
+
     /// Which share of the lines that are no comments and not blank have as many columns as most.
     pub(super) fn share(&self) -> f64 {
         let lines = || self.lines.iter().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, prepared_for};
+use super::paths::{Found, by_ending, find, prepared_for};
 use super::wanted::{LABEL, SOURCE, TARGET, TEXT, TOKENS, Wanted};
-use super::{fasttext, fields, json, objects, table, trees};
+use super::{dictionary, fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
 use crate::data::conll::{Asked, Columns, joined};
 use crate::data::lines::{Lines, Reason};
@@ -178,6 +178,9 @@ impl Questions {
             false => name.to_owned(),
         };
         self.added = added.iter().map(|name| own(name)).collect();
+        if matches!(self.form, Form::Columns(_)) && added.len() > 1 {
+            self.read_as.notes.push("labels of texts have no column and are left out".to_owned());
+        }
         let Some(header) = self.header.take() else { return String::new() };
         let names: Vec<Added> = self.added.iter().cloned().map(Added::Text).collect();
         self.lines_of(&header, &names)
@@ -195,8 +198,9 @@ impl Questions {
         std::mem::take(&mut self.raw).into_iter().map(|(_, line)| line + "\n").collect()
     }
 
-    fn lines_of(&self, Question { raw, words, header, .. }: &Question, answer: &[Added]) -> String {
-        let (mut text, mut word) = (String::new(), 0);
+    fn lines_of(&self, question: &Question, answer: &[Added]) -> String {
+        let Question { raw, words, header, text: asked, .. } = question;
+        let (mut text, mut word, none) = (String::new(), 0, "_".to_owned());
         for (at, (number, line)) in raw.iter().enumerate() {
             let last = at + 1 == raw.len();
             match &self.form {
@@ -207,10 +211,12 @@ impl Questions {
                         word += 1;
                         match answer.first() {
                             Some(Added::Words(tags)) => tags.get(word - 1),
-                            _ => None,
+                            _ => Some(&none),
                         }
                     } else {
-                        None
+                        // No tag of the file stands where an answer is expected.
+                        let unasked = asked.is_err() || words.first().is_some_and(|first| number < first);
+                        Some(&none).filter(|_| unasked && columns.has_all(line))
                     };
                     match cell {
                         Some(cell) => columns.with(line, cell, &mut text),
@@ -244,6 +250,10 @@ impl Questions {
     /// An object with fields more, or a list with elements more.
     fn json(&self, line: &str, answer: &[Added]) -> String {
         let line = line.trim_end();
+        // What is no record stays as it is.
+        if !line.ends_with(['}', ']']) {
+            return line.to_owned();
+        }
         let value = |cell: &Added| match cell {
             Added::Text(text) => serde_json::Value::from(text.as_str()),
             Added::Number(number) => {
@@ -284,7 +294,11 @@ impl Questions {
                     self.raw.push((self.number, line.into_owned()));
                     (outcome, false)
                 }
-                Some(Err(reason)) => (Err(reason), false),
+                Some(Err(reason)) => {
+                    self.begun.get_or_insert(self.number);
+                    self.raw.push((self.number, lines.lossy()));
+                    (Err(reason), false)
+                }
                 None => (self.parser.end(), true),
             };
             let (text, words, header) = match outcome {
@@ -353,6 +367,11 @@ fn of_row() -> Box<dyn Parser<Asked>> {
 type Opened = (Box<dyn Parser<Asked>>, Form, Vec<String>);
 
 fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Opened> {
+    if options.format == Some(FileFormat::Plain) {
+        let line = |line: &str| Ok((!line.trim().is_empty()).then(|| alone(line.to_owned())));
+        return Ok((Box::new(OneLine(line)), Form::Cells('\t', false), Vec::new()));
+    }
+    let told = options.format.is_some() || options.separator.is_some();
     let guess = guess(file, options, task).or_else(|e| lines_alone(file, options, e))?;
     options.format = Some(guess.format);
     let (text, label) = match task {
@@ -374,6 +393,11 @@ fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Op
             let text = |line: &str| Ok((!line.trim().is_empty()).then(|| alone(fasttext::text(line))));
             Ok((Box::new(OneLine(text)), Form::Cells('\t', false), Vec::new()))
         }
+        FileFormat::Dictionary => {
+            let mut pair = dictionary::reader(options.stress);
+            let word = move |line: &str| Ok(pair(line)?.map(|pair| alone(pair.source)));
+            Ok((Box::new(OneLine(word)), Form::Cells('\t', false), Vec::new()))
+        }
         FileFormat::JsonLines => {
             let picked = objects::picked(file, guess.format, &[text], options)?;
             of_json(file, picked, options, fields::text)
@@ -385,14 +409,39 @@ fn of_texts(file: &TextFile, options: &mut ReadOptions, task: Task) -> Result<Op
             let named = |table: &table::Table| table.has_header() || label.given.is_some();
             let table = match both {
                 Ok(table) if named(&table) => table,
-                both => table::Table::of(file, format, options, &[text]).or_else(|e| {
-                    // A file of texts alone has one column, whatever their number was in the training.
-                    let first = Wanted { given: Some("1"), ..text };
-                    let alone = table::Table::of(file, format, options, &[first]);
-                    let alone = alone.ok().filter(|table| table.width() == 1);
-                    alone.or(both.ok()).ok_or_else(|| guess.explain(e))
-                })?,
+                both => match (table::Table::of(file, format, options, &[text]), both) {
+                    // The label has its column, and is not where it was in the training.
+                    (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
+                        return Err(guess.explain(e));
+                    }
+                    (Ok(table), _) => table,
+                    (Err(e), both) => {
+                        // A file of texts alone has one column, whatever their number was in the training.
+                        let first = Wanted { given: Some("1"), ..text };
+                        let alone = table::Table::of(file, format, options, &[first]);
+                        let alone = alone.ok().filter(|table| table.width() == 1);
+                        alone.or(both.ok()).ok_or_else(|| guess.explain(e))?
+                    }
+                },
             };
+            let wrong = |expected: &str, got: &str| {
+                Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got))
+            };
+            if !table.has_header()
+                && table.width() > 1
+                && !told
+                && by_ending(&file.name()).is_none()
+                && !table.has_tabs()
+            {
+                let expected = "a text a line, or a table: set `format` (`data.format`) to `plain` or `csv`";
+                return wrong(expected, "lines with a separator in each, which may be text");
+            }
+            let set =
+                options.told.as_deref().is_some_and(|told| told.text.is_some() || told.source.is_some());
+            if !table.has_header() && !set && table.has_numbers(file)? {
+                let expected = "texts: set `text` (`data.text`) to the number of their column, from 1 on";
+                return wrong(expected, &format!("numbers alone in column {}", table.names().concat()));
+            }
             table.note(options);
             let names = table.names().first().cloned();
             if task == Task::Pairs {

@@ -189,7 +189,6 @@ const LANGUAGES: &[&str] = &[
     "th",
     "tha",
     "indonesian",
-    "id",
     "ind",
     "greek",
     "el",
