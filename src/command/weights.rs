@@ -50,6 +50,7 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let names = self.renamed.names()?;
+        fresh(&self.file)?;
         let ending = self.file.extension().and_then(|of| of.to_str()).unwrap_or_default().to_lowercase();
         if OTHERS.contains(&&*ending) {
             let name = self.file.display();
@@ -57,7 +58,6 @@ impl Export {
                 "{name}: expected a name for safetensors, the format that is written, got one of another format: `.safetensors` fits"
             ));
         }
-        fresh(&self.file)?;
         let checkpoint = self.which.checkpoint()?;
         safetensors::export(&checkpoint, &names, &self.file).asked()?;
         for (ours, theirs) in names.table(&checkpoint.program).asked()? {
