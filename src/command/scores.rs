@@ -27,7 +27,7 @@ pub(crate) fn interval(figure: &Figure) -> String {
     }
 }
 
-/// How the file was read, and which labels training never saw: what is said beside the scores.
+/// How the file was read, and which labels training never saw: the lines printed beside the scores.
 pub(crate) fn say(scored: &Scored) {
     scored.said.iter().for_each(terminal::say);
     for unseen in scored.unseen.iter().take(UNSEEN) {

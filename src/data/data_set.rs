@@ -103,7 +103,7 @@ impl<R> DataSet<R> {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Reads the records of a path. Its format and its columns are found out; [`Self::open_with`] says them.
+    /// Reads the records of a path. The format and the columns are detected; [`Self::read_as`] has them.
     ///
     /// # Errors
     /// If there is nothing, nothing in it, or something that is not as its format says: with the file and the line, and how the format
@@ -138,7 +138,7 @@ impl<R: Record> DataSet<R> {
         Ok(())
     }
 
-    /// Holds out about one in so many, by the seed and what a record is alone: equal ones are on one side, and what is held out stays
+    /// Holds out about one in `one_in` records, by the seed and the record alone: equal ones are on one side, and what is held out stays
     /// so when others are added. Of labelled texts the text decides, of pairs the source, of tagged texts the words, of rows the query
     /// if there is one, else the entries. The rest comes first; of 0, nothing is held out.
     ///

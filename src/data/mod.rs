@@ -2,7 +2,7 @@
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | a path, a pattern or a list of them | a data set, whose format and columns are found out | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
+//! | a path, a pattern or a list of them | a data set, whose format and columns are detected | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
 //! | a folder or a JSON file that comes divided | the paths to train on, to choose by, to test on | [`Parts`] |
 //! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |

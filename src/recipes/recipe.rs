@@ -57,7 +57,7 @@ pub(super) trait Trained: Send + Sync {
     /// An answer for each text.
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>>;
 
-    /// Goes on from a text by so many tokens; `each` is given the text as it comes.
+    /// Goes on from a text by `tokens` tokens; `each` is given the text as it comes.
     fn write(
         &self,
         _predictor: &Predictor,

@@ -176,7 +176,7 @@ impl ReadOptions {
         Self { format: Some(format), ..self }
     }
 
-    /// How bytes stand for characters. Unless it is said, what is no UTF-8 is read as UTF-16 by its byte order mark, or as Windows-1252 if
+    /// How bytes stand for characters. Unless it is set, what is no UTF-8 is read as UTF-16 by its byte order mark, or as Windows-1252 if
     /// hardly a character beyond ASCII is UTF-8 and no other encoding is likelier; else it is refused.
     #[must_use]
     pub fn encoding(self, encoding: Encoding) -> Self {
@@ -248,7 +248,7 @@ impl ReadOptions {
     }
 
     /// Of tagged texts: rewrites tags that break the scheme of the others, as conlleval reads them. An `I` behind `O`, or behind another
-    /// kind, begins a chunk. How many were rewritten is said with the columns.
+    /// kind, begins a chunk. A note beside the columns has their number.
     #[must_use]
     pub fn repair_tags(self) -> Self {
         Self { repair_tags: true, ..self }
