@@ -12,11 +12,11 @@ use super::prepared::{
     one_in, options, options_of, read_as, read_otherwise, tokenizer,
 };
 use super::preview::Preview;
-use super::recipe::{Recipe, Trained};
+use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::texts::Texts;
 use super::{embedded, rows};
-use crate::data::{Asking, Labelled, LabelledFiles, Questions, Tokenizer, Vocabulary};
+use crate::data::{Asking, Labelled, LabelledFiles, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
@@ -106,14 +106,8 @@ impl Trained for Classifier {
         scores.end(&files.name(), read_as(files.read_as()).into_iter().collect())
     }
 
-    fn questions(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-    ) -> Result<(Questions, Vec<&'static str>)> {
-        let options = options_of(config, COLUMNS, predictor)?;
-        Ok((Questions::open(path, &options, Asking::Text)?, Answer::LABEL.into()))
+    fn asked(&self, _: &Predictor) -> Option<Asked> {
+        Some(Asked { asking: Asking::Text, columns: COLUMNS, adds: Answer::LABEL.into() })
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

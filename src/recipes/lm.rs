@@ -13,11 +13,11 @@ use super::prepared::{
     tokenizer,
 };
 use super::preview::Preview;
-use super::recipe::{Recipe, Trained};
+use super::recipe::{Asked, Recipe, Trained};
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
-use crate::data::{Continuous, Data, PlainText, Questions, Tokenizer, Vocabulary};
-use crate::error::{Error, ErrorKind, Result};
+use crate::data::{Continuous, Data, PlainText, Tokenizer, Vocabulary};
+use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::{Loss, ratio};
 use crate::predict::{Predictor, Sampling, Session};
@@ -100,10 +100,8 @@ impl Trained for Writer {
         scores(config, predictor, &self.cut, path)
     }
 
-    fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
-        let expected = "a model that answers records; `generate` goes on from lines of standard input";
-        let got = format!("a language model for the file `{path}`");
-        Err(Error::of(ErrorKind::Program, "model", expected, got))
+    fn asked(&self, _: &Predictor) -> Option<Asked> {
+        None
     }
 
     /// How each text goes on by its likeliest tokens.

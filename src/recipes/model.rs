@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::config::{Config, Task};
-use super::prepared::{CONFIG, TASK, TestData};
-use super::recipe::Trained;
+use super::prepared::{CONFIG, TASK, TestData, options_of};
+use super::recipe::{Asked, Trained};
 use super::scored::{Outcome, Scored};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Questions, Tokenizer};
@@ -118,7 +118,13 @@ impl Model {
     /// As [`Questions::open`]; of a language model.
     #[track_caller]
     pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<&'static str>)> {
-        self.trained.questions(config, &self.predictor, path).at_caller()
+        let Some(Asked { asking, columns, adds }) = self.trained.asked(&self.predictor) else {
+            let expected = "a model that answers records; `generate` goes on from lines of standard input";
+            let got = format!("a language model for the file `{path}`");
+            return Err(Error::of(ErrorKind::Program, "model", expected, got));
+        };
+        let options = options_of(config, columns, &self.predictor).at_caller()?;
+        Ok((Questions::open(path, &options, asking).at_caller()?, adds))
     }
 
     /// How many threads it runs on: 0 for one a core.

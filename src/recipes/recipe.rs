@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::prepared::{Paths, Prepared, TestData};
+use super::prepared::{Column, Paths, Prepared, TestData};
 use super::preview::Preview;
 use super::scored::{Outcome, Scored};
-use crate::data::{Questions, Tokenizer};
+use crate::data::{Asking, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
 
@@ -29,6 +29,15 @@ pub(super) trait Recipe: Sync {
     fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>>;
 }
 
+/// What a model is asked of the records of a file.
+pub(super) struct Asked {
+    pub(super) asking: Asking,
+    /// What `data.text` and `data.label` are.
+    pub(super) columns: [Column; 2],
+    /// The names of what an answer adds.
+    pub(super) adds: Vec<&'static str>,
+}
+
 /// What a trained model of a task needs beside its predictor.
 pub(super) trait Trained: Send + Sync {
     /// How it cuts what it reads, and what it writes; none where the tokens are given.
@@ -46,13 +55,8 @@ pub(super) trait Trained: Send + Sync {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored>;
 
-    /// The records of a file to be answered, and what an answer adds to each.
-    fn questions(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-    ) -> Result<(Questions, Vec<&'static str>)>;
+    /// What it is asked of the records of a file; none if it answers no records.
+    fn asked(&self, predictor: &Predictor) -> Option<Asked>;
 
     /// An answer for each text.
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>>;

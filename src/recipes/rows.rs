@@ -9,11 +9,11 @@ use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
 use super::preview::Preview;
-use super::recipe::Trained;
+use super::recipe::{Asked, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use crate::data::{
-    Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, Questions, ReadOptions, Target,
-    Tokenizer, Vocabulary,
+    Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Tokenizer,
+    Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Linear, init};
@@ -93,8 +93,8 @@ impl Trained for Classifier {
         scores.end(rows.name(), said)
     }
 
-    fn questions(&self, _: &Config, _: &Predictor, path: &str) -> Result<(Questions, Vec<&'static str>)> {
-        Ok((Questions::open(path, &ReadOptions::new(), Asking::Row)?, Answer::LABEL.into()))
+    fn asked(&self, _: &Predictor) -> Option<Asked> {
+        Some(Asked { asking: Asking::Row, columns: labels::COLUMNS, adds: Answer::LABEL.into() })
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

@@ -12,11 +12,11 @@ use super::prepared::{
     coverage, one_in, options, options_of, read_as, read_otherwise,
 };
 use super::preview::Preview;
-use super::recipe::{Recipe, Trained};
+use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::tag_scores::{FoundTags, TagScores};
 use crate::data::{
-    Asking, Limits, Loader, Questions, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary,
+    Asking, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Embedding, Lstm};
@@ -104,16 +104,10 @@ impl Trained for Tagger {
         scores(config, predictor, path, each)
     }
 
-    fn questions(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-    ) -> Result<(Questions, Vec<&'static str>)> {
-        let questions = Questions::open(path, &options_of(config, COLUMNS, predictor)?, Asking::Words)?;
-        let labels =
-            if predictor.outputs().any(|output| output == LABELS) { &Answer::LABEL[..] } else { &[] };
-        Ok((questions, [&[TAGS], labels].concat()))
+    fn asked(&self, predictor: &Predictor) -> Option<Asked> {
+        let labelled = predictor.outputs().any(|output| output == LABELS);
+        let labels = if labelled { &Answer::LABEL[..] } else { &[] };
+        Some(Asked { asking: Asking::Words, columns: COLUMNS, adds: [&[TAGS], labels].concat() })
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {

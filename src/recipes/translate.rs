@@ -11,10 +11,10 @@ use super::prepared::{
     coverage, cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
 };
 use super::preview::Preview;
-use super::recipe::{Recipe, Trained};
+use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::text_scores::TextScores;
-use crate::data::{Asking, Loader, Pairs, Questions, Tokenizer, Vocabulary};
+use crate::data::{Asking, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -242,14 +242,8 @@ impl Trained for Translator {
         Ok(Scored { said: read_as(pairs.read_as()).into_iter().collect(), ..scored })
     }
 
-    fn questions(
-        &self,
-        config: &Config,
-        predictor: &Predictor,
-        path: &str,
-    ) -> Result<(Questions, Vec<&'static str>)> {
-        let options = options_of(config, COLUMNS, predictor)?;
-        Ok((Questions::open(path, &options, Asking::Source)?, vec!["translation"]))
+    fn asked(&self, _: &Predictor) -> Option<Asked> {
+        Some(Asked { asking: Asking::Source, columns: COLUMNS, adds: vec!["translation"] })
     }
 
     /// What each text becomes, by beam search.
