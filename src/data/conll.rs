@@ -16,7 +16,7 @@ use self::line::{
 };
 use super::TextFile;
 use super::lines::Reason;
-use super::records::{Parser, shown, unbroken};
+use super::records::{Parser, Records, shown, unbroken};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The columns of CoNLL-U.
@@ -252,8 +252,8 @@ impl Columns {
     }
 
     /// The sentences of a file, in its order.
-    pub(super) fn sentences(&self, file: &TextFile) -> Result<Vec<Sentence>> {
-        file.records(Block::new(self))?.read_all()
+    pub(super) fn sentences(&self, file: &TextFile) -> Result<Records<Sentence>> {
+        file.records(Block::new(self))
     }
 
     /// Whether a line says that a document begins or ends, and is no word.

@@ -1,8 +1,10 @@
 //! Continuous text, cut into parallel streams and these into windows, for language models that carry their state.
 
+use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
 
+use super::spilled::{Spilled, Spilling};
 use super::{Batch, Batches, Data, Fingerprint};
 use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
@@ -27,8 +29,7 @@ use crate::tensor::{Dense, Variable};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Continuous {
-    /// Of half the size that they have in a batch: a text is long.
-    ids: Arc<Vec<u32>>,
+    ids: Ids,
     streams: usize,
     steps: usize,
     names: [String; 2],
@@ -74,17 +75,81 @@ impl Continuous {
         steps: usize,
         names: [&str; 2],
     ) -> Result<Self> {
-        let narrow = |(place, id): (usize, Result<i64>)| {
-            let id = id?;
-            let wrong = |_| Error::new(format!("id {place} of a text"), "0 to 4294967295", id.to_string());
-            u32::try_from(id).map_err(wrong)
-        };
-        let mut ids: Vec<u32> = ids.into_iter().enumerate().map(narrow).collect::<Result<_>>().at_caller()?;
-        // Their number was not known before; to move them for little would take more than it gives.
-        if ids.capacity() - ids.len() > ids.len() / 8 {
-            ids.shrink_to_fit();
+        let mut held = Vec::new();
+        let mut fingerprint = Fingerprint::default();
+        for id in numbered(ids) {
+            let id = id.at_caller()?;
+            fingerprint = fingerprint.number(u64::from(id));
+            held.push(id);
         }
-        let ids = Arc::new(ids);
+        // Their number was not known before; to move them for little would take more than it gives.
+        if held.capacity() - held.len() > held.len() / 8 {
+            held.shrink_to_fit();
+        }
+        Self::of(Ids::Held(Arc::new(held)), fingerprint, streams, steps, names)
+    }
+
+    /// The same of a text that may be larger than memory: if there are more than `window` ids, all are in a temporary file, of which each
+    /// batch is read. The file is in the folder for temporary files (`TMPDIR`), takes one, two or four bytes an id, as `below` needs, and
+    /// ends with the data.
+    ///
+    /// ```
+    /// use unpadded::data::{Continuous, Data};
+    /// let in_memory = Continuous::new((0..1000).collect::<Vec<i64>>(), 2, 3, ["x", "y"])?;
+    /// let in_file = Continuous::windowed((0..1000).map(Ok), (100, 1000), 2, 3, ["x", "y"])?;
+    /// assert_eq!(in_file.fingerprint(), in_memory.fingerprint());
+    /// let batch = |of: &Continuous| of.batches(None, 7).and_then(|mut batches| batches.next().transpose());
+    /// assert_eq!(batch(&in_file)?, batch(&in_memory)?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::try_new`]; an id that is not below `below`; a temporary file that cannot be written.
+    #[track_caller]
+    pub fn windowed(
+        ids: impl IntoIterator<Item = Result<i64>>,
+        (window, below): (usize, usize),
+        streams: usize,
+        steps: usize,
+        names: [&str; 2],
+    ) -> Result<Self> {
+        let read = || -> Result<(Ids, Fingerprint)> {
+            let (mut held, mut fingerprint, mut file) = (Vec::new(), Fingerprint::default(), None);
+            for id in numbered(ids) {
+                let id = id?;
+                fingerprint = fingerprint.number(u64::from(id));
+                let file = match &mut file {
+                    None if held.len() < window => {
+                        held.push(id);
+                        continue;
+                    }
+                    None => {
+                        let mut begun = Spilling::new(below)?;
+                        std::mem::take(&mut held).into_iter().try_for_each(|id| begun.push(id))?;
+                        file.insert(begun)
+                    }
+                    Some(file) => file,
+                };
+                file.push(id)?;
+            }
+            let ids = match file {
+                None => Ids::Held(Arc::new(held)),
+                Some(file) => Ids::InFile(Arc::new(file.end()?)),
+            };
+            Ok((ids, fingerprint))
+        };
+        let (ids, fingerprint) = read().at_caller()?;
+        Self::of(ids, fingerprint, streams, steps, names)
+    }
+
+    #[track_caller]
+    fn of(
+        ids: Ids,
+        fingerprint: Fingerprint,
+        streams: usize,
+        steps: usize,
+        names: [&str; 2],
+    ) -> Result<Self> {
         for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {
             if number == 0 {
                 return Err(Error::new(what, "at least 1", "0"));
@@ -97,8 +162,7 @@ impl Continuous {
             let expected = format!("more ids than its {streams} streams");
             return Err(Error::new("text", expected, ids.len().to_string()));
         }
-        let f = ids.iter().fold(Fingerprint::default(), |f, &id| f.number(u64::from(id)));
-        let f = f.number(streams as u64).number(steps as u64).text(names[0]).text(names[1]);
+        let f = fingerprint.number(streams as u64).number(steps as u64).text(names[0]).text(names[1]);
         let (names, fingerprint) = (names.map(str::to_owned), f.finish());
         Ok(Self { ids, streams, steps, names, fingerprint, caller: Location::caller() })
     }
@@ -117,12 +181,15 @@ impl Continuous {
     fn batch(&self, k: usize) -> Result<Batch> {
         let from = k.saturating_mul(self.steps);
         let (mut x, mut y, mut lengths) = (Vec::new(), Vec::new(), Vec::with_capacity(self.streams));
+        let mut ids = Vec::with_capacity(self.steps.saturating_add(1).min(self.ids.len()));
         for s in 0..self.streams {
             let (start, end) = (self.start(s), self.start(s + 1));
             let first = start.saturating_add(from).min(end);
             let last = first.saturating_add(self.steps).min(end);
-            x.extend(self.ids[first..last].iter().copied().map(i64::from));
-            y.extend(self.ids[first + 1..last + 1].iter().copied().map(i64::from));
+            self.ids.read(first..last + 1, &mut ids)?;
+            let (Some(given), Some(next)) = (ids.get(..last - first), ids.get(1..)) else { continue };
+            x.extend_from_slice(given);
+            y.extend_from_slice(next);
             lengths.push(last - first);
         }
         let lod = Lod::from_lengths1(&lengths)?;
@@ -135,6 +202,45 @@ impl Continuous {
         let numbers = (0..self.streams as u64).map(|s| first.wrapping_add(s)).collect();
         Ok(Batch { values, numbers, tokens, padded: self.streams.saturating_mul(longest) })
     }
+}
+
+/// The ids of a text.
+#[derive(Debug, Clone)]
+enum Ids {
+    /// Of half the size that they have in a batch: a text is long.
+    Held(Arc<Vec<u32>>),
+    InFile(Arc<Spilled>),
+}
+
+impl Ids {
+    fn len(&self) -> usize {
+        match self {
+            Self::Held(ids) => ids.len(),
+            Self::InFile(file) => file.len,
+        }
+    }
+
+    /// Puts the ids of these places into `ids`.
+    fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
+        ids.clear();
+        match self {
+            Self::Held(held) => {
+                let held = held.get(places).unwrap_or_default();
+                ids.extend(held.iter().copied().map(i64::from));
+                Ok(())
+            }
+            Self::InFile(file) => file.read(places, ids),
+        }
+    }
+}
+
+/// The ids as numbers of four bytes.
+fn numbered(ids: impl IntoIterator<Item = Result<i64>>) -> impl Iterator<Item = Result<u32>> {
+    ids.into_iter().enumerate().map(|(place, id)| {
+        let id = id?;
+        let wrong = |_| Error::new(format!("id {place} of a text"), "0 to 4294967295", id.to_string());
+        u32::try_from(id).map_err(wrong)
+    })
 }
 
 impl Data for Continuous {
@@ -150,7 +256,7 @@ impl Data for Continuous {
     }
 
     fn may_wait(&self) -> bool {
-        false
+        matches!(self.ids, Ids::InFile(_))
     }
 
     fn batch_count(&self) -> Option<u64> {

@@ -1,25 +1,75 @@
 //! A data set in memory: its records, what messages call them, and how they were read.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use super::files::Plan;
 use super::hold_out::{held_name, is_held};
 use super::memory::Whole;
 use super::{Field, Fingerprint, ReadOptions, Samples};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// What a data set is made of: a labelled text, a pair, a tagged text, a row of features.
-pub trait Record: Sized {
+pub trait Record: Clone + Send + Sync + 'static {
     /// What messages call several of them.
     const PLURAL: &'static str;
 
     /// Takes in what decides whether it is held out: of equal numbers, all or none are.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
-    /// Reads the records of these paths, as the options say.
+    /// Takes in all of it.
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
+
+    /// Finds the files of these paths, and detects from their first lines how they are read; `window` says that the records are never all
+    /// in memory.
     ///
     /// # Errors
-    /// What is not as its format says, with the file and the line.
-    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<Self>>;
+    /// If there is no file, or its first lines are not as its format says.
+    fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>>;
+
+    /// What is changed in each record because of what all of them are; nothing by default.
+    ///
+    /// # Errors
+    /// What is wrong with all of them together, or in a file.
+    fn settled(_all: Pass<'_, Self>, _options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+        Ok(None)
+    }
+}
+
+/// Gives each record of a data set, one after another, to a visitor.
+pub type Pass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
+
+/// What is changed in a record.
+pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;
+
+/// Records that can be passed over again and again, wherever they are.
+pub(crate) trait Passes<R> {
+    /// What messages call them.
+    fn called(&self) -> Cow<'_, str>;
+
+    /// How they were read.
+    fn options(&self) -> &ReadOptions;
+
+    /// Gives each of them to a visitor.
+    ///
+    /// # Errors
+    /// What is wrong in a file.
+    fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()>;
+}
+
+impl<R> Passes<R> for DataSet<R> {
+    fn called(&self) -> Cow<'_, str> {
+        (&*self.name).into()
+    }
+
+    fn options(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()> {
+        self.records.iter().for_each(visit);
+        Ok(())
+    }
 }
 
 /// Records in memory, what messages call where they are from, and how they were read: [`LabelledTexts`](super::LabelledTexts),
@@ -123,19 +173,28 @@ impl<R: Record> DataSet<R> {
         options: &ReadOptions,
     ) -> Result<Self> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
+        Self::read(&paths, options).at_caller()
+    }
+
+    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Self> {
         let _whole = Whole::begin();
-        let found = R::read(&paths, options).at_caller()?;
-        found.some().at_caller()?;
+        let Plan { name, mut options, open } = R::plan(paths, options, false)?;
+        let mut records = open().collect::<Result<Vec<R>>>()?;
+        let all = |visit: &mut dyn FnMut(&R)| {
+            records.iter().for_each(visit);
+            Ok(())
+        };
+        if let Some(change) = R::settled(&all, &mut options)? {
+            records = records.into_iter().map(change).collect();
+        }
+        let found = Self::new(&name, records).read_by(options);
+        found.some()?;
         Ok(found)
     }
 
     /// That there is one.
     fn some(&self) -> Result<()> {
-        if self.records.is_empty() {
-            let what = format!("{} of `{}`", R::PLURAL, self.name);
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
-        }
-        Ok(())
+        if self.records.is_empty() { Err(none::<R>(&self.name)) } else { Ok(()) }
     }
 
     /// Holds out about one in `one_in` records, by the seed and the record alone: equal ones are on one side, and what is held out stays
@@ -164,4 +223,9 @@ impl<R: Record> DataSet<R> {
         self.some()?;
         self.records.iter().enumerate().map(|(number, record)| sample(number, record)).collect()
     }
+}
+
+/// The error of a data set without a record.
+pub(super) fn none<R: Record>(name: &str) -> Error {
+    Error::of(ErrorKind::Format, format!("{} of `{name}`", R::PLURAL), "at least one", "none")
 }

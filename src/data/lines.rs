@@ -47,6 +47,8 @@ pub(super) struct Lines {
     guessed: bool,
     max: usize,
     number: u64,
+    /// How many bytes were read of pieces.
+    read: u64,
     bytes: Vec<u8>,
     room: Room,
 }
@@ -58,7 +60,7 @@ impl Lines {
     pub(super) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
         let (bytes, room) = (Vec::new(), Room::default());
-        Self { name, input, encoding, guessed: false, max, number: 0, bytes, room }
+        Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 
     /// Whether the encoding is a guess, which a line of UTF-8 refutes.
@@ -110,55 +112,71 @@ impl Lines {
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     }
 
-    /// All the text at once, of at most `max` bytes, with every line ended by `\n` alone.
-    pub(super) fn text(mut self, max: usize) -> Result<String> {
-        const PIECE: u64 = 1 << 20;
-        let mut bytes = Vec::new();
-        let mut left = (max as u64).saturating_add(1);
-        loop {
-            let before = bytes.len();
-            let read = self.input.by_ref().take(left.min(PIECE)).read_to_end(&mut bytes);
-            let new = bytes.get(before..).unwrap_or_default();
-            self.number += new.iter().filter(|&&byte| byte == b'\n').count() as u64;
-            let read = read.map_err(|e| broken(format!("{}:{}", self.name, self.number + 1), &e))?;
-            self.room.read(read, || format!("file `{}`", self.name))?;
-            left -= read as u64;
-            if read == 0 {
-                break;
+    /// The text in pieces of about a mebibyte, with every line ended by `\n` alone. A piece ends with a line, or where there is none behind a
+    /// space. If `held`, the pieces are at most so many bytes together, and memory is watched. An error is the last item.
+    pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
+        let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
+        let mut next = move || -> Result<Option<String>> {
+            let before = self.read;
+            let Some(piece) = self.piece(&mut bytes)? else { return Ok(None) };
+            let Some(max) = held else { return Ok(Some(piece)) };
+            self.room.read((self.read - before) as usize, || format!("file `{}`", self.name))?;
+            all = all.saturating_add(piece.len());
+            if all > max {
+                let (what, expected) = (format!("file `{}`", self.name), format!("at most {max} bytes"));
+                let got = "more: divide it into several files, or set `data.window` in a config";
+                return Err(Error::of(ErrorKind::Format, what, expected, got));
             }
-        }
-        if bytes.len() > max {
-            let what = format!("file `{}`", self.name);
-            return Err(Error::of(
-                ErrorKind::Format,
-                what,
-                format!("at most {max} bytes"),
-                "more: divide it into several files",
-            ));
-        }
-        if self.encoding == Encoding::Utf8 && bytes.starts_with(MARK) {
-            bytes.drain(..MARK.len());
-        }
-        let text = match self.encoding.decode(self.guessed, &bytes) {
-            Err(_) => return Err(self.culprit(&bytes)),
-            // A long text is not copied: it was found to be UTF-8.
-            Ok(Cow::Borrowed(_)) => None,
-            Ok(Cow::Owned(text)) => Some(text),
+            Ok(Some(piece))
         };
-        let text = match text {
-            Some(text) => text,
-            None => String::from_utf8(bytes).map_err(|e| self.culprit(e.as_bytes()))?,
-        };
-        Ok(if text.contains('\r') { text.replace("\r\n", "\n") } else { text })
+        std::iter::from_fn(move || {
+            let piece = if ended { None } else { next().transpose() };
+            ended = !matches!(piece, Some(Ok(_)));
+            piece
+        })
     }
 
-    /// The error of the first malformed line.
+    /// The next piece; `bytes` are those that were read behind the one before.
+    fn piece(&mut self, bytes: &mut Vec<u8>) -> Result<Option<String>> {
+        const PIECE: usize = 1 << 20;
+        let left = PIECE.saturating_sub(bytes.len()) as u64;
+        let read = self.input.by_ref().take(left).read_to_end(bytes);
+        let read = read.map_err(|e| broken(format!("{}:{}", self.name, self.number + 1), &e))?;
+        if self.read == 0 && self.encoding == Encoding::Utf8 && bytes.starts_with(MARK) {
+            bytes.drain(..MARK.len());
+        }
+        self.read += read as u64;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let behind = |wanted: &[u8]| bytes.iter().rposition(|byte| wanted.contains(byte)).map(|at| at + 1);
+        // Within a character, or between a carriage return and a line feed, no piece ends.
+        let is_within =
+            |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80) || bytes[at - 1] == b'\r';
+        let whole = match (read as u64) < left {
+            true => bytes.len(),
+            false => behind(b"\n").or_else(|| behind(b" \t")).unwrap_or_else(|| {
+                let ends = (1..bytes.len()).rev().take(8);
+                ends.skip_while(is_within).next().unwrap_or(bytes.len())
+            }),
+        };
+        let rest = bytes.split_off(whole);
+        let piece = std::mem::replace(bytes, rest);
+        let text = match self.encoding.decode(self.guessed, &piece) {
+            Ok(text) => text.into_owned(),
+            Err(_) => return Err(self.culprit(&piece)),
+        };
+        self.number += piece.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        Ok(Some(if text.contains('\r') { text.replace("\r\n", "\n") } else { text }))
+    }
+
+    /// The error of the first malformed line of a piece.
     fn culprit(&self, bytes: &[u8]) -> Error {
         let of = |(number, line): (u64, &[u8])| {
             let Reason { expected, got } = self.encoding.decode(self.guessed, line).err()?;
             Some(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
         };
-        let found = (1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);
+        let found = (self.number + 1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);
         found.unwrap_or_else(|| Error::of(ErrorKind::Format, &*self.name, "text", "other bytes"))
     }
 }

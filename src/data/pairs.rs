@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::records::shown;
-use super::{DataSet, Fingerprint, Limits, Loader, Pair, TextFile, Tokenizer, Vocabulary};
+use super::{DataSet, Field, Fingerprint, Limits, Loader, Pair, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
 /// Texts with what each is to become, as sentences with their translations, in memory, and what messages call where they are from. A
@@ -128,19 +128,32 @@ impl Pairs {
         [from, to]: [&Vocabulary; 2],
         ends: [&str; 2],
     ) -> Result<Loader> {
-        let [start, stop] = ends;
-        let (start, stop) = (to.special(start)?, to.special(stop)?);
-        let sample = |_, Pair { source, target }: &Pair| {
-            let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{}`", shown(text), self.name));
-            let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
-            let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
-            let given = [&[start], &next[..]].concat();
-            next.push(stop);
-            Ok(vec![source.into(), given.into(), next.into()])
-        };
+        let ids = end_ids(to, ends).at_caller()?;
+        let sample = |_, pair: &Pair| sample(pair, &self.name, [cut_source, cut_target], [from, to], ids);
         let samples = self.samples_by(&sample).at_caller()?;
         Loader::new(samples, &feeds)
     }
+}
+
+/// The numbers of what a decoder is given first, and of what it says last.
+pub(super) fn end_ids(to: &Vocabulary, [start, stop]: [&str; 2]) -> Result<[i64; 2]> {
+    Ok([to.special(start)?, to.special(stop)?])
+}
+
+/// The numbers of the source's tokens, of what a decoder is given, and of what it is to say.
+pub(super) fn sample(
+    Pair { source, target }: &Pair,
+    name: &str,
+    [cut_source, cut_target]: [&Tokenizer; 2],
+    [from, to]: [&Vocabulary; 2],
+    [start, stop]: [i64; 2],
+) -> Result<Vec<Field>> {
+    let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{name}`", shown(text)));
+    let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
+    let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
+    let given = [&[start], &next[..]].concat();
+    next.push(stop);
+    Ok(vec![source.into(), given.into(), next.into()])
 }
 
 #[cfg(test)]

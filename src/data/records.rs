@@ -9,6 +9,20 @@ use crate::error::{Error, ErrorKind, Result};
 /// Records of one kind, one after another.
 pub(super) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
 
+/// These records, or the error if there is none.
+pub(super) fn at_least_one<R: 'static>(
+    mut records: impl Iterator<Item = Result<R>> + Send + 'static,
+    none: impl Fn() -> Error + Send + 'static,
+) -> Stream<R> {
+    let mut any = false;
+    Box::new(std::iter::from_fn(move || {
+        let record = records.next();
+        let none = (record.is_none() && !any).then(&none).map(Err);
+        any = true;
+        none.or(record)
+    }))
+}
+
 /// What is done about a line that is not as its format says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Malformed {

@@ -1,6 +1,6 @@
 //! How the tags of a data set are spelled, and which scheme they keep: found once over all its sentences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use super::{TagScheme, Vocabulary};
@@ -261,33 +261,35 @@ impl Tagging {
         self.written(self, tags)
     }
 
-    /// The tags of these sentences in the scheme and spelling of `known`, and what they were; `None` if they keep it as they are.
+    /// The scheme of these sentences if their tags are to be written in that of `known`; `None` if they keep it as they are.
     ///
     /// # Errors
     /// If they break it, and it is set or they keep no other scheme: the first place, and how many.
     pub(super) fn translated(
         known: &Self,
         is_set: bool,
-        sentences: &[&[String]],
-        place: impl Fn(usize, usize) -> String,
-    ) -> Result<Option<(Self, Vec<Vec<String>>)>> {
-        let origin = if is_set { Origin::Set } else { Origin::Training };
-        let held = Found::keeping(&[known.scheme], known.spelling, sentences, origin);
-        if known.scheme == TagScheme::Plain || held.broken.is_empty() {
+        sentences: Sentences<'_>,
+        place: PlaceOf<'_>,
+    ) -> Result<Option<Self>> {
+        if known.scheme == TagScheme::Plain {
             return Ok(None);
         }
-        let own = Found::of(sentences, None);
+        let origin = if is_set { Origin::Set } else { Origin::Training };
+        let held = Found::keeping(&[known.scheme], known.spelling, sentences, origin)?;
+        if held.broken == 0 {
+            return Ok(None);
+        }
+        let own = Found::of(sentences, None)?;
         let named = |of: &Self| of.spelling.place != Place::Alone;
-        let is_told = own.broken.is_empty() && own.tagging.scheme != TagScheme::Plain;
+        let is_told = own.broken == 0 && own.tagging.scheme != TagScheme::Plain;
         if !is_set && is_told && named(&own.tagging) == named(known) {
-            let all = sentences.iter().map(|tags| known.written(&own.tagging, tags)).collect::<Option<_>>();
-            return Ok(all.map(|all| (own.tagging, all)));
+            return Ok(Some(own.tagging));
         }
         held.whole(sentences, place).map(|_| None)
     }
 
     /// The tags of a sentence of another scheme, in this one; `None` if one is not spelled so.
-    fn written(&self, own: &Self, tags: &[String]) -> Option<Vec<String>> {
+    pub(super) fn written(&self, own: &Self, tags: &[String]) -> Option<Vec<String>> {
         let standard = own.sentence(tags)?;
         let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
         let chunks = own.scheme.chunks(&standard).ok()?;
@@ -338,11 +340,21 @@ impl fmt::Display for Tagging {
     }
 }
 
+/// Gives the tags of each sentence, one after another, to a visitor.
+pub(super) type Sentences<'a> = &'a dyn Fn(&mut dyn FnMut(&[String])) -> Result<()>;
+
+/// Where the word of a sentence is, by both their numbers.
+pub(super) type PlaceOf<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
+
 /// What was found about the tags of some sentences.
 pub(super) struct Found {
     pub(super) tagging: Tagging,
-    /// The sentences that break the scheme.
-    broken: Vec<usize>,
+    /// How many sentences break the scheme.
+    pub(super) broken: usize,
+    /// The first that breaks it, by its number, and its tags.
+    first: Option<(usize, Vec<String>)>,
+    /// How many sentences there are.
+    all: usize,
     origin: Origin,
 }
 
@@ -360,16 +372,27 @@ enum Origin {
 impl Found {
     /// What the tags of these sentences are. A scheme is found if all tags have one spelling and one of them says where a chunk begins or
     /// goes on; of the schemes, that which the fewest sentences break, unless one is set.
-    pub(super) fn of(sentences: &[&[String]], set: Option<TagScheme>) -> Self {
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for tag in sentences.iter().copied().flatten() {
-            *counts.entry(tag).or_default() += 1;
-        }
+    ///
+    /// # Errors
+    /// What goes wrong where the sentences are read.
+    pub(super) fn of(sentences: Sentences<'_>, set: Option<TagScheme>) -> Result<Self> {
+        let mut found: HashMap<String, u64> = HashMap::new();
+        let mut all = 0;
+        sentences(&mut |tags| {
+            all += 1;
+            for tag in tags {
+                match found.get_mut(tag) {
+                    Some(count) => *count += 1,
+                    None => drop(found.insert(tag.clone(), 1)),
+                }
+            }
+        })?;
+        let counts: BTreeMap<&str, u64> = found.iter().map(|(tag, &count)| (tag.as_str(), count)).collect();
         let standard = TagSpelling::STANDARD;
         let plain = |note| {
             let tagging = Tagging { note, ..Tagging::new(TagScheme::Plain, standard) };
             let origin = if set.is_some() { Origin::Set } else { Origin::Detected };
-            Self { tagging, broken: Vec::new(), origin }
+            Self { tagging, broken: 0, first: None, all, origin }
         };
         let tags: Vec<&str> = counts.keys().copied().collect();
         if let Some(scheme) = set {
@@ -382,7 +405,7 @@ impl Found {
             // Of equally good ones the first.
             let best = TagSpelling::of(&tags).into_iter().rev().max_by_key(kept);
             return match scheme {
-                TagScheme::Plain => plain(None),
+                TagScheme::Plain => Ok(plain(None)),
                 _ => Self::keeping(&[scheme], best.unwrap_or(standard), sentences, Origin::Set),
             };
         }
@@ -414,24 +437,29 @@ impl Found {
             count(spelling) > 0 && counts.keys().all(|tag| spelling.parse(tag).is_some())
         };
         if let Some(spelling) = TagSpelling::of(&tags).into_iter().find(whole) {
-            let found = Self::spelled(spelling, sentences);
-            let inside = |tags: &&&[String]| tags.iter().any(|tag| tag != spelling.outside);
-            let chunked = sentences.iter().filter(inside).count();
+            let found = Self::spelled(spelling, sentences)?;
+            if !spelling.is_bare() {
+                return Ok(found);
+            }
+            let mut chunked = 0;
+            sentences(&mut |tags| {
+                chunked += usize::from(tags.iter().any(|tag| tag != spelling.outside));
+            })?;
             // Letters alone may be names of something else.
             let letters = found.tagging.scheme.letters();
             let is_other = |tag: &&str| {
                 let letter = spelling.parse(tag).and_then(|(letter, _)| u8::try_from(letter).ok());
                 letter.is_some_and(|letter| letter != b'O' && !letters.contains(&letter))
             };
-            let broken = found.broken.len();
-            if spelling.is_bare() && (broken * 4 > chunked || counts.keys().any(is_other)) {
+            let broken = found.broken;
+            if broken * 4 > chunked || counts.keys().any(is_other) {
                 let name = found.tagging.scheme.name();
                 let why = format!(
                     "their letters are those of {name}, but {broken} of {chunked} sentences break it"
                 );
-                return plain(Some(why));
+                return Ok(plain(Some(why)));
             }
-            return found;
+            return Ok(found);
         }
         // Not all tags are of a scheme: either a few are wrong, or they are plain and a few look like others.
         for spelling in TagSpelling::of(&tags).into_iter().filter(|spelling| !spelling.is_bare()) {
@@ -443,17 +471,17 @@ impl Found {
             }
         }
         let similar = counts.keys().find(|tag| standard.is_of_chunk(tag));
-        let Some(similar) = similar else { return plain(None) };
+        let Some(similar) = similar else { return Ok(plain(None)) };
         let all: u64 = counts.values().sum();
         if count(&standard).saturating_mul(20) < all {
-            return plain(Some(format!("`{similar}` looks like a tag of a scheme, most others do not")));
+            let why = format!("`{similar}` looks like a tag of a scheme, most others do not");
+            return Ok(plain(Some(why)));
         }
-        let is_odd =
-            |(at, tags): (usize, &&[String])| tags.iter().any(|tag| standard.is_of_chunk(tag)).then_some(at);
-        Self { broken: sentences.iter().enumerate().filter_map(is_odd).collect(), ..plain(None) }
+        let origin = plain(None).origin;
+        Self::keeping(&[TagScheme::Plain], standard, sentences, origin)
     }
 
-    fn spelled(spelling: TagSpelling, sentences: &[&[String]]) -> Self {
+    fn spelled(spelling: TagSpelling, sentences: Sentences<'_>) -> Result<Self> {
         const SCHEMES: [TagScheme; 5] =
             [TagScheme::Iob2, TagScheme::Iobes, TagScheme::Ioe2, TagScheme::Iob1, TagScheme::Ioe1];
         Self::keeping(&SCHEMES, spelling, sentences, Origin::Detected)
@@ -463,42 +491,56 @@ impl Found {
     fn keeping(
         schemes: &[TagScheme],
         spelling: TagSpelling,
-        sentences: &[&[String]],
+        sentences: Sentences<'_>,
         origin: Origin,
-    ) -> Self {
-        let found = schemes.iter().map(|&scheme| {
-            let tagging = Tagging::new(scheme, spelling);
-            let is_broken = |(at, tags): (usize, &&[String])| tagging.breach(tags).map(|_| at);
-            let broken: Vec<usize> = sentences.iter().enumerate().filter_map(is_broken).collect();
-            (tagging, broken)
-        });
-        // Of schemes that equally many break, one that has all letters.
-        let others = |tagging: &Tagging| {
-            let tags = sentences.iter().copied().flatten().filter_map(|tag| spelling.parse(tag));
-            let known = |letter: char| letter == 'O' || tagging.scheme.letters().contains(&(letter as u8));
-            u8::from(!tags.map(|(letter, _)| letter).all(known))
+    ) -> Result<Self> {
+        let of = |&scheme| Self {
+            tagging: Tagging::new(scheme, spelling),
+            broken: 0,
+            first: None,
+            all: 0,
+            origin,
         };
-        let best = found.min_by_key(|(tagging, broken)| (broken.len(), others(tagging)));
-        let (tagging, broken) = best.unwrap_or((Tagging::new(TagScheme::Plain, spelling), Vec::new()));
-        Self { tagging, broken, origin }
+        let mut found: Vec<Self> = schemes.iter().map(of).collect();
+        let mut letters = BTreeSet::new();
+        sentences(&mut |tags| {
+            letters.extend(tags.iter().filter_map(|tag| spelling.parse(tag)).map(|(letter, _)| letter));
+            for one in &mut found {
+                if one.tagging.breach(tags).is_some() {
+                    one.first.get_or_insert_with(|| (one.all, tags.to_vec()));
+                    one.broken += 1;
+                }
+                one.all += 1;
+            }
+        })?;
+        // Of schemes that equally many break, one that has all letters.
+        let others = |of: &Self| {
+            let known =
+                |&letter: &char| letter == 'O' || of.tagging.scheme.letters().contains(&(letter as u8));
+            u8::from(!letters.iter().all(known))
+        };
+        let best = found.into_iter().min_by_key(|one| (one.broken, others(one)));
+        Ok(best.unwrap_or_else(|| of(&TagScheme::Plain)))
     }
 
     /// What was found, if no sentence breaks it; `place` says where the word of a sentence is.
-    pub(super) fn whole(
-        self,
-        sentences: &[&[String]],
-        place: impl Fn(usize, usize) -> String,
-    ) -> Result<Tagging> {
-        let Self { tagging, broken, origin } = self;
-        let of = |&at: &usize| Some((at, sentences.get(at).and_then(|tags| tagging.breach(tags))?));
-        let Some((at, (word, got))) = broken.first().and_then(of) else { return Ok(tagging) };
-        let repairs = |&at: &usize| sentences.get(at).is_some_and(|tags| tagging.repaired(tags).is_some());
+    pub(super) fn whole(self, sentences: Sentences<'_>, place: PlaceOf<'_>) -> Result<Tagging> {
+        let Self { tagging, broken, first, all, origin } = self;
+        let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
+        let (Some((at, word, got)), Some((_, tags))) = (first.as_ref().and_then(of), &first) else {
+            return Ok(tagging);
+        };
+        let mut repairable = true;
+        sentences(&mut |tags| {
+            let is_whole = tagging.breach(tags).is_none() || tagging.repaired(tags).is_some();
+            repairable &= is_whole;
+        })?;
         let hint = match tagging.scheme {
-            _ if broken.iter().all(repairs) => {
+            _ if repairable => {
                 "; `repair_tags` (`data.repair_tags` in a config) rewrites tags in the wrong order as conlleval reads them"
             }
             _ if origin == Origin::Training => "; the training has this scheme",
-            _ if at == 0 && word == 0 && broken.len() == 1 => {
+            _ if at == 0 && word == 0 && broken == 1 => {
                 "; `header` (`data.header` in a config) sets whether the first line is a header"
             }
             _ if origin == Origin::Set => "; `scheme` (`data.scheme` in a config) set this scheme",
@@ -506,15 +548,13 @@ impl Found {
                 "; `scheme` (`data.scheme` in a config) sets another one: `plain` keeps all tags as they are"
             }
         };
-        let (all, broken) = (sentences.len(), broken.len());
         let kept = all - broken;
         let expected = match tagging.scheme {
             TagScheme::Plain => format!(
                 "plain tags, as {kept} of {all} sentences have, none of which begins with `B-`, `I-`, `E-` or `S-`"
             ),
             _ => {
-                let tag = sentences.get(at).and_then(|tags| tags.get(word));
-                let is_other = tag.is_some_and(|tag| tagging.spelling.parse(tag).is_none());
+                let is_other = tags.get(word).is_some_and(|tag| tagging.spelling.parse(tag).is_none());
                 let spelled = tagging.spelling.spelled("B-kind");
                 let spelled = if is_other { format!(", spelled `{spelled}`") } else { String::new() };
                 format!("a tag of {tagging}, which {kept} of {all} sentences keep{spelled}")
@@ -525,18 +565,25 @@ impl Found {
         } else {
             format!("{broken} sentences break that")
         };
-        Err(Error::of(ErrorKind::Format, place(at, word), expected, got).noted(format!("{count}{hint}")))
+        Err(Error::of(ErrorKind::Format, place(at, word)?, expected, got).noted(format!("{count}{hint}")))
     }
 }
 
 /// Whether nearly all of these sentences have tags of a scheme, with a separator between letters and kinds, and some tags of chunks.
 pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
-    let Found { tagging, broken, .. } = Found::of(sentences, None);
+    let Ok(Found { tagging, broken, .. }) = Found::of(&in_memory(sentences), None) else { return false };
     let is_chunk = |tag: &String| tagging.spelling.is_of_chunk(tag);
     tagging.scheme != TagScheme::Plain
         && !tagging.spelling.is_bare()
-        && broken.len() * 10 <= sentences.len()
+        && broken * 10 <= sentences.len()
         && sentences.iter().copied().flatten().any(is_chunk)
+}
+
+fn in_memory(sentences: &[&[String]]) -> impl Fn(&mut dyn FnMut(&[String])) -> Result<()> {
+    |visit| {
+        sentences.iter().for_each(|tags| visit(tags));
+        Ok(())
+    }
 }
 
 impl TagScheme {
@@ -557,8 +604,9 @@ impl TagScheme {
     #[track_caller]
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Tagging> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();
-        let place = |at: usize, _| format!("tags of sentence {}", at + 1);
-        Found::of(&sentences, None).whole(&sentences, place).at_caller()
+        let place = |at: usize, _| Ok(format!("tags of sentence {}", at + 1));
+        let all = in_memory(&sentences);
+        Found::of(&all, None).and_then(|found| found.whole(&all, &place)).at_caller()
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::conll::{Columns, Sentence};
-use super::lines::Reason;
-use super::records::{self, shown, unbroken};
+use super::data_set::Passes;
+use super::records::{self, Stream, at_least_one, shown};
 use super::tag_spelling::Found;
-use super::{DataSet, Field, Limits, Samples, TagScheme, Tagging, TextFile, Vocabulary};
+use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A text of words with a tag each.
@@ -96,36 +96,6 @@ impl TaggedText {
 pub type TaggedTexts = DataSet<TaggedText>;
 
 impl TaggedTexts {
-    /// Rewrites tags that break the scheme, as conlleval reads them: that of texts that were read before, or the one that the fewest texts
-    /// break. Returns that scheme, and how many tags were rewritten.
-    pub(super) fn repair(&mut self, known: Option<Tagging>, set: Option<TagScheme>) -> (Tagging, usize) {
-        let tagging = known.unwrap_or_else(|| {
-            let all: Vec<&[String]> = self.records.iter().map(|text| &*text.tags).collect();
-            Found::of(&all, set).tagging
-        });
-        let mut repaired = 0;
-        for text in &mut self.records {
-            if let Some(tags) = tagging.repaired(&text.tags) {
-                repaired += tags.iter().zip(&text.tags).filter(|(tag, before)| tag != before).count();
-                text.tags = tags;
-            }
-        }
-        (tagging, repaired)
-    }
-
-    /// Writes tags that break a scheme as it writes the chunks of their own scheme. Returns that one, if tags were written anew.
-    ///
-    /// # Errors
-    /// If the tags keep no scheme, or the known one is set: the file and the line of the first text that breaks it.
-    pub(super) fn translate(&mut self, known: &Tagging, is_set: bool) -> Result<Option<Tagging>> {
-        let sentences: Vec<&[String]> = self.records.iter().map(|text| &*text.tags).collect();
-        let Some((own, all)) = Tagging::translated(known, is_set, &sentences, place_in(&[self]))? else {
-            return Ok(None);
-        };
-        self.records.iter_mut().zip(all).for_each(|(text, tags)| text.tags = tags);
-        Ok(Some(own))
-    }
-
     /// A word a line, in columns as in the CoNLL shared tasks: the word in the first one, its tag in the last one. Blank lines end a
     /// text. If most of the first lines have a tab, tabs alone separate columns, else spaces and tabs. Lines of `-DOCSTART-`, which say
     /// in CoNLL-2003 that a document begins, are left out.
@@ -141,19 +111,10 @@ impl TaggedTexts {
     #[track_caller]
     pub fn of_columns(file: &TextFile) -> Result<Self> {
         Columns::of(file, None, None, None, None)
-            .and_then(|columns| Self::of_these(&columns, file))
+            .and_then(|columns| {
+                Ok(Self::new(&file.name(), of_these(&columns, file)?.collect::<Result<Vec<_>>>()?))
+            })
             .at_caller()
-    }
-
-    /// The texts in these columns of a file.
-    pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Self> {
-        let name = Arc::from(file.name());
-        let of = |Sentence { line, dense, words, tags }| {
-            let at = if dense { At::LineOfFirst(line) } else { At::Line(line) };
-            TaggedText::new(words, tags).placed(&name, at)
-        };
-        let texts: Vec<TaggedText> = columns.sentences(file)?.into_iter().map(of).collect();
-        Ok(Self::new(&file.name(), texts))
     }
 
     /// Parallel files: the words of a text a line, between spaces and tabs; the tags of these words in the same line of the second file;
@@ -164,61 +125,8 @@ impl TaggedTexts {
     /// label, or a label alone: the message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
-        Self::parallel(words, tags, labels).at_caller()
-    }
-
-    fn parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
-        let read = |file: &TextFile| -> Result<Vec<String>> {
-            let lines = file.lines()?.read_all()?;
-            let broken =
-                lines.iter().zip(1..).find_map(|(line, number)| Some((unbroken(line).err()?, number)));
-            match broken {
-                None => Ok(lines),
-                Some((Reason { expected, got }, number)) => {
-                    Err(Error::of(ErrorKind::Format, format!("{}:{number}", file.name()), expected, got))
-                }
-            }
-        };
-        let lines = read(words)?;
-        let of = |file: &TextFile| -> Result<Vec<String>> {
-            let found = read(file)?;
-            if found.len() == lines.len() {
-                return Ok(found);
-            }
-            let what = format!("lines of file `{}`", file.name());
-            let expected = format!("{}, as many as `{}` has", lines.len(), words.name());
-            Err(Error::of(ErrorKind::Format, what, expected, found.len().to_string()))
-        };
-        let (tag_lines, label_lines) = (of(tags)?, labels.map(of).transpose()?);
-        let name = Arc::from(tags.name());
-        let mut texts = Vec::with_capacity(lines.len());
-        for (at, (line, tag_line)) in lines.iter().zip(&tag_lines).enumerate() {
-            let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
-            let text = TaggedText::new(cut(line), cut(tag_line)).placed(&name, At::Line(at as u64 + 1));
-            let wrong = |file: &TextFile, expected: String, got: String| {
-                Error::of(ErrorKind::Format, format!("{}:{}", file.name(), at + 1), expected, got)
-            };
-            let label = label_lines.as_ref().map(|found| found[at].trim());
-            if text.words.is_empty() && text.tags.is_empty() && label.unwrap_or_default().is_empty() {
-                continue;
-            }
-            if text.words.len() != text.tags.len() {
-                let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(line));
-                return Err(wrong(tags, expected, text.tags.len().to_string()));
-            }
-            match (label, labels) {
-                (Some(""), Some(file)) => return Err(wrong(file, "a label".into(), "a blank line".into())),
-                (Some(label), _) if text.words.is_empty() => {
-                    let expected = format!("words, of which the label is {}", shown(label));
-                    return Err(wrong(words, expected, "a blank line".into()));
-                }
-                _ => {
-                    let label = label.map(str::to_owned);
-                    texts.push(TaggedText { label, ..text })
-                }
-            }
-        }
-        Ok(Self::new(&words.name(), texts))
+        let read = || parallel::tagged(words, tags, labels)?.collect::<Result<Vec<_>>>();
+        Ok(Self::new(&words.name(), read().at_caller()?))
     }
 
     /// Whether each text has a label.
@@ -263,11 +171,8 @@ impl TaggedTexts {
     /// If some texts break it: the message has the file and the line of the first one, and how many there are.
     #[track_caller]
     pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
-        let all: Vec<&TaggedTexts> = all.into_iter().collect();
-        let sentences: Vec<&[String]> =
-            all.iter().flat_map(|of| &of.records).map(|text| text.tags.as_slice()).collect();
-        let set = all.iter().find_map(|of| of.read_as.scheme);
-        Found::of(&sentences, set).whole(&sentences, place_in(&all)).at_caller()
+        let all: Vec<&dyn Passes<TaggedText>> = all.into_iter().map(|of| of as _).collect();
+        scheme(&all).at_caller()
     }
 
     /// The labels of all these texts, sorted, with their counts.
@@ -300,30 +205,55 @@ impl TaggedTexts {
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
     ) -> Result<Samples> {
-        let sample = |_, text: &TaggedText| {
-            let of = |e: Error, what: &str| {
-                e.noted(format!("{what} of {} in `{}`", shown(&text.words.join(" ")), self.name))
-            };
-            let mut fields = fields(&text.words, &form, words, characters).map_err(|e| of(e, "a word"))?;
-            fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
-            if let Some(labels) = labels {
-                let label = text.label.as_deref().unwrap_or_default();
-                fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
-            }
-            Ok(fields)
-        };
+        let known = [words, characters, tags];
+        let sample = |_, text: &TaggedText| sample(text, &self.name, &form, known, labels);
         self.samples_by(&sample).at_caller()
     }
 }
 
-/// Where a word of a text of these data sets was read: by the number of the text, counted over all of them, and that of the word.
-fn place_in(all: &[&TaggedTexts]) -> impl Fn(usize, usize) -> String {
-    move |at, word| {
-        let mut texts = all.iter().flat_map(|of| (1..).zip(&of.records).map(move |text| (of, text)));
-        texts.nth(at).map_or_else(String::new, |(of, (number, text))| {
-            text.place_of(word).unwrap_or_else(|| format!("tags of text {number} of `{}`", of.name))
-        })
+/// The scheme that the tags of all these texts keep, or that is set, and how they are spelled.
+///
+/// # Errors
+/// As [`TaggedTexts::scheme`]; what is wrong in a file.
+pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
+    let set = all.iter().find_map(|of| of.options().scheme);
+    let sentences = |visit: &mut dyn FnMut(&[String])| {
+        all.iter().try_for_each(|of| of.each(&mut |text| visit(&text.tags)))
+    };
+    Found::of(&sentences, set)?.whole(&sentences, &|at, word| {
+        let (mut before, mut place) = (0, String::new());
+        for of in all {
+            let mut number = 0;
+            of.each(&mut |text| {
+                number += 1;
+                if before + number == at + 1 {
+                    let unplaced = || format!("tags of text {number} of `{}`", of.called());
+                    place = text.place_of(word).unwrap_or_else(unplaced);
+                }
+            })?;
+            before += number;
+        }
+        Ok(place)
+    })
+}
+
+/// The numbers of the words, of the characters of each word, of the tags, and of the label if there is a vocabulary for it.
+pub(super) fn sample(
+    text: &TaggedText,
+    name: &str,
+    form: &dyn Fn(&str) -> String,
+    [words, characters, tags]: [&Vocabulary; 3],
+    labels: Option<&Vocabulary>,
+) -> Result<Vec<Field>> {
+    let of =
+        |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(&text.words.join(" "))));
+    let mut fields = fields(&text.words, form, words, characters).map_err(|e| of(e, "a word"))?;
+    fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
+    if let Some(labels) = labels {
+        let label = text.label.as_deref().unwrap_or_default();
+        fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
     }
+    Ok(fields)
 }
 
 /// What a tagger reads of words: their numbers in the form that `form` gives them, and the numbers of their characters.
@@ -336,6 +266,19 @@ fn fields(
     let ids = words.ids(text.iter().map(|word| form(word)))?;
     let spelt = |word: &String| characters.ids(word.chars().map(String::from));
     Ok(vec![Field::Ints(ids), Field::Nested(text.iter().map(spelt).collect::<Result<_>>()?)])
+}
+
+/// The texts in these columns of a file.
+pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Stream<TaggedText>> {
+    let (name, none) = (Arc::from(file.name()), file.name());
+    let of = move |Sentence { line, dense, words, tags }| {
+        let at = if dense { At::LineOfFirst(line) } else { At::Line(line) };
+        TaggedText::new(words, tags).placed(&name, at)
+    };
+    let texts = columns.sentences(file)?.map(move |sentence| sentence.map(&of));
+    let none =
+        move || Error::of(ErrorKind::Format, format!("records of file `{none}`"), "at least one", "none");
+    Ok(at_least_one(texts, none))
 }
 
 #[cfg(test)]
@@ -436,12 +379,8 @@ mod tests {
         // Also of a part that is held out, and of several files together.
         let (rest, held) = other.clone().hold_out(2, 1);
         assert!(said(&[&one, &rest, &held]).starts_with(expected));
-        let mut all = TaggedTexts::new("all", [one.records, other.records].concat());
+        let all = TaggedTexts::new("all", [one.records, other.records].concat());
         assert!(said(&[&all]).starts_with(expected));
-        let (scheme, repaired) = all.repair(None, None);
-        assert_eq!((scheme.name().as_str(), repaired), ("IOB2", 2));
-        assert_eq!(all.records()[3].tags, ["O", "B-X", "B-Y"]);
-        assert_eq!(TaggedTexts::scheme([&all]).unwrap(), scheme);
         let (words, tags) = (file("seq.in", "a\nb c\n"), file("seq.out", "B-X\nO I-X\n"));
         let texts = TaggedTexts::of_parallel(&words, &tags, None).unwrap();
         assert!(said(&[&texts]).starts_with("seq.out:2: expected a tag of IOB2"), "{}", said(&[&texts]));

@@ -14,7 +14,8 @@ use super::lines::{Lines, quoted};
 #[cfg(feature = "parquet")]
 use super::memory::Room;
 use super::records::{
-    Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, labelled, pair, translation,
+    Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, Stream, at_least_one, labelled,
+    pair, translation,
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -480,13 +481,20 @@ impl TextFile {
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
     #[track_caller]
     pub fn text(&self) -> Result<String> {
-        let lines = self.lines_of().at_caller()?;
+        self.pieces(Some(self.max_text)).and_then(Iterator::collect).at_caller()
+    }
+
+    /// The text in pieces, as [`Lines::pieces`]; an error if there is none.
+    pub(super) fn pieces(&self, held: Option<usize>) -> Result<Stream<String>> {
+        let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);
-        let text = lines.text(self.max_text).at_caller()?;
-        if text.is_empty() {
-            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), "text", "an empty file"));
-        }
-        Ok(text)
+        let none = move || Error::of(ErrorKind::Format, format!("file `{name}`"), "text", "an empty file");
+        Ok(at_least_one(lines.pieces(held), none))
+    }
+
+    /// The longest text that is held in memory.
+    pub(super) fn longest_text(&self) -> usize {
+        self.max_text
     }
 }
 

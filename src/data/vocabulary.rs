@@ -65,10 +65,10 @@ impl PartialEq for Vocabulary {
 
 /// How often each token occurs.
 #[derive(Default)]
-pub(super) struct Counted(HashMap<String, u64>);
+pub(crate) struct Counted(HashMap<String, u64>);
 
 impl Counted {
-    pub(super) fn add(&mut self, token: &str) {
+    pub(crate) fn add(&mut self, token: &str) {
         // `entry` would need an owned token even for one that is there.
         match self.0.get_mut(token) {
             Some(count) => *count += 1,
@@ -76,8 +76,25 @@ impl Counted {
         }
     }
 
+    /// All of them, as [`Vocabulary::labels`].
+    pub(crate) fn labels(self) -> Result<Vocabulary> {
+        let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;
+        let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
+        entries.sort();
+        Vocabulary::new(entries, 0..0, None)
+            .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
+    }
+
+    /// Which share of the tokens a vocabulary has; none of no token.
+    pub(crate) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
+        let all: u64 = self.0.values().sum();
+        let found: u64 =
+            self.0.iter().filter(|(token, _)| known.id(token).is_some()).map(|(_, count)| count).sum();
+        (all > 0).then(|| found as f64 / all as f64)
+    }
+
     /// Those that [`Limits`] let in.
-    pub(super) fn within(self, limits: &Limits) -> Result<Vocabulary> {
+    pub(crate) fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
         let Some(room) = limits.max_size.checked_sub(limits.specials.len()) else {
             let expected = format!("at least {}, the number of specials", limits.specials.len());
@@ -138,13 +155,9 @@ impl Vocabulary {
     /// If there is none.
     #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
-        let limits = Limits { specials: Vec::new(), ..Limits::default() };
-        let counted = Self::of(labels, &limits)?;
-        let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
-        entries.sort();
-        Self::new(entries, 0..0, None)
-            .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
-            .at_caller()
+        let mut counted = Counted::default();
+        labels.into_iter().for_each(|label| counted.add(label.as_ref()));
+        counted.labels().at_caller()
     }
 
     /// From tokens and their counts, with the ids of the special ones. A token that comes twice among these or among the others is the

@@ -8,15 +8,15 @@ use super::config::Config;
 use super::labels::{self, ATTENTION, COLUMNS, LABELS, PROBABILITIES};
 use super::net::{self, TABLE};
 use super::prepared::{
-    CUT, Case, Counts, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, cut_of,
-    one_in, options, options_of, read_as, read_otherwise, tokenizer,
+    CUT, Case, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, cut_of, one_in,
+    options, options_of, read_as, read_otherwise, tokenizer,
 };
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::texts::Texts;
 use super::{embedded, rows};
-use crate::data::{Asking, Labelled, LabelledFiles, Tokenizer, Vocabulary};
+use crate::data::{Asking, Counted, Labelled, LabelledFiles, Passes, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
@@ -138,10 +138,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let tested = test.as_ref().map(|path| train.open_alike(path)).transpose()?;
     let cut = tokenizer(config)?;
     let part = if own && dev.is_none() { one_in(config) } else { 0 };
-    let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counts::default());
+    let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
     let mut measured = |text: &Labelled| {
         held_out.add(|| case(text));
-        tokens.add(cut.tokens(&text.text));
+        cut.tokens(&text.text).for_each(|token| tokens.add(&token));
     };
     let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
     let found = train.survey((part, config.run.seed), &cut, &limits, &mut |text, held| match held {
@@ -160,7 +160,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
     let words = net::known(found.words, config)?;
     let coverage = tokens.coverage(&words);
-    let loader = |texts: &Texts| texts.loader(FEEDS, &cut, (&words, &labels), config);
+    let loader = |texts: &Texts<Labelled>| texts.loader(FEEDS, &cut, (&words, &labels), config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let others = [Some(&dev).filter(|_| part == 0 && own), tested.as_ref()];
     let others = others.into_iter().flatten();

@@ -95,7 +95,7 @@ section! {
         repair_tags: bool = false;
         /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, whose tags are kinds as they stand (default: detected, and said).
         scheme: Option<String> = None;
-        /// For files that are larger than memory: a shuffle window in texts. Files are read anew in each epoch, only the window is in memory, and the files must not change meanwhile. `classify` only (default: all texts are in memory).
+        /// For files that are larger than memory: a shuffle window in texts. Files are read anew in each epoch, only the window is in memory, and the files must not change meanwhile. Of `lm`, in tokens: a longer text is in a temporary file. Not for LIBSVM files (default: all texts are in memory).
         window: Option<usize> = None;
     }
 }
@@ -265,8 +265,8 @@ impl Config {
         if let Some(first) = data.first_index.filter(|&first| first > 1) {
             need(false, "data.first_index", "0 or 1", first.to_string());
         }
-        if data.window.is_some() && (run.task != Task::Classify || data.train.is_none()) {
-            let expected = "none but for `classify`, with `data.train`";
+        if data.window.is_some() && data.train.is_none() {
+            let expected = "none without `data.train`";
             need(false, "data.window", expected, data.window.unwrap_or(0).to_string());
         }
         let most = Executor::MOST_THREADS;

@@ -1,22 +1,22 @@
 //! A language model: recurrent layers read a text token by token and say which comes next. Their states are carried from window to
 //! window of the text; gradients stay within one (truncated back-propagation through time).
 
+use std::borrow::Cow;
 use std::f64::consts::LN_2;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::answer::Answer;
 use super::config::{Cell, Config, ModelConfig, TextConfig, Tokens, TrainingConfig};
 use super::embedded;
 use super::net;
 use super::prepared::{
-    CUT, Case, Column, Paths, Prepared, TestData, Truth, coverage, cut_of, one_in, options, read_as,
-    tokenizer,
+    CUT, Case, Column, Paths, Prepared, TestData, Truth, cut_of, one_in, options, read_as, tokenizer,
 };
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
-use crate::data::{Continuous, Data, PlainText, Tokenizer, Vocabulary};
+use crate::data::{Continuous, Counted, Data, Limits, PlainFiles, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::{Loss, ratio};
@@ -34,6 +34,8 @@ const TOKENS: &str = "tokens";
 const LOGITS: &str = "logits";
 /// Tokens of a window.
 const STEPS: usize = 64;
+/// How many openings of held-out lines are shown.
+const OPENINGS: usize = 5;
 /// How many tokens a model answers a text with.
 const ANSWERED: usize = 100;
 
@@ -62,8 +64,9 @@ impl Recipe for Lm {
     }
 
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
-        let text = PlainText::open_with([path], &options(config, COLUMNS)?)?;
-        let lines = text.text().lines().filter(|line| !line.trim().is_empty());
+        let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+        let first = text.pieces().next().transpose()?.unwrap_or_default();
+        let lines = first.lines().filter(|line| !line.trim().is_empty());
         let records = lines.take(Preview::SHOWN).map(Preview::cut).collect();
         Ok(Preview::new(text.read_as(), records))
     }
@@ -194,44 +197,137 @@ impl<'a> Pieces<'a> {
     }
 }
 
+/// A text in memory, or left in its files because it is larger.
+enum Prose {
+    Held(PlainText),
+    /// With the number of tokens that may be in memory.
+    InFiles(PlainFiles, usize),
+}
+
+impl Prose {
+    fn open(path: impl AsRef<Path>, config: &Config) -> Result<Self> {
+        let options = options(config, COLUMNS)?;
+        Ok(match config.data.window {
+            None => Self::Held(PlainText::open_with([path], &options)?),
+            Some(window) => Self::InFiles(PlainFiles::open_with([path], &options)?, window),
+        })
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Held(text) => text.name(),
+            Self::InFiles(files, _) => files.name(),
+        }
+    }
+
+    fn read_as(&self) -> Option<String> {
+        match self {
+            Self::Held(text) => read_as(text.read_as()),
+            Self::InFiles(files, _) => read_as(files.read_as()),
+        }
+    }
+
+    fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
+        Ok(match self {
+            Self::Held(text) => {
+                let (rest, last) = text.cut_off(one_in);
+                (Self::Held(rest), Self::Held(last))
+            }
+            Self::InFiles(files, window) => {
+                let (rest, last) = files.cut_off(one_in)?;
+                (Self::InFiles(rest, window), Self::InFiles(last, window))
+            }
+        })
+    }
+
+    /// Pieces of whole lines, as far as there are lines.
+    fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
+        match self {
+            Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
+            Self::InFiles(files, _) => Box::new(files.pieces().map(|piece| Ok(piece?.into()))),
+        }
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str)) -> Result<()> {
+        self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
+    }
+
+    /// How many tokens there are.
+    fn count(&self, cut: &Tokenizer) -> Result<usize> {
+        let mut count = 0;
+        self.each(&mut |piece| count += cut.tokens(piece).count())?;
+        Ok(count)
+    }
+
+    fn vocabulary(&self, cut: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        let mut wrong = None;
+        let pieces = self.pieces().map_while(|piece| piece.map_err(|e| wrong = Some(e)).ok());
+        let found = cut.vocabulary(pieces, limits);
+        wrong.map_or(found, Err)
+    }
+
+    /// The text in parallel streams, more of them for a longer one; `count` is how many tokens there are.
+    fn stream(&self, most: usize, cut: &Tokenizer, tokens: &Vocabulary, count: usize) -> Result<Continuous> {
+        let of_piece = |piece: Result<Cow<'_, str>>| match piece {
+            Ok(piece) => cut.tokens(&piece).map(|token| tokens.lookup(&token)).collect::<Vec<_>>(),
+            Err(e) => vec![Err(e)],
+        };
+        let ids = self.pieces().flat_map(of_piece);
+        let streams = (count / (16 * STEPS)).clamp(1, most);
+        match self {
+            Self::Held(_) => Continuous::try_new(ids, streams, STEPS, FEEDS),
+            Self::InFiles(_, window) => {
+                Continuous::windowed(ids, (*window, tokens.len()), streams, STEPS, FEEDS)
+            }
+        }
+    }
+}
+
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
-    let read = |path: PathBuf| PlainText::open_with([path], &options(config, COLUMNS)?);
-    let whole = train.map_or_else(embedded::prose, read)?;
-    let (dev, tested) = (dev.map(read).transpose()?, test.clone().map(read).transpose()?);
+    let whole = match train {
+        Some(path) => Prose::open(path, config)?,
+        None => Prose::Held(embedded::prose()?),
+    };
+    let dev = dev.map(|path| Prose::open(path, config)).transpose()?;
+    let tested = test.as_ref().map(|path| Prose::open(path, config)).transpose()?;
     let cut = tokenizer(config)?;
-    let count = |text: &str| cut.tokens(text).count();
-    let (name, as_read) = (whole.name().to_owned(), read_as(whole.read_as()));
+    let (name, as_read) = (whole.name().to_owned(), whole.read_as());
     // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
-        None => whole.cut_off(one_in(config)),
+        None => whole.cut_off(one_in(config))?,
     };
-    let (train, dev) = (train.text(), dev.text());
-    for (of, text) in [("data.train", train), ("data.dev", dev)] {
-        let got = count(text);
+    let (length, dev_length) = (train.count(&cut)?, dev.count(&cut)?);
+    for (of, got) in [("data.train", length), ("data.dev", dev_length)] {
         if got < 2 {
             return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
         }
     }
     // Texts that were never seen hold tokens that were not.
-    let tokens = net::known(cut.vocabulary([train], &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
-    let stream = |text: &str| stream(config, &cut, &tokens, text);
-    let (of_train, of_dev) = (stream(train)?, stream(dev)?);
+    let tokens = net::known(train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
+    let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
+    let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
     // That it can be scored is known before hours are spent.
-    tested.as_ref().map(|test| stream(test.text())).transpose()?;
-    let length = count(train);
+    if let Some(tested) = tested {
+        stream(&tested, tested.count(&cut)?)?;
+    }
     let steps =
         (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));
     let (trainer, metric) = network(config, tokens.len(), steps)?;
     let said = format!(
-        "{}: {length} tokens to train on, {} different ones; {} held out",
-        name,
+        "{name}: {length} tokens to train on, {} different ones; {dev_length} held out",
         tokens.len(),
-        count(dev)
     );
-    let coverage = coverage(&tokens, cut.tokens(dev));
-    let openings = dev.lines().filter(|line| count(line) > 3).take(5);
+    let (mut known, mut openings) = (Counted::default(), Vec::new());
+    dev.each(&mut |piece| {
+        cut.tokens(piece).for_each(|token| known.add(&token));
+        let missing = OPENINGS - openings.len();
+        let long = |line: &&str| cut.tokens(line).nth(3).is_some();
+        let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
+        openings.extend(piece.lines().filter(long).take(missing).map(of_line));
+    })?;
+    let coverage = known.coverage(&tokens);
     Ok(Prepared {
         trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
         train: Box::new(of_train),
@@ -241,22 +337,16 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         metric,
         coverage,
         lengths: Vec::new(),
-        held_out: openings.map(|line| Case { text: opening(&cut, line), truth: Truth::Open }).collect(),
+        held_out: openings.into_iter().collect(),
         said: [said].into_iter().chain(as_read).collect(),
     })
 }
 
-/// A text in parallel streams, more of them for a longer one.
-fn stream(config: &Config, cut: &Tokenizer, tokens: &Vocabulary, text: &str) -> Result<Continuous> {
-    let ids = cut.tokens(text).map(|token| tokens.lookup(&token));
-    let streams = (cut.tokens(text).count() / (16 * STEPS)).clamp(1, config.training.batch);
-    Continuous::try_new(ids, streams, STEPS, FEEDS)
-}
-
 fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
-    let text = PlainText::open_with([path], &options(config, COLUMNS)?)?;
-    let data = stream(config, cut, predictor.vocabulary(TOKENS)?, text.text())?;
-    Ok(TestData { data: Box::new(data), said: read_as(text.read_as()).into_iter().collect() })
+    let text = Prose::open(path, config)?;
+    let count = text.count(cut)?;
+    let data = text.stream(config.training.batch, cut, predictor.vocabulary(TOKENS)?, count)?;
+    Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
 /// The columns of a sample of windows: the sum of −ln p of their tokens, the tokens, and their share of the characters and bytes.
@@ -281,14 +371,24 @@ fn bits_per_byte(x: &[f64]) -> f64 {
 fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<Scored> {
     /// Logits that are in memory at once.
     const LOGITS_TOGETHER: usize = 1 << 24;
-    let file = PlainText::open_with([path], &options(config, COLUMNS)?)?;
-    let (text, known) = (file.text(), predictor.vocabulary(TOKENS)?);
+    /// Tokens of a text that may be in memory: of a longer one they are in a file.
+    const HELD: usize = 1 << 23;
+    let files = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
+    let (text, known) = (Prose::InFiles(files, HELD), predictor.vocabulary(TOKENS)?);
+    let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
+    let id = known.unknown();
+    text.each(&mut |piece| {
+        for token in cut.tokens(piece) {
+            count += 1;
+            unknown += u64::from(id.is_some() && known.id(&token).or(id) == id);
+        }
+        words += piece.split_whitespace().count();
+        letters += piece.chars().count();
+        bytes += piece.len();
+    })?;
     let streams = LOGITS_TOGETHER / (STEPS * known.len().max(1));
-    let mut fewer = config.clone();
-    fewer.training.batch = config.training.batch.min(streams.max(1));
-    let data = stream(&fewer, cut, known, text)?;
-    let tokens = cut.tokens(text).count() as f64;
-    let (letters, bytes) = (text.chars().count() as f64, text.len() as f64);
+    let data = text.stream(config.training.batch.min(streams.max(1)), cut, known, count)?;
+    let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
     let mut sample = Sample::default();
     for (number, batch) in data.batches(None, 0)?.enumerate() {
         let batch = batch?;
@@ -324,18 +424,15 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
     };
     let total = sample.total(4);
     let scored = Scored::of(sample, 4, &figures);
-    let unknown = known
-        .unknown()
-        .map_or(0, |id| cut.tokens(text).filter(|token| known.id(token).unwrap_or(id) == id).count());
     let counts = vec![
         ("tokens", tokens as u64),
         ("predicted tokens", total[COUNTED] as u64),
-        ("unknown tokens", unknown as u64),
-        ("words", text.split_whitespace().count() as u64),
+        ("unknown tokens", unknown),
+        ("words", words as u64),
         ("characters", letters as u64),
         ("bytes", bytes as u64),
     ];
-    let said = read_as(file.read_as()).into_iter().collect();
+    let said = text.read_as().into_iter().collect();
     Ok(Scored { counts, said, ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
 }
 

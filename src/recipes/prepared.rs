@@ -1,10 +1,9 @@
 //! What every recipe makes of its config and its texts.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::config::{Config, Tokens};
-use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer, Vocabulary};
+use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
@@ -254,39 +253,6 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
         Tokens::Pieces => Tokenizer::pieces(),
     };
     if config.text.lowercase { cut.lowercase() } else { cut }
-}
-
-/// How often tokens occur.
-#[derive(Default)]
-pub(super) struct Counts(HashMap<String, u64>);
-
-impl Counts {
-    pub(super) fn add<T: AsRef<str>>(&mut self, tokens: impl IntoIterator<Item = T>) {
-        for token in tokens {
-            match self.0.get_mut(token.as_ref()) {
-                Some(count) => *count += 1,
-                None => drop(self.0.insert(token.as_ref().to_owned(), 1)),
-            }
-        }
-    }
-
-    /// Which share of the tokens a vocabulary has; none of no token.
-    pub(super) fn coverage(&self, known: &Vocabulary) -> Option<f64> {
-        let all: u64 = self.0.values().sum();
-        let found: u64 =
-            self.0.iter().filter(|(token, _)| known.id(token).is_some()).map(|(_, count)| count).sum();
-        (all > 0).then(|| found as f64 / all as f64)
-    }
-}
-
-/// Which share of tokens a vocabulary has; none of no token.
-pub(super) fn coverage<T: AsRef<str>>(
-    known: &Vocabulary,
-    tokens: impl IntoIterator<Item = T>,
-) -> Option<f64> {
-    let mut counts = Counts::default();
-    counts.add(tokens);
-    counts.coverage(known)
 }
 
 /// How a loader of texts makes batches of a training.

@@ -8,15 +8,17 @@ use super::config::{Config, TrainingConfig};
 use super::embedded;
 use super::net::{self, TABLE};
 use super::prepared::{
-    Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, batches, both,
-    coverage, one_in, options, options_of, read_as, read_otherwise,
+    Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, one_in, options,
+    options_of, read_as, read_otherwise,
 };
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::tag_scores::{FoundTags, TagScores};
+use super::texts::Texts;
 use crate::data::{
-    Asking, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Tagging, Tokenizer, Vocabulary,
+    Asking, Counted, Limits, Loader, Passes, TagScheme, TaggedFiles, TaggedText, TaggedTexts, Tagging,
+    Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Embedding, Lstm};
@@ -157,12 +159,13 @@ fn found<'a>(
 }
 
 /// The tags of the training as its note says, or those of some texts.
-fn tagging(predictor: &Predictor, texts: &TaggedTexts) -> Result<Tagging> {
+fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
     let note = predictor.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
     let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
-    tagging.and_then(Tagging::of_note).map_or_else(|| TaggedTexts::scheme([texts]), Ok)
+    tagging.and_then(Tagging::of_note).map_or_else(|| scheme_of(&[texts]), Ok)
 }
 
+/// Texts are read as they are scored, and none is held.
 fn scores(
     config: &Config,
     predictor: &Predictor,
@@ -171,11 +174,14 @@ fn scores(
 ) -> Result<Scored> {
     let known = Found::of(predictor)?;
     let like = options_of(config, COLUMNS, predictor)?;
-    let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
     let tagging = tagging(predictor, &texts)?;
     let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
-    let size = |(_, text): &(u64, &TaggedText)| text.words.iter().map(String::len).sum();
-    in_parts((1..).zip(texts.records()).map(Ok), size, |part| {
+    let size = |(_, text): &(u64, TaggedText)| text.words.iter().map(String::len).sum();
+    let learnt = known.learnt();
+    let mut some = false;
+    let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
+    in_parts(records, size, |part| {
         let (tags, labels) = found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
         let (mut rest, mut labels) = (tags.as_slice::<i64>()?, labels.iter());
         for (number, text) in part {
@@ -183,31 +189,26 @@ fn scores(
             rest = behind;
             let label = labels.next().map(|(label, _)| label.as_str());
             scores.add(text, *number, &FoundTags { tags, label }, each)?;
+            some |= learnt(text);
         }
         Ok(())
     })?;
+    let said = read_as(texts.read_as()).into_iter().collect();
     // There is a loss of tags and labels that training saw, alone.
-    let of = |text: &&TaggedText| {
-        let labelled =
-            |labels: &Vocabulary| text.label.as_ref().is_some_and(|label| labels.id(label).is_some());
-        text.tags.iter().all(|tag| known.tags.id(tag).is_some()) && known.labels.as_ref().is_none_or(labelled)
-    };
-    let learnt: Vec<TaggedText> = texts.records().iter().filter(of).cloned().collect();
-    let loss = match learnt.is_empty() {
-        true => None,
-        false => {
-            let loader = known.loader(&TaggedTexts::new(texts.name(), learnt), config)?;
+    let loss = match some {
+        false => None,
+        true => {
+            let loader = known.loader(&Texts::InFiles(texts.retain(learnt), 1), config)?;
             Some(predictor.evaluate(&loader)?.loss())
         }
     };
-    let said = read_as(texts.read_as()).into_iter().collect();
     Ok(Scored { said, ..scores.end().with_loss(loss) })
 }
 
 fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
     let found = Found::of(predictor)?;
     let like = options_of(config, COLUMNS, predictor)?;
-    let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
     let said = read_as(texts.read_as()).into_iter().collect();
     Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
 }
@@ -229,16 +230,33 @@ impl Found {
         Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
     }
 
-    fn loader(&self, texts: &TaggedTexts, config: &Config) -> Result<Loader> {
-        let labels = self.labels.as_ref();
-        let samples = texts.samples(form, &self.words, &self.characters, &self.tags, labels)?;
+    fn loader(&self, texts: &Texts<TaggedText>, config: &Config) -> Result<Loader> {
+        let Self { words, characters, tags, labels } = self;
         let names = if labels.is_some() { &FEEDS[..] } else { &FEEDS[..3] };
-        Ok(batches(Loader::new(samples, names)?, config))
+        let loader = match texts {
+            Texts::Held(texts) => {
+                Loader::new(texts.samples(form, words, characters, tags, labels.as_ref())?, names)?
+            }
+            Texts::InFiles(files, _) => {
+                Loader::new(files.samples(form, words, characters, tags, labels.as_ref())?, names)?
+            }
+        };
+        Ok(texts.batches(loader, config))
+    }
+
+    /// Whether training saw all tags of a text, and its label.
+    fn learnt(&self) -> impl Fn(&TaggedText) -> bool + Send + Sync + 'static {
+        let (tags, labels) = (self.tags.clone(), self.labels.clone());
+        move |of| {
+            let label = |label: &String| labels.as_ref().is_none_or(|known| known.id(label).is_some());
+            of.tags.iter().all(|tag| tags.id(tag).is_some())
+                && of.label.as_ref().map_or(labels.is_none(), label)
+        }
     }
 }
 
 /// Checks that words have different tags.
-fn tell_apart(tags: &Vocabulary, train: &TaggedTexts) -> Result<()> {
+fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     let mut all = tags.tokens();
     match (all.next(), all.next()) {
         (Some(only), None) => {
@@ -252,15 +270,40 @@ fn tell_apart(tags: &Vocabulary, train: &TaggedTexts) -> Result<()> {
 }
 
 /// Another part, read as the training part was. If it keeps another scheme, its tags are translated.
-fn part(train: &TaggedTexts, path: &PathBuf) -> Result<TaggedTexts> {
-    let like = train.read_as();
-    let texts = TaggedTexts::open_with([path], like)?;
-    if TaggedTexts::scheme([train, &texts]).is_ok() {
+fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> {
+    let texts = train.open_alike(path)?;
+    if scheme_of(&[train, &texts]).is_ok() {
         return Ok(texts);
     }
-    match TaggedTexts::scheme([train]) {
-        Ok(of_train) => TaggedTexts::open_with([path], &like.clone().tagging(of_train)),
+    match scheme_of(&[train]) {
+        Ok(of_train) => train.open_as(path, &train.read_as().clone().tagging(of_train)),
         Err(_) => Ok(texts),
+    }
+}
+
+/// What is counted of a part of the texts.
+#[derive(Default)]
+struct Counts {
+    texts: usize,
+    labelled: usize,
+    words: Counted,
+    characters: Counted,
+}
+
+impl Counts {
+    /// Counts the texts of a part; their tags and labels are counted over all parts.
+    fn add(&mut self, text: &TaggedText, tags: &mut Counted, labels: &mut Counted) {
+        self.texts += 1;
+        let mut utf8 = [0; 4];
+        for word in &text.words {
+            self.words.add(&form(word));
+            word.chars().for_each(|c| self.characters.add(c.encode_utf8(&mut utf8)));
+        }
+        text.tags.iter().for_each(|tag| tags.add(tag));
+        if let Some(label) = &text.label {
+            self.labelled += 1;
+            labels.add(label);
+        }
     }
 }
 
@@ -268,8 +311,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
-        Some(path) => TaggedTexts::open_with([path], &options(config, COLUMNS)?)?,
-        None => embedded::requests(true)?,
+        Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
+        None => Texts::Held(embedded::requests(true)?),
     };
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
@@ -280,64 +323,77 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             (train, dev)
         }
         None if own => train.hold_out(one_in(config), config.run.seed),
-        None => (train, embedded::requests(false)?),
+        None => (train, Texts::Held(embedded::requests(false)?)),
     };
-    let tested = test.as_ref().map(|test| part(&train, test)).transpose()?;
     // Tags and labels that the test file alone has are scored as wrong.
-    let all = [&train, &dev];
-    let some = |texts: &&&TaggedTexts| !texts.records().is_empty();
-    let labelled = all.iter().filter(some).all(|texts| texts.labelled());
-    both(all.iter().copied().chain(&tested).map(|texts| (texts.name(), texts.records().len())))?;
-    let tagging = TaggedTexts::scheme(all)?;
+    let tested = test.as_ref().map(|test| part(&train, test)).transpose()?;
+    let (mut tags, mut labels) = (Counted::default(), Counted::default());
+    let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
+    let (mut lengths, mut held_out) = (Vec::new(), HeldOut::default());
+    train.each(&mut |text| {
+        lengths.push(text.words.len());
+        of_train.add(text, &mut tags, &mut labels);
+    })?;
+    dev.each(&mut |text| {
+        of_dev.add(text, &mut tags, &mut labels);
+        // A text is asked about as words between spaces.
+        if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
+            held_out.add(|| Case {
+                text: text.words.join(" "),
+                truth: Truth::Tags(text.tags.clone(), text.label.clone()),
+            });
+        }
+    })?;
+    held_out.count = of_dev.texts;
+    let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
+    let size = |texts: &Texts<TaggedText>| texts.count().map(|count| (texts.name().into_owned(), count));
+    let tested_size = tested.as_ref().map(size).transpose()?;
+    both([(train.name().into_owned(), of_train.texts), (dev.name().into_owned(), of_dev.texts)])?;
+    both(tested_size)?;
+    let tagging = scheme_of(&[&train, &dev])?;
+    let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
+    let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
     let found = Found {
-        words: net::known(train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?,
-        characters: train.characters(&Limits::default())?,
-        tags: TaggedTexts::tags(all)?,
-        labels: labelled.then(|| TaggedTexts::labels(all)).transpose()?,
+        words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
+        characters: of_train.characters.within(&Limits::default()).map_err(of_name)?,
+        tags: tags.labels()?,
+        labels: labelled.then(|| labels.labels()).transpose()?,
     };
     tell_apart(&found.tags, &train)?;
-    let (of_train, of_dev) =
+    let (data, dev_data) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
-    let mut trainer = network(config, &found, &tagging, train.records().len())?
+    let mut trainer = network(config, &found, &tagging, of_train.texts)?
         .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(
         "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
         train.name(),
-        train.records().len(),
+        of_train.texts,
         found.tags.len(),
         found.words.len(),
-        dev.records().len()
+        of_dev.texts
     )];
     said.extend(read_as(train.read_as()));
     let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
-    said.extend(others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as())));
+    said.extend(others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
         said.push(format!("plain tags{why}: scored token by token"));
     }
-    let held_out = dev.records().iter().flat_map(|text| &text.words).map(|word| form(word));
-    let coverage = coverage(&found.words, held_out);
+    let coverage = of_dev.words.coverage(&found.words);
     said.extend(net::vectors(config, &mut trainer, &found.words)?);
-    let case = |text: &TaggedText| Case {
-        text: text.words.join(" "),
-        truth: Truth::Tags(text.tags.clone(), text.label.clone()),
-    };
-    // A text is asked about as words between spaces.
-    let whole = |text: &&TaggedText| text.words.iter().all(|word| TaggedText::words_of(word).eq([word]));
-    let held_out: HeldOut = dev.records().iter().filter(whole).map(case).collect();
     Ok(Prepared {
         trainer,
-        train: Box::new(of_train),
-        dev: Box::new(of_dev),
+        train: Box::new(data),
+        dev: Box::new(dev_data),
         test,
-        name: train.name().to_owned(),
+        name: train.name().into_owned(),
         metric: match tagging.scheme {
             TagScheme::Plain => "token accuracy",
             _ => "chunk F1",
         },
         coverage,
-        lengths: train.records().iter().map(|text| text.words.len()).collect(),
-        held_out: HeldOut { count: dev.records().len(), ..held_out },
+        lengths,
+        held_out,
         said,
     })
 }

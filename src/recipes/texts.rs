@@ -1,4 +1,4 @@
-//! Labelled texts in memory, or left in their files because they are larger.
+//! The records of a data set in memory, or left in their files because they are larger.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -6,59 +6,129 @@ use std::path::Path;
 use super::config::Config;
 use super::prepared::batches;
 use crate::data::{
-    Labelled, LabelledFiles, LabelledTexts, Limits, Loader, ReadOptions, Survey, Tokenizer, Vocabulary,
+    DataSet, Files, Labelled, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer, Vocabulary,
 };
 use crate::error::Result;
 
 // There is one at a time.
 #[allow(clippy::large_enum_variant)]
-pub(super) enum Texts {
-    Held(LabelledTexts),
-    /// So many are in memory while an epoch is shuffled.
-    InFiles(LabelledFiles, usize),
+pub(super) enum Texts<R> {
+    Held(DataSet<R>),
+    /// With the number of records that are in memory while an epoch is shuffled.
+    InFiles(Files<R>, usize),
 }
 
 /// What is found of texts before a model is built.
 pub(super) struct Surveyed {
-    pub(super) rest: Texts,
-    pub(super) held: Texts,
+    pub(super) rest: Texts<Labelled>,
+    pub(super) held: Texts<Labelled>,
     pub(super) labels: Result<Vocabulary>,
     pub(super) words: Result<Vocabulary>,
 }
 
-impl Texts {
-    /// The texts of a path, where the config wants them.
+impl<R: Record> Texts<R> {
+    /// The records of a path, where the config wants them.
     pub(super) fn open(path: impl AsRef<Path>, config: &Config, options: &ReadOptions) -> Result<Self> {
         Ok(match config.data.window {
-            Some(window) => Self::InFiles(LabelledFiles::open_with([path], options)?, window),
-            None => Self::Held(LabelledTexts::open_with([path], options)?),
+            Some(window) => Self::InFiles(Files::open_with([path], options)?, window),
+            None => Self::Held(DataSet::open_with([path], options)?),
         })
     }
 
     /// Others of the same data set: what was found out of these holds for them.
     pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
+        self.open_as(path, self.read_as())
+    }
+
+    /// Others, read as the options say.
+    pub(super) fn open_as(&self, path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
         Ok(match self {
-            Self::Held(texts) => Self::Held(LabelledTexts::open_with([path], texts.read_as())?),
-            Self::InFiles(files, window) => {
-                Self::InFiles(LabelledFiles::open_with([path], files.read_as())?, *window)
-            }
+            Self::Held(_) => Self::Held(DataSet::open_with([path], options)?),
+            Self::InFiles(_, window) => Self::InFiles(Files::open_with([path], options)?, *window),
         })
     }
 
     pub(super) fn name(&self) -> Cow<'_, str> {
-        match self {
-            Self::Held(texts) => texts.name().into(),
-            Self::InFiles(files, _) => files.name().into(),
-        }
+        self.called()
     }
 
     pub(super) fn read_as(&self) -> &ReadOptions {
+        self.options()
+    }
+
+    /// Holds out about one in `one_in` records; the rest comes first.
+    pub(super) fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         match self {
-            Self::Held(texts) => texts.read_as(),
-            Self::InFiles(files, _) => files.read_as(),
+            Self::Held(records) => {
+                let (rest, held) = records.hold_out(one_in, seed);
+                (Self::Held(rest), Self::Held(held))
+            }
+            Self::InFiles(files, window) => {
+                let (rest, held) = files.hold_out(one_in, seed);
+                (Self::InFiles(rest, window), Self::InFiles(held, window))
+            }
         }
     }
 
+    /// How many there are; files are read for it.
+    pub(super) fn count(&self) -> Result<usize> {
+        let mut count = 0;
+        self.each(&mut |_| count += 1)?;
+        Ok(count)
+    }
+
+    /// A vocabulary of the texts that `text` finds in the records.
+    pub(super) fn vocabulary(
+        &self,
+        cut: &Tokenizer,
+        limits: &Limits,
+        text: fn(&R) -> &str,
+    ) -> Result<Vocabulary> {
+        let noted = |e: crate::error::Error| e.noted(format!("in `{}`", self.name()));
+        match self {
+            Self::Held(records) => cut.vocabulary(records.records().iter().map(text), limits).map_err(noted),
+            Self::InFiles(files, _) => {
+                let mut wrong = None;
+                let records = files.records().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
+                let found = cut.vocabulary(records.map(|record| text(&record).to_owned()), limits);
+                wrong.map_or(found.map_err(noted), Err)
+            }
+        }
+    }
+
+    /// Batches by a loader: of files, a window of records is shuffled.
+    pub(super) fn batches(&self, loader: Loader, config: &Config) -> Loader {
+        match self {
+            Self::Held(_) => batches(loader, config),
+            Self::InFiles(_, window) => batches(loader, config).buffer(*window),
+        }
+    }
+}
+
+impl<R: Record> Passes<R> for Texts<R> {
+    fn called(&self) -> Cow<'_, str> {
+        match self {
+            Self::Held(records) => records.called(),
+            Self::InFiles(files, _) => files.called(),
+        }
+    }
+
+    fn options(&self) -> &ReadOptions {
+        match self {
+            Self::Held(records) => records.options(),
+            Self::InFiles(files, _) => files.options(),
+        }
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()> {
+        match self {
+            Self::Held(records) => records.each(visit),
+            Self::InFiles(files, _) => files.each(visit),
+        }
+    }
+}
+
+impl Texts<Labelled> {
     /// Divides the texts and finds their vocabularies; `visit` sees each text, and whether it is held out. Files are read once.
     pub(super) fn survey(
         self,
@@ -94,18 +164,10 @@ impl Texts {
         known: (&Vocabulary, &Vocabulary),
         config: &Config,
     ) -> Result<Loader> {
-        Ok(match self {
-            Self::Held(texts) => batches(texts.loader(feeds, cut, known)?, config),
-            Self::InFiles(files, window) => batches(files.loader(feeds, cut, known)?, config).buffer(*window),
-        })
-    }
-
-    /// Does something with each of them.
-    pub(super) fn each(&self, mut of: impl FnMut(&Labelled)) -> Result<()> {
-        match self {
-            Self::Held(texts) => texts.records().iter().for_each(of),
-            Self::InFiles(files, _) => files.records().try_for_each(|text| text.map(|text| of(&text)))?,
-        }
-        Ok(())
+        let loader = match self {
+            Self::Held(texts) => texts.loader(feeds, cut, known)?,
+            Self::InFiles(files, _) => files.loader(feeds, cut, known)?,
+        };
+        Ok(self.batches(loader, config))
     }
 }

@@ -1,20 +1,21 @@
 //! Another text for each text: GRUs read the source in both directions, and another one writes, looking at each step at the states of
 //! the source that it needs. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate", 2015.)
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::answer::Answer;
 use super::config::{Cell, Config, TextConfig, Tokens, TrainingConfig};
 use super::net;
 use super::prepared::{
-    CUT, Case, Column, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, batches, both,
-    coverage, cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
+    CUT, Case, Column, HeldOut, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, both,
+    cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
 };
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::text_scores::TextScores;
-use crate::data::{Asking, Loader, Pairs, Tokenizer, Vocabulary};
+use super::texts::Texts;
+use crate::data::{Asking, Counted, Loader, Pair, PairFiles, Pairs, Passes, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -85,9 +86,53 @@ impl Recipe for Translate {
 fn data(config: &Config, predictor: &Predictor, cuts: [&Tokenizer; 2], path: &str) -> Result<TestData> {
     let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
     let like = options_of(config, COLUMNS, predictor)?;
-    let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-    let data = batches(pairs.loader(FEEDS, cuts, known, ENDS)?, config);
+    let pairs = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
+    let data = loader(&pairs, cuts, known, config)?;
     Ok(TestData { data: Box::new(data), said: read_as(pairs.read_as()).into_iter().collect() })
+}
+
+fn loader(
+    pairs: &Texts<Pair>,
+    cuts: [&Tokenizer; 2],
+    known: [&Vocabulary; 2],
+    config: &Config,
+) -> Result<Loader> {
+    let loader = match pairs {
+        Texts::Held(pairs) => pairs.loader(FEEDS, cuts, known, ENDS)?,
+        Texts::InFiles(files, _) => files.loader(FEEDS, cuts, known, ENDS)?,
+    };
+    Ok(pairs.batches(loader, config))
+}
+
+/// Pairs of which sources are put together: those of a window, so that memory is bounded.
+#[derive(Default)]
+struct BySource {
+    window: Vec<Pair>,
+    windows: usize,
+}
+
+impl BySource {
+    const MOST: usize = 1 << 16;
+
+    /// Adds a pair; a full window is given on.
+    fn add(&mut self, pair: Pair, each: &mut dyn FnMut(&[(&str, Vec<&str>)]) -> Result<()>) -> Result<()> {
+        self.window.push(pair);
+        if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
+    }
+
+    /// Gives on the pairs of the last window: each source once, with all its targets.
+    fn end(&mut self, each: &mut dyn FnMut(&[(&str, Vec<&str>)]) -> Result<()>) -> Result<()> {
+        let pairs = Pairs::new("window", std::mem::take(&mut self.window));
+        self.windows += usize::from(!pairs.records().is_empty());
+        each(&pairs.by_source())
+    }
+
+    /// What is not put together, for people.
+    fn said(&self) -> Option<String> {
+        (self.windows > 1).then(|| {
+            format!("a source that comes again more than {} pairs further down is scored again", Self::MOST)
+        })
+    }
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
@@ -95,62 +140,74 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         let expected = "a file with lines of source<TAB>target";
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };
-    let train = Pairs::open_with([path], &options(config, COLUMNS)?)?;
+    let train = Texts::<Pair>::open(path, config, &options(config, COLUMNS)?)?;
     // What was found out of the training texts holds for the others.
     let like = train.read_as().clone();
-    let read = |path: &PathBuf| Pairs::open_with([path], &like);
     let given = dev.is_some();
     let (train, dev) = match &dev {
-        Some(dev) => (train, read(dev)?),
+        Some(dev) => {
+            let dev = train.open_alike(dev)?;
+            (train, dev)
+        }
         // More would take long to go through after each epoch.
         None => {
-            let one_in = one_in(config).max(train.records().len() as u64 / 2_000);
+            let one_in = one_in(config).max(train.count()? as u64 / 2_000);
             train.hold_out(one_in, config.run.seed)
         }
     };
-    let tested = test.as_ref().map(read).transpose()?;
-    both([&train, &dev].map(|pairs| (pairs.name(), pairs.records().len())))?;
+    let tested = test.as_ref().map(|path| train.open_alike(path)).transpose()?;
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
-    let sources = net::known(train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
-    let targets = net::known(
-        train.targets(&target_cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN])),
-        config,
-    )?;
-    let loader = |pairs: &Pairs| -> Result<Loader> {
-        Ok(batches(pairs.loader(FEEDS, [&cut, &target_cut], [&sources, &targets], ENDS)?, config))
+    let (mut lengths, mut known) = (Vec::new(), Counted::default());
+    train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
+    let (mut held_out, mut by_source, mut dev_pairs) = (HeldOut::default(), BySource::default(), 0);
+    let mut shown = |sources: &[(&str, Vec<&str>)]| {
+        for (source, targets) in sources {
+            let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
+            held_out.add(|| Case { text: (*source).to_owned(), truth: truth() });
+        }
+        Ok(())
     };
+    let mut wrong = Ok(());
+    dev.each(&mut |pair| {
+        dev_pairs += 1;
+        cut.tokens(&pair.source).for_each(|token| known.add(&token));
+        if wrong.is_ok() {
+            wrong = by_source.add(pair.clone(), &mut shown);
+        }
+    })?;
+    wrong.and_then(|()| by_source.end(&mut shown))?;
+    both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
+    let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
+    let sources = net::known(train.vocabulary(&cut, &limits, |pair| &pair.source), config)?;
+    let limits = net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]);
+    let targets = net::known(train.vocabulary(&target_cut, &limits, |pair| &pair.target), config)?;
+    let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
-    let trainer = network(config, [&sources, &targets], train.records().len())?;
+    let trainer = network(config, [&sources, &targets], lengths.len())?;
     let trainer =
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
-    let held_out = dev.records().iter().flat_map(|pair| cut.tokens(&pair.source));
-    let coverage = coverage(&sources, held_out);
+    let coverage = known.coverage(&sources);
     let apart = if given { "" } else { ", no source of which is among them" };
     let said = format!(
-        "{}: {} pairs, {} source tokens and {} target tokens known; {} held out{apart}",
+        "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{apart}",
         train.name(),
-        train.records().len(),
+        lengths.len(),
         sources.len(),
         targets.len(),
-        dev.records().len()
     );
     let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
-    let others = others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as()));
+    let others = others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let others: Vec<String> = others.collect();
-    let case = |(source, targets): (&str, Vec<&str>)| Case {
-        text: source.to_owned(),
-        truth: Truth::Texts(targets.into_iter().map(str::to_owned).collect()),
-    };
     Ok(Prepared {
         trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
         test,
-        name: train.name().to_owned(),
+        name: train.name().into_owned(),
         metric: "perplexity",
         coverage,
-        lengths: train.records().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
-        held_out: dev.by_source().into_iter().map(case).collect(),
+        lengths,
+        held_out,
         said: [said].into_iter().chain(read_as(train.read_as())).chain(others).collect(),
     })
 }
@@ -220,26 +277,36 @@ impl Trained for Translator {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
         let like = options_of(config, COLUMNS, predictor)?;
-        let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-        let mut scores = TextScores::new([&self.cut, &self.target_cut]);
+        let pairs = PairFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+        let (mut scores, mut by_source) =
+            (TextScores::new([&self.cut, &self.target_cut]), BySource::default());
         let size = |(source, _): &(&str, Vec<&str>)| source.len();
-        in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
-            let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
-            for ((source, targets), found) in part.iter().zip(self.answers(predictor, &sources)?) {
-                scores.add(source, targets, &found.to_string(), each);
-            }
-            Ok(())
-        })?;
+        let mut scored = |sources: &[(&str, Vec<&str>)]| {
+            in_parts(sources.iter().cloned().map(Ok), size, |part| {
+                let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
+                for ((source, targets), found) in part.iter().zip(self.answers(predictor, &sources)?) {
+                    scores.add(source, targets, &found.to_string(), each);
+                }
+                Ok(())
+            })
+        };
+        let mut count = 0;
+        for pair in pairs.records() {
+            count += 1;
+            by_source.add(pair?, &mut scored)?;
+        }
+        by_source.end(&mut scored)?;
         let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
-        let data = batches(pairs.loader(FEEDS, [&self.cut, &self.target_cut], known, ENDS)?, config);
+        let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
+        let data = loader(&Texts::InFiles(pairs, 1), [&self.cut, &self.target_cut], known, config)?;
         // Of all target tokens: the loss in training is smoothed.
         let perplexity = predictor.evaluate(&data)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
         if let Some(perplexity) = perplexity {
             scored = scored.with("perplexity", false, perplexity);
         }
-        scored.counts.push(("pairs", pairs.records().len() as u64));
-        Ok(Scored { said: read_as(pairs.read_as()).into_iter().collect(), ..scored })
+        scored.counts.push(("pairs", count));
+        Ok(Scored { said, ..scored })
     }
 
     fn asked(&self, _: &Predictor) -> Option<Asked> {

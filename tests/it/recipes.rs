@@ -297,3 +297,36 @@ fn the_lists_of_a_json_file_are_its_parts() -> Result<()> {
     assert!(prepared.said.contains(&left_out), "{:?}", prepared.said);
     Ok(())
 }
+
+/// Files of a task that are read in a window give the same training as those in memory.
+fn same_in_a_window(task: Task, train: String, window: usize) -> Result<()> {
+    let mut config = Config::new(task);
+    config.data.train = Some(train);
+    (config.model.embedding, config.model.hidden) = (4, 4);
+    let mut windowed = config.clone();
+    windowed.data.window = Some(window);
+    let (held, streamed) = (prepare(&config)?, prepare(&windowed)?);
+    assert_eq!((&streamed.said, &streamed.name), (&held.said, &held.name), "{task:?}");
+    assert_eq!((&streamed.lengths, &streamed.held_out), (&held.lengths, &held.held_out), "{task:?}");
+    assert_eq!(streamed.coverage, held.coverage, "{task:?}");
+    for (streamed, held) in [(&streamed.train, &held.train), (&streamed.dev, &held.dev)] {
+        let (streamed, held) = (streamed.batches(None, 0)?, held.batches(None, 0)?);
+        let of = |batches: Vec<unpadded::data::Batch>| -> Vec<_> {
+            batches.into_iter().map(|batch| (batch.numbers, batch.values)).collect()
+        };
+        let (streamed, held) = (streamed.collect::<Result<Vec<_>>>()?, held.collect::<Result<Vec<_>>>()?);
+        assert!(!held.is_empty() && of(streamed) == of(held), "{task:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_window_of_a_task_gives_the_batches_of_memory() -> Result<()> {
+    let words = |i: usize| format!("Word{} of {}\t", i % 17, i % 5);
+    let pairs: String = (0..300).map(|i| format!("{}wort {} von {}\n", words(i), i % 17, i % 5)).collect();
+    same_in_a_window(Task::Translate, written("window.tsv", &pairs)?, 20)?;
+    let tagged: String = (0..300).map(|i| format!("Word{} B-A\nof I-A\n{} O\n\n", i % 17, i % 50)).collect();
+    same_in_a_window(Task::Tag, written("window.conll", &tagged)?, 20)?;
+    let text: String = (0..3000).map(|i| format!("Line {} of a text.\n", i * i % 101)).collect();
+    same_in_a_window(Task::Lm, written("window.txt", &text)?, 1000)
+}

@@ -14,7 +14,7 @@ fn read(name: &str, text: &'static str, tags: Option<&str>) -> Result<(String, V
         let pairs = one.words.iter().zip(&one.tags).map(|(word, tag)| format!("{word}/{tag}"));
         format!("{}: {}", one.line, pairs.collect::<Vec<_>>().join(" "))
     };
-    Ok((columns.to_string(), columns.sentences(&file)?.into_iter().map(shown).collect()))
+    Ok((columns.to_string(), columns.sentences(&file)?.read_all()?.into_iter().map(shown).collect()))
 }
 
 #[track_caller]
@@ -210,7 +210,7 @@ fn a_header_names_the_columns() {
         let columns = Columns::of(&file, words, tags, header, None)?;
         Ok::<_, Error>((
             columns.to_string(),
-            columns.sentences(&file)?.into_iter().map(|s| (s.words, s.tags)).next(),
+            columns.sentences(&file)?.read_all()?.into_iter().map(|s| (s.words, s.tags)).next(),
         ))
     };
     let text = "id\tToken\tPOS\tNER\n1\tHe\tPRP\tO\n2\truns\tVB\tB-X\n";
@@ -278,7 +278,7 @@ fn what_is_no_file_of_columns_is_named() {
     }
     let file = file("c", "7 He O\n8 runs O\n");
     let columns = Columns::of(&file, Some("2"), None, None, None).unwrap();
-    assert_eq!(columns.sentences(&file).unwrap()[0].words, ["He", "runs"]);
+    assert_eq!(columns.sentences(&file).unwrap().read_all().unwrap()[0].words, ["He", "runs"]);
 }
 
 #[test]
@@ -329,7 +329,8 @@ fn a_first_line_that_may_be_a_header_is_refused() {
         let text: &str = (header.to_owned() + &lines).leak();
         refused(text, "c.conll:1: expected words and tags, or a header with known names");
         let file = file("c", text);
-        let count = |header| Columns::of(&file, None, None, Some(header), None).unwrap().sentences(&file);
+        let columns = |header| Columns::of(&file, None, None, Some(header), None).unwrap();
+        let count = |header| columns(header).sentences(&file).and_then(|mut all| all.read_all());
         assert_eq!(count(true).unwrap()[0].words, ["un", "chat", "dort"]);
         assert!(count(false).unwrap()[0].words.len() < 5);
     }

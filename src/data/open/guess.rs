@@ -6,7 +6,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::paths::{by_ending, extension};
 use super::{fasttext, json, rows, trees};
 use crate::data::TextFile;
-use crate::data::records::OneLine;
+use crate::data::records::{OneLine, Stream};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is to be read.
@@ -60,6 +60,15 @@ impl Guess {
             )),
             None => error,
         }
+    }
+
+    /// Says the same in the errors of records.
+    pub(super) fn explained<R: 'static>(&self, records: Stream<R>) -> Stream<R> {
+        if self.why.is_none() {
+            return records;
+        }
+        let guess = self.clone();
+        Box::new(records.map(move |record| record.map_err(|e| guess.explain(e))))
     }
 }
 

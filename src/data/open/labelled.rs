@@ -10,9 +10,10 @@ use super::paths::{Found, by_ending, extension, find, is_note, prepared_for};
 use super::wanted::{LABEL, TEXT, Wanted};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
+use crate::data::files::Plan;
 use crate::data::lines::quoted;
 use crate::data::records::{OneLine, Skipped, Stream};
-use crate::data::{Fingerprint, Folder, Labelled, LabelledTexts, Malformed, TextFile};
+use crate::data::{Fingerprint, Folder, Labelled, Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file, and what its records are.
@@ -155,17 +156,16 @@ impl Form {
                 table.records(file, of).map(|found| Box::new(found) as _)
             }
         };
-        let (found, guess) = (found.map_err(|e| self.guess.explain(e))?, self.guess.clone());
-        Ok(Box::new(found.map(move |one| one.map_err(|e| guess.explain(e)))))
+        Ok(self.guess.explained(found.map_err(|e| self.guess.explain(e))?))
     }
 }
 
 /// The files of a data set, and how they are read.
 #[derive(Debug)]
-pub(in crate::data) struct Plan {
-    pub(in crate::data) name: String,
+struct Inputs {
+    name: String,
     inputs: Vec<Input>,
-    pub(in crate::data) options: ReadOptions,
+    options: ReadOptions,
     /// Whether the records are never all in memory.
     window: bool,
 }
@@ -344,13 +344,9 @@ fn later(
     Ok(Input::Records(file.reopened(), Some(Box::new(form))))
 }
 
-impl Plan {
+impl Inputs {
     /// Finds the files of these paths, and out of their first lines how all are read.
-    pub(in crate::data) fn new<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
-        options: &ReadOptions,
-        window: bool,
-    ) -> Result<Self> {
+    fn new(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Self> {
         let (name, found) = find(paths)?;
         let (mut inputs, mut options) = (Vec::new(), options.told());
         let (mut classes, mut notes) = (Vec::new(), Vec::new());
@@ -395,7 +391,7 @@ impl Plan {
     }
 
     /// All that is in them, one after another; what is wrong in a file comes as an item.
-    pub(in crate::data) fn records(self: Arc<Self>) -> Stream<Labelled> {
+    fn records(self: Arc<Self>) -> Stream<Labelled> {
         // Files that are no texts are named together.
         let (mut number, mut strays) = (0, Skipped::default());
         let next = move || -> Option<Stream<Labelled>> {
@@ -426,9 +422,13 @@ impl Record for Labelled {
         fingerprint.text(&self.text)
     }
 
-    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<LabelledTexts> {
-        let plan = Arc::new(Plan::new(paths, options, false)?);
-        let texts = Arc::clone(&plan).records().collect::<Result<Vec<_>>>()?;
-        Ok(LabelledTexts::new(&plan.name, texts).read_by(plan.options.clone()))
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
+        fingerprint.text(&self.text).text(&self.label)
+    }
+
+    fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
+        let inputs = Arc::new(Inputs::new(paths, options, window)?);
+        let (name, options) = (inputs.name.clone(), inputs.options.clone());
+        Ok(Plan { name, options, open: Arc::new(move || Arc::clone(&inputs).records()) })
     }
 }

@@ -24,10 +24,9 @@ mod trees;
 mod walk;
 mod wanted;
 
-pub(super) use labelled::Plan;
 pub use options::{FileFormat, ReadOptions};
 pub use parts::Parts;
-pub use plain::PlainText;
+pub use plain::{PlainFiles, PlainText};
 pub use questions::{Added, Asking, Question, Questions};
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, prepared, two};
+use super::paths::{Found, find, prepared_for, two};
 use super::wanted::{SOURCE, TARGET, Wanted};
 use super::{dictionary, fields, objects, table};
 use crate::data::data_set::Record;
-use crate::data::records::{OneLine, Records, Stream};
-use crate::data::{Fingerprint, Pair, Pairs, TextFile};
+use crate::data::files::{Opener, Plan};
+use crate::data::records::{OneLine, Stream};
+use crate::data::{Fingerprint, Pair, TextFile, parallel};
 use crate::error::{Error, ErrorKind, Result};
 
 fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
@@ -19,121 +20,108 @@ fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
     ]
 }
 
-fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<Stream<Pair>> {
-    options.format = Some(guess.format);
-    let names = |options: &mut ReadOptions, names: &[String]| {
-        if let [source, target] = names {
-            (options.source, options.target) = (Some(source.clone()), Some(target.clone()));
+/// Where the source and the target of a record are.
+enum Form {
+    Dictionary(bool),
+    Fields(objects::Picked),
+    /// The first two columns between tabs, and perhaps a third.
+    Lines,
+    Cells(table::Table),
+}
+
+impl Form {
+    fn of(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<Self> {
+        options.format = Some(guess.format);
+        let names = |options: &mut ReadOptions, names: &[String]| {
+            if let [source, target] = names {
+                (options.source, options.target) = (Some(source.clone()), Some(target.clone()));
+            }
+        };
+        match guess.format {
+            FileFormat::Dictionary => Ok(Self::Dictionary(options.stress)),
+            format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
+                let picked = objects::picked(file, format, &wanted(options), options)?;
+                options.notes.clone_from(&picked.notes);
+                names(options, &picked.names);
+                Ok(Self::Fields(picked))
+            }
+            format => {
+                let others =
+                    |given: &Option<String>, usual| given.as_deref().is_some_and(|given| given != usual);
+                let given = others(&options.source, "1")
+                    || others(&options.target, "2")
+                    || options.separator.is_some();
+                let table = table::Table::of(file, format, options, &wanted(options));
+                // Without a header a third column may be in some lines and not in others.
+                let plain = !given
+                    && table
+                        .as_ref()
+                        .map_or(format == FileFormat::Tsv, |table| table.has_tabs() && !table.has_header());
+                if plain && format == FileFormat::Tsv {
+                    options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
+                    names(options, &["1".to_owned(), "2".to_owned()]);
+                    return Ok(Self::Lines);
+                }
+                let table = table?;
+                table.note(options);
+                names(options, table.names());
+                Ok(Self::Cells(table))
+            }
         }
-    };
-    match guess.format {
-        FileFormat::Dictionary => Ok(Box::new(file.records(OneLine(dictionary::reader(options.stress)))?)),
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let picked = objects::picked(file, format, &wanted(options), options)?;
-            options.notes.clone_from(&picked.notes);
-            names(options, &picked.names);
-            let [source, target] = objects::two(&picked.names)?;
-            picked.records(file, move |object| {
-                Ok(Pair { source: fields::text(object, &source)?, target: fields::text(object, &target)? })
-            })
-        }
-        format => {
-            let others = |given: &Option<String>, usual| given.as_deref().is_some_and(|given| given != usual);
-            let given =
-                others(&options.source, "1") || others(&options.target, "2") || options.separator.is_some();
-            let table = table::Table::of(file, format, options, &wanted(options));
-            // Without a header a third column may be in some lines and not in others.
-            let plain = !given
-                && table
-                    .as_ref()
-                    .map_or(format == FileFormat::Tsv, |table| table.has_tabs() && !table.has_header());
-            if plain && format == FileFormat::Tsv {
-                options.notes = table.map(|table| table.notes().to_vec()).unwrap_or_default();
-                names(options, &["1".to_owned(), "2".to_owned()]);
+    }
+
+    fn records(&self, file: &TextFile) -> Result<Stream<Pair>> {
+        match self {
+            Self::Dictionary(stress) => Ok(Box::new(file.records(OneLine(dictionary::reader(*stress)))?)),
+            Self::Fields(picked) => {
+                let [source, target] = objects::two(&picked.names)?;
+                picked.records(file, move |object| {
+                    Ok(Pair {
+                        source: fields::text(object, &source)?,
+                        target: fields::text(object, &target)?,
+                    })
+                })
+            }
+            Self::Lines => {
                 let advised = |e: Error| {
                     e.noted("of other columns, `source` and `target` (`data.text` and `data.label` in a config) give the numbers")
                 };
-                return Ok(Box::new(file.translations()?.map(move |pair| pair.map_err(advised))));
+                Ok(Box::new(file.translations()?.map(move |pair| pair.map_err(advised))))
             }
-            let table = table?;
-            table.note(options);
-            names(options, table.names());
-            Ok(Box::new(table.records(file, |cell| Pair { source: cell(0), target: cell(1) })?))
-        }
-    }
-}
-
-/// The lines of two files, each with the one in its place.
-struct Parallel {
-    names: [String; 2],
-    lines: [Records<String>; 2],
-    number: u64,
-    ended: bool,
-}
-
-impl Parallel {
-    fn of(paths: [PathBuf; 2], options: &mut ReadOptions) -> Result<Self> {
-        let open = |path: &Path| prepared(TextFile::open(path)?, options);
-        let [source, target] = [open(&paths[0])?, open(&paths[1])?];
-        options.format = Some(FileFormat::Parallel);
-        options.notes.push(format!(
-            "source in the lines of `{}`, target in those of `{}`",
-            source.name(),
-            target.name()
-        ));
-        options.encoded_as(&source);
-        options.notes.extend(target.encoding_note());
-        let (names, lines) = ([source.name(), target.name()], [source.lines()?, target.lines()?]);
-        Ok(Self { names, lines, number: 0, ended: false })
-    }
-
-    /// The next pair that is not blank on both sides.
-    fn read(&mut self) -> Result<Option<Pair>> {
-        let [source_name, target_name] = &self.names;
-        loop {
-            self.number += 1;
-            let [source, target] = &mut self.lines;
-            let wrong = |what: String, expected: String, got: &str| {
-                Err(Error::of(ErrorKind::Format, what, expected, got))
-            };
-            let blank = |name: &String, other: &String| {
-                let expected = format!("a text, as line {} of `{other}` has one", self.number);
-                wrong(format!("{name}:{}", self.number), expected, "a blank line")
-            };
-            match (source.next().transpose()?, target.next().transpose()?) {
-                (None, None) => return Ok(None),
-                (Some(_), None) | (None, Some(_)) => {
-                    let expected = "as many lines in both";
-                    let got = format!("{} in one of them, and more in the other", self.number - 1);
-                    return wrong(
-                        format!("lines of `{source_name}` and `{target_name}`"),
-                        expected.into(),
-                        &got,
-                    );
-                }
-                (Some(source), Some(target)) => match (source.trim().is_empty(), target.trim().is_empty()) {
-                    (true, true) => {}
-                    (true, false) => return blank(source_name, target_name),
-                    (false, true) => return blank(target_name, source_name),
-                    (false, false) => return Ok(Some(Pair { source, target })),
-                },
+            Self::Cells(table) => {
+                Ok(Box::new(table.records(file, |cell| Pair { source: cell(0), target: cell(1) })?))
             }
         }
     }
 }
 
-/// An error is the last item.
-impl Iterator for Parallel {
-    type Item = Result<Pair>;
+/// Pairs of the lines of two files.
+fn parallel(paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) -> Result<Opener<Pair>> {
+    let open = |path: &Path| prepared_for(TextFile::open(path)?, options, window);
+    let [source, target] = [open(&paths[0])?, open(&paths[1])?];
+    options.format = Some(FileFormat::Parallel);
+    let note = format!("source in the lines of `{}`, target in those of `{}`", source.name(), target.name());
+    options.notes.push(note);
+    options.encoded_as(&source);
+    options.notes.extend(target.encoding_note());
+    Ok(Box::new(move || parallel::pairs(&source, &target)))
+}
 
-    fn next(&mut self) -> Option<Result<Pair>> {
-        if self.ended {
-            return None;
-        }
-        let read = self.read().transpose();
-        self.ended = !matches!(read, Some(Ok(_)));
-        read
+/// Detects the format and the columns of a file; `all` is how the files before it are read.
+fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<Pair>> {
+    let mut options = alike(all, &file, Task::Pairs);
+    let guess = guess(&file, &options, Task::Pairs)?;
+    let form = Form::of(&file, &guess, &mut options);
+    options.encoded_as(&file);
+    let form = form.map_err(|e| guess.explain(e))?;
+    if all.format.is_none_or(|format| format == guess.format) {
+        *all = options;
     }
+    // Of several files none is held open until it is read.
+    if several {
+        file.close();
+    }
+    Ok(Box::new(move || Ok(guess.explained(form.records(&file).map_err(|e| guess.explain(e))?))))
 }
 
 impl Record for Pair {
@@ -143,37 +131,33 @@ impl Record for Pair {
         fingerprint.text(&self.source)
     }
 
-    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<Pairs> {
-        let (mut pairs, mut options) = (Vec::new(), options.told());
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
+        fingerprint.text(&self.source).text(&self.target)
+    }
+
+    fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
+        let mut options = options.told();
         if let [path] = paths
             && let Some(files) = two(path)
         {
-            for pair in Parallel::of(files, &mut options)? {
-                pairs.push(pair?);
-            }
-            return Ok(Pairs::new(&path.display().to_string(), pairs).read_by(options));
+            let input = parallel(files, &mut options, window)?;
+            return Ok(Plan::of(path.display().to_string(), options, vec![input]));
         }
         let (name, found) = find(paths)?;
-        for one in found {
-            let file = match one {
-                Found::File(file) => prepared(file, &options)?,
-                Found::Folder(path) => {
-                    let what = format!("pairs of `{}`", path.display());
-                    let expected = "a file, a zip with one (`some.zip!file` names one of several), or two files whose lines belong \
-                                    together, the source first, as `folder/train.{de,en}`";
-                    return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
-                }
-            };
-            let mut read = alike(&options, &file, Task::Pairs);
-            let guess = guess(&file, &read, Task::Pairs)?;
-            let found = records(&file, &guess, &mut read);
-            read.encoded_as(&file);
-            let found = found.and_then(Iterator::collect::<Result<Vec<_>>>);
-            pairs.extend(found.map_err(|e| guess.explain(e))?);
-            if options.format.is_none_or(|format| format == guess.format) {
-                options = read;
+        let several = found.len() > 1;
+        let mut open = |one| match one {
+            Found::File(file) => {
+                let file = prepared_for(file, &options, window)?;
+                of_file(file, &mut options, several)
             }
-        }
-        Ok(Pairs::new(&name, pairs).read_by(options))
+            Found::Folder(path) => {
+                let what = format!("pairs of `{}`", path.display());
+                let expected = "a file, a zip with one (`some.zip!file` names one of several), or two files whose lines belong \
+                                together, the source first, as `folder/train.{de,en}`";
+                Err(Error::of(ErrorKind::Format, what, expected, "several files"))
+            }
+        };
+        let inputs = found.into_iter().map(&mut open).collect::<Result<_>>()?;
+        Ok(Plan::of(name, options, inputs))
     }
 }

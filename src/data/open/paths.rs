@@ -89,12 +89,8 @@ fn of(path: &Path) -> Result<Found> {
     }
 }
 
-/// A file that is read as the options say, and in the encoding that it has.
-pub(super) fn prepared(file: TextFile, options: &ReadOptions) -> Result<TextFile> {
-    prepared_for(file, options, false)
-}
-
-/// As [`prepared`]; in a window, fewer bytes decide the encoding, since memory holds these bytes.
+/// A file that is read as the options say, and in the encoding that it has; in a window, fewer bytes decide the encoding, since memory
+/// holds these bytes.
 pub(super) fn prepared_for(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
     const IN_A_WINDOW: u64 = 1 << 18;
     let file = match options.encoding {

@@ -1,14 +1,19 @@
 //! Plain text of a path, for language models.
 
-use std::path::Path;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, is_note, prepared};
+use super::paths::{Found, find, is_note, prepared_for};
 use super::wanted::{TEXT, Wanted};
 use super::{fields, objects, table};
+use crate::data::files::{Opener, Plan};
 use crate::data::kind::is_markup;
 use crate::data::memory::Whole;
+use crate::data::records::Stream;
 use crate::data::{Folder, TextFile};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -26,8 +31,13 @@ pub struct PlainText {
     read_as: ReadOptions,
 }
 
-/// The text of a file; what was decided about it is added to `read_as`.
-fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) -> Result<String> {
+/// Detects the format and the column of a file; what is decided is added to `read_as` if nothing is yet.
+fn of_file(
+    file: &TextFile,
+    options: &ReadOptions,
+    window: bool,
+    read_as: &mut ReadOptions,
+) -> Result<Stream<String>> {
     let guess = guess(file, options, Task::Plain)?;
     let wanted = [Wanted { what: "text", given: options.text.as_deref(), known: TEXT }];
     let alone = read_as.format.is_none();
@@ -37,26 +47,201 @@ fn of_file(file: &TextFile, options: &ReadOptions, read_as: &mut ReadOptions) ->
             read_as.notes.extend(notes.iter().cloned());
         }
     };
-    let mut read = || match guess.format {
-        FileFormat::Plain => file.text(),
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
-            let picked = objects::picked(file, format, &wanted, options)?;
-            let name = picked.names.concat();
-            decided(&name, &picked.notes);
-            let line = move |object: &fields::Object| fields::text(object, &name).map(|text| text + "\n");
-            picked.records(file, line)?.collect()
-        }
-        format => {
-            let table = table::Table::of(file, format, options, &wanted)?;
-            decided(&table.names().concat(), table.notes());
-            table.records(file, |cell| cell(0) + "\n")?.collect()
+    let mut read = || -> Result<Stream<String>> {
+        match guess.format {
+            FileFormat::Plain => file.pieces((!window).then_some(file.longest_text())),
+            format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
+                let picked = objects::picked(file, format, &wanted, options)?;
+                let name = picked.names.concat();
+                decided(&name, &picked.notes);
+                picked.records(file, move |object: &fields::Object| Ok(fields::text(object, &name)? + "\n"))
+            }
+            format => {
+                let table = table::Table::of(file, format, options, &wanted)?;
+                decided(&table.names().concat(), table.notes());
+                Ok(Box::new(table.records(file, |cell| cell(0) + "\n")?))
+            }
         }
     };
-    let found = read().map_err(|e| guess.explain(e));
+    let found = read().map_err(|e| guess.explain(e))?;
     if alone {
         read_as.encoded_as(file);
     }
-    found
+    Ok(guess.explained(found))
+}
+
+/// The files of these paths, and how they are read. Their text comes in pieces of whole lines, as far as there are lines.
+fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<String>> {
+    let (name, found) = find(paths)?;
+    let mut files = Vec::new();
+    for one in found {
+        match one {
+            Found::File(file) => files.push(file),
+            Found::Folder(path) => {
+                for (_, file) in Folder::open(path)?.retain(|below| !is_note(below))?.files() {
+                    files.push(file.clone());
+                }
+            }
+        }
+    }
+    let set = options.format == Some(FileFormat::Plain);
+    let markup = set || files.iter().all(|file| is_markup(&file.name()));
+    let mut read_as = ReadOptions::new();
+    if let Some(first) = files.first_mut() {
+        *first = prepared_for(first.clone().markup(markup), options, window)?;
+        drop(of_file(first, options, window, &mut read_as)?);
+        *first = first.reopened();
+    }
+    let input = |(number, file): (usize, TextFile)| -> Opener<String> {
+        let options = options.clone();
+        Box::new(move || {
+            let file = match number {
+                0 => file.clone(),
+                _ => prepared_for(file.clone().markup(markup), &options, window)?,
+            };
+            of_file(&file, &options, window, &mut ReadOptions::new())
+        })
+    };
+    let inputs: Vec<Opener<String>> = files.into_iter().enumerate().map(input).collect();
+    Ok(Plan::of(name, read_as, vec![lines_apart(inputs)]))
+}
+
+/// The pieces of these inputs; where one ends within a line, the line ends, too.
+fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
+    let inputs: Arc<[Opener<String>]> = inputs.into();
+    Box::new(move || {
+        let (inputs, mut at) = (Arc::clone(&inputs), 0);
+        let (mut open, mut within): (Option<Stream<String>>, bool) = (None, false);
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                if let Some(piece) = open.as_mut().and_then(Iterator::next) {
+                    within = piece.as_ref().is_ok_and(|piece| !piece.ends_with('\n'));
+                    return Some(piece);
+                }
+                let next = inputs.get(at)?;
+                at += 1;
+                match next() {
+                    Ok(pieces) => open = Some(pieces),
+                    Err(e) => return Some(Err(e)),
+                }
+                if std::mem::take(&mut within) {
+                    return Some(Ok("\n".to_owned()));
+                }
+            }
+        })))
+    })
+}
+
+/// Text for a language model in files that may be larger than memory: each pass reads the files anew, a piece of about a mebibyte after
+/// another, which are the text of [`PlainText`].
+#[derive(Clone)]
+pub struct PlainFiles {
+    name: String,
+    read_as: ReadOptions,
+    open: Arc<dyn Fn() -> Stream<String> + Send + Sync>,
+    /// The bytes of the text that are meant.
+    bytes: Range<u64>,
+}
+
+impl fmt::Debug for PlainFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, read_as, bytes, .. } = self;
+        let mut shown = f.debug_struct("PlainFiles");
+        shown.field("name", name).field("read_as", read_as).field("bytes", bytes).finish_non_exhaustive()
+    }
+}
+
+impl PlainFiles {
+    /// The text of these paths, one behind the other, as [`PlainText::open_with`] detects it.
+    ///
+    /// # Errors
+    /// If there is no path or no file; if the first lines are not as the format says.
+    ///
+    /// ```
+    /// use unpadded::data::{PlainFiles, ReadOptions};
+    /// # let path = std::env::temp_dir().join(format!("unpadded-plain-{}.txt", std::process::id()));
+    /// # std::fs::write(&path, "one\ntwo\nthree\nfour\n").unwrap();
+    /// let text = PlainFiles::open_with([&path], &ReadOptions::new())?; // one ↵ two ↵ three ↵ four ↵
+    /// let (rest, last) = text.cut_off(4)?;
+    /// assert_eq!(rest.pieces().collect::<Result<String, _>>()?, "one\ntwo\nthree\n");
+    /// assert_eq!(last.pieces().collect::<Result<String, _>>()?, "four\n");
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
+        let Plan { name, options: read_as, open } = plan(&paths, options, true).at_caller()?;
+        Ok(Self { name, read_as, open, bytes: 0..u64::MAX })
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The format and the column that were detected, and why.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    /// The pieces of the text, one after another. An error in a file comes as an item, after which there are no more.
+    pub fn pieces(&self) -> Box<dyn Iterator<Item = Result<String>> + Send> {
+        let (mut at, bytes) = (0, self.bytes.clone());
+        let within = move |piece: Result<String>| -> Option<Option<Result<String>>> {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(e) => return Some(Some(Err(e))),
+            };
+            let begin = at;
+            at += piece.len() as u64;
+            if begin >= bytes.end {
+                return None;
+            }
+            let place = |place: u64| place.saturating_sub(begin).min(piece.len() as u64) as usize;
+            let part = piece.get(place(bytes.start)..place(bytes.end)).unwrap_or_default();
+            Some((!part.is_empty()).then(|| Ok(part.to_owned())))
+        };
+        Box::new((self.open)().map_while(within).flatten())
+    }
+
+    /// Cuts off about the last one of `one_in` parts, as [`PlainText::cut_off`]. The files are read twice.
+    ///
+    /// # Errors
+    /// What is wrong in a file.
+    pub fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
+        let mut size = 0;
+        for piece in self.pieces() {
+            size += piece?.len() as u64;
+        }
+        let mut place = size - size.checked_div(one_in).unwrap_or(0);
+        let (mut begin, mut line) = (0, None);
+        for piece in self.pieces() {
+            let piece = piece?;
+            let mut within = (place - begin).min(piece.len() as u64) as usize;
+            while !piece.is_char_boundary(within) {
+                within -= 1;
+            }
+            let before = piece.get(..within).unwrap_or_default();
+            line = before.rfind('\n').map(|at| begin + at as u64 + 1).or(line);
+            if begin + (piece.len() as u64) >= place {
+                place = begin + within as u64;
+                break;
+            }
+            begin += piece.len() as u64;
+        }
+        if let (Some(line), true) = (line, one_in > 0) {
+            place = line;
+        }
+        let (from, end) = (self.bytes.start, self.bytes.end.min(self.bytes.start.saturating_add(size)));
+        let middle = from + place;
+        let last =
+            Self { name: crate::data::hold_out::held_name(&self.name), bytes: middle..end, ..self.clone() };
+        Ok((Self { bytes: from..middle, ..self }, last))
+    }
 }
 
 impl PlainText {
@@ -84,35 +269,13 @@ impl PlainText {
         paths: impl IntoIterator<Item = P>,
         options: &ReadOptions,
     ) -> Result<Self> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
         let read = || {
             let _whole = Whole::begin();
-            let (name, found) = find(paths)?;
-            let mut files = Vec::new();
-            for one in found {
-                match one {
-                    Found::File(file) => files.push(file),
-                    Found::Folder(path) => {
-                        for (_, file) in Folder::open(path)?.retain(|below| !is_note(below))?.files() {
-                            files.push(file.clone());
-                        }
-                    }
-                }
-            }
-            let set = options.format == Some(FileFormat::Plain);
-            let markup = set || files.iter().all(|file| is_markup(&file.name()));
-            let (mut text, mut read_as) = (String::new(), ReadOptions::new());
-            for file in files {
-                let file = prepared(file.markup(markup), options)?;
-                // A text of one file is not copied.
-                match text.is_empty() {
-                    true => text = of_file(&file, options, &mut read_as)?,
-                    false => {
-                        if !text.ends_with('\n') {
-                            text.push('\n');
-                        }
-                        text += &of_file(&file, options, &mut read_as)?;
-                    }
-                }
+            let Plan { name, options: read_as, open } = plan(&paths, options, false)?;
+            let mut text = String::new();
+            for piece in open() {
+                text.push_str(&piece?);
             }
             if text.is_empty() {
                 return Err(Error::of(ErrorKind::Format, format!("text of `{name}`"), "some", "none"));
@@ -120,6 +283,25 @@ impl PlainText {
             Ok(Self { name, text, read_as })
         };
         read().at_caller()
+    }
+
+    /// The text in pieces of about a mebibyte, each of whole lines as far as there are lines.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
+        const PIECE: usize = 1 << 20;
+        let mut rest = self.text.as_str();
+        std::iter::from_fn(move || {
+            let mut end = rest.len().min(PIECE);
+            while !rest.is_char_boundary(end) {
+                end -= 1;
+            }
+            if end < rest.len() {
+                let whole = rest.get(..end).unwrap_or_default();
+                end = whole.rfind('\n').or_else(|| whole.rfind([' ', '\t'])).map_or(end, |at| at + 1);
+            }
+            let (piece, behind) = rest.split_at_checked(end)?;
+            rest = behind;
+            (!piece.is_empty()).then_some(piece)
+        })
     }
 
     /// What messages call it.

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, by_ending, find};
-use crate::data::data_set::Record;
+use crate::data::data_set::{Change, Pass, Record};
+use crate::data::files::{Opener, Plan};
 use crate::data::records::OneLine;
 use crate::data::{Fingerprint, FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{Error, ErrorKind, Result};
@@ -22,26 +23,54 @@ impl Record for LabelledRow {
         }
     }
 
-    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<LabelledRows> {
-        let mut files = files(paths)?;
-        for file in &mut files {
-            *file = file.clone().malformed(options.malformed);
-        }
-        let mut read = LabelledRows::of_files(&files, options.first_index.unwrap_or(FirstIndex::Zero))?;
-        let found = read.records.iter().flat_map(|row| &row.indices).any(|&index| index == 0);
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
+        let f = fingerprint.number(self.label.to_bits());
+        let f = self.query.map_or(f, |query| f.text("query").number(query));
+        let entries = self.indices.iter().zip(&self.values);
+        entries.fold(f, |f, (&index, value)| f.number(index as u64).number(u64::from(value.to_bits())))
+    }
+
+    fn plan(paths: &[PathBuf], options: &ReadOptions, _: bool) -> Result<Plan<Self>> {
+        let (name, files) = files(paths)?;
+        let first = options.first_index.unwrap_or(FirstIndex::Zero);
+        let open = |file: TextFile| -> Opener<Self> {
+            let file = file.malformed(options.malformed);
+            Box::new(move || Ok(Box::new(file.libsvm(first)?)))
+        };
+        let inputs = files.into_iter().map(open).collect();
+        let options = ReadOptions { format: Some(FileFormat::Libsvm), notes: Vec::new(), ..options.clone() };
+        Ok(Plan::of(name, options, inputs))
+    }
+
+    /// Indices count from 0 if one of them is 0, else from 1, unless that is set.
+    fn settled(all: Pass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let (first, why) = match options.first_index {
             Some(first) => (first, "as set"),
-            None if found => {
-                (FirstIndex::Zero, "since there is an index 0; the setting `first_index` says otherwise")
-            }
             None => {
-                read.records.iter_mut().flat_map(|row| &mut row.indices).for_each(|index| *index -= 1);
-                (FirstIndex::One, "since there is no index 0; the setting `first_index` says otherwise")
+                let mut found = false;
+                all(&mut |row| found |= row.indices.contains(&0))?;
+                match found {
+                    true => (
+                        FirstIndex::Zero,
+                        "since there is an index 0; the setting `first_index` says otherwise",
+                    ),
+                    false => (
+                        FirstIndex::One,
+                        "since there is no index 0; the setting `first_index` says otherwise",
+                    ),
+                }
             }
         };
-        let note = format!("indices count from {}, {why}", first.number());
-        let options = ReadOptions { format: Some(FileFormat::Libsvm), notes: vec![note], ..options.clone() };
-        Ok(read.read_by(options.first_index(first)))
+        let is_detected = options.first_index.is_none();
+        options.notes = vec![format!("indices count from {}, {why}", first.number())];
+        options.first_index = Some(first);
+        if !is_detected || first == FirstIndex::Zero {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(|mut row: Self| {
+            row.indices.iter_mut().for_each(|index| *index -= 1);
+            row
+        })))
     }
 }
 
@@ -58,11 +87,11 @@ impl LabelledRows {
             file.close();
             is
         };
-        files(&[path.to_owned()]).is_ok_and(|files| files.into_iter().all(is))
+        files(&[path.to_owned()]).is_ok_and(|(_, files)| files.into_iter().all(is))
     }
 }
 
-fn files(paths: &[PathBuf]) -> Result<Vec<TextFile>> {
+fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     let (name, found) = find(paths)?;
     let file = |found| match found {
         Found::File(file) => Ok(file),
@@ -71,7 +100,8 @@ fn files(paths: &[PathBuf]) -> Result<Vec<TextFile>> {
             Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several"))
         }
     };
-    found.into_iter().map(file).collect()
+    let files = found.into_iter().map(file).collect::<Result<_>>()?;
+    Ok((name, files))
 }
 
 /// That a file may hold texts.

@@ -7,93 +7,119 @@ use super::fields;
 use super::guess::{Task, alike, guess};
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, prepared};
+use super::paths::{Found, find, prepared_for};
 use super::wanted::{INTENT, TAGS, TOKENS, Wanted};
 use crate::data::conll::Columns;
-use crate::data::data_set::Record;
+use crate::data::data_set::{Change, Pass, Record};
+use crate::data::files::{Opener, Plan};
 use crate::data::lines::Reason;
-use crate::data::tagged_texts::At;
-use crate::data::{Fingerprint, TaggedText, TaggedTexts, TextFile};
+use crate::data::records::Stream;
+use crate::data::tagged_texts::{self, At};
+use crate::data::{Fingerprint, TaggedText, Tagging, TextFile, parallel, tag_spelling};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The files of a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
-fn parallel(path: &Path, options: &mut ReadOptions) -> Result<TaggedTexts> {
+/// The texts of a folder of parallel files.
+fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener<TaggedText>> {
     options.format = Some(FileFormat::Parallel);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
     if !(words.exists() || tags.exists()) {
         let what = format!("tagged texts of `{}`", path.display());
         let expected = "a file (of a zip with several `some.zip!file` names one), or a folder with `seq.in` and `seq.out`";
-        return Err(Error::of(
-            ErrorKind::Format,
-            what,
-            expected,
-            "several files, or a folder without these two",
-        ));
+        let got = "several files, or a folder without these two";
+        return Err(Error::of(ErrorKind::Format, what, expected, got));
     }
     let mut open = |path: &Path| -> Result<TextFile> {
-        let file = prepared(TextFile::open(path)?, options)?;
+        let file = prepared_for(TextFile::open(path)?, options, window)?;
         options.encoded_as(&file);
         Ok(file)
     };
     let labels = if labels.exists() { Some(open(&labels)?) } else { None };
-    TaggedTexts::of_parallel(&open(&words)?, &open(&tags)?, labels.as_ref())
+    let (words, tags) = (open(&words)?, open(&tags)?);
+    Ok(Box::new(move || parallel::tagged(&words, &tags, labels.as_ref())))
 }
 
-fn of_objects(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<TaggedTexts> {
-    let wanted = [
-        Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
-        Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
-    ];
-    let mut picked = objects::picked(file, format, &wanted, options)?;
-    let [tokens, tags] = objects::two(&picked.names)?;
-    options.notes.clone_from(&picked.notes);
-    if options.label.is_none() {
-        options.label =
-            INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
-    }
-    (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
-    let label = options.label.clone();
-    picked.names.extend(label.clone());
-    let text = move |object: &fields::Object| {
-        let mut text = TaggedText::new(fields::texts(object, &tokens)?, fields::tags(object, &tags)?);
-        text.label = label.as_deref().map(|label| fields::text(object, label)).transpose()?;
-        if text.words.len() != text.tags.len() {
-            let expected = format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
-            return Err(Reason { expected, got: text.tags.len().to_string() });
-        }
-        Ok((text, object.line))
-    };
-    let name = Arc::from(file.name());
-    let place = |(text, number): (Result<(TaggedText, u64)>, u64)| {
-        let at = |line| if line > 0 { At::Line(line) } else { At::Record(number) };
-        text.map(|(text, line)| text.placed(&name, at(line)))
-    };
-    let texts = picked.records(file, text)?.zip(1..).map(place);
-    Ok(TaggedTexts::new(&file.name(), texts.collect::<Result<Vec<_>>>()?))
-}
-
-fn of_file(file: &TextFile, all: &mut ReadOptions) -> Result<TaggedTexts> {
-    let options = &mut alike(all, file, Task::Tagged);
-    let guess = guess(file, options, Task::Tagged)?;
+/// Detects the format and the columns of a file; `all` is how the files before it are read.
+fn of_file(mut file: TextFile, all: &mut ReadOptions, several: bool) -> Result<Opener<TaggedText>> {
+    let options = &mut alike(all, &file, Task::Tagged);
+    let guess = guess(&file, options, Task::Tagged)?;
     options.format = Some(guess.format);
-    let mut read = || match guess.format {
-        format @ (FileFormat::JsonLines | FileFormat::Parquet) => of_objects(file, format, options),
+    let found: Result<Records> = match guess.format {
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => Objects::of(&file, format, options)
+            .map(|objects| Box::new(move |file: &TextFile| objects.records(file)) as _),
         _ => {
             let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
-            let columns = Columns::of(file, words, tags, options.header, options.columns.as_deref())?;
-            let texts = TaggedTexts::of_these(&columns, file)?;
-            options.columns = Some(Box::new(columns));
-            Ok(texts)
+            let columns = Columns::of(&file, words, tags, options.header, options.columns.as_deref());
+            columns.map(|columns| {
+                options.columns = Some(Box::new(columns.clone()));
+                Box::new(move |file: &TextFile| tagged_texts::of_these(&columns, file)) as _
+            })
         }
     };
-    let found = read();
-    options.encoded_as(file);
+    options.encoded_as(&file);
     if all.format.is_none_or(|format| format == guess.format) {
         all.clone_from(options);
     }
-    found.map_err(|e| guess.explain(e))
+    let found = found.map_err(|e| guess.explain(e))?;
+    // Of several files none is held open until it is read.
+    if several {
+        file.close();
+    }
+    Ok(Box::new(move || Ok(guess.explained(found(&file).map_err(|e| guess.explain(e))?))))
+}
+
+/// The records of a file of which all is decided.
+type Records = Box<dyn Fn(&TextFile) -> Result<Stream<TaggedText>> + Send + Sync>;
+
+/// Where the words, the tags and the label of an object are.
+#[derive(Clone)]
+struct Objects {
+    picked: objects::Picked,
+    tokens: String,
+    tags: String,
+    label: Option<String>,
+}
+
+impl Objects {
+    fn of(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Self> {
+        let wanted = [
+            Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
+            Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
+        ];
+        let mut picked = objects::picked(file, format, &wanted, options)?;
+        let [tokens, tags] = objects::two(&picked.names)?;
+        options.notes.clone_from(&picked.notes);
+        if options.label.is_none() {
+            options.label =
+                INTENT.iter().find(|name| picked.has_single(file, name)).map(|name| (*name).to_owned());
+        }
+        (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
+        let label = options.label.clone();
+        picked.names.extend(label.clone());
+        Ok(Self { picked, tokens, tags, label })
+    }
+
+    fn records(&self, file: &TextFile) -> Result<Stream<TaggedText>> {
+        let Self { picked, tokens, tags, label } = self.clone();
+        let name = Arc::from(file.name());
+        let text = move |object: &fields::Object| {
+            let mut text = TaggedText::new(fields::texts(object, &tokens)?, fields::tags(object, &tags)?);
+            text.label = label.as_deref().map(|label| fields::text(object, label)).transpose()?;
+            if text.words.len() != text.tags.len() {
+                let expected =
+                    format!("{} tags in `{tags}`, one for each word in `{tokens}`", text.words.len());
+                return Err(Reason { expected, got: text.tags.len().to_string() });
+            }
+            Ok((text, object.line))
+        };
+        let place = move |(text, number): (Result<(TaggedText, u64)>, u64)| {
+            let at = |line| if line > 0 { At::Line(line) } else { At::Record(number) };
+            text.map(|(text, line)| text.placed(&name, at(line)))
+        };
+        Ok(Box::new(picked.records(file, text)?.zip(1..).map(place)))
+    }
 }
 
 impl Record for TaggedText {
@@ -103,29 +129,79 @@ impl Record for TaggedText {
         self.words.iter().fold(fingerprint, |f, word| f.text(word))
     }
 
-    fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<TaggedTexts> {
+    fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
+        let label = self.label.as_deref().unwrap_or_default();
+        self.words
+            .iter()
+            .zip(&self.tags)
+            .fold(fingerprint.text(label), |f, (word, tag)| f.text(word).text(tag))
+    }
+
+    fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
         let (name, found) = find(paths)?;
-        let (mut texts, mut options) = (Vec::new(), options.told());
-        for one in found {
-            texts.extend(match one {
-                Found::File(file) => of_file(&prepared(file, &options)?, &mut options)?.records,
-                Found::Folder(path) => parallel(&path, &mut options)?.records,
-            });
-        }
-        let mut read = TaggedTexts::new(&name, texts);
+        let (several, mut options) = (found.len() > 1, options.told());
+        let mut open = |one| match one {
+            Found::Folder(path) => folder(&path, &mut options, window),
+            Found::File(file) => {
+                let file = prepared_for(file, &options, window)?;
+                of_file(file, &mut options, several)
+            }
+        };
+        let inputs = found.into_iter().map(&mut open).collect::<Result<_>>()?;
+        Ok(Plan::of(name, options, inputs))
+    }
+
+    /// Tags that break the scheme are repaired if the options say so; those of another scheme than the training's are written in that.
+    fn settled(all: Pass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+        let mut repairs = None;
+        let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));
         if options.repair_tags {
-            let (tagging, repaired) = read.repair(options.tagging.take().map(|known| *known), options.scheme);
-            let scheme = tagging.name();
+            let tagging = match options.tagging.take() {
+                Some(known) => *known,
+                None => tag_spelling::Found::of(&raw, options.scheme)?.tagging,
+            };
+            let mut rewritten = 0;
+            raw(&mut |tags| {
+                let repaired = tagging.repaired(tags).unwrap_or_default();
+                rewritten += repaired.iter().zip(tags).filter(|(tag, before)| tag != before).count();
+            })?;
+            let name = tagging.name();
             options
                 .notes
-                .push(format!("tags rewritten to keep {scheme}, as conlleval reads them: {repaired}"));
-            options.tagging = Some(Box::new(tagging));
+                .push(format!("tags rewritten to keep {name}, as conlleval reads them: {rewritten}"));
+            options.tagging = Some(Box::new(tagging.clone()));
+            repairs = Some(tagging);
         }
-        if let Some(known) = options.tagging.as_deref()
-            && let Some(own) = read.translate(known, options.scheme.is_some())?
-        {
-            options.notes.push(format!("tags of {own} translated to {known}, which the training has"));
+        let repaired = |tags: &[String]| repairs.as_ref().and_then(|tagging| tagging.repaired(tags));
+        let mut translation = None;
+        if let Some(known) = options.tagging.as_deref() {
+            let sentences = |visit: &mut dyn FnMut(&[String])| {
+                raw(&mut |tags| visit(repaired(tags).as_deref().unwrap_or(tags)))
+            };
+            let place = |at: usize, word: usize| {
+                let (mut number, mut place) = (0, String::new());
+                all(&mut |text| {
+                    number += 1;
+                    if number == at + 1 {
+                        place = text.place_of(word).unwrap_or_else(|| format!("tags of text {number}"));
+                    }
+                })?;
+                Ok(place)
+            };
+            if let Some(own) = Tagging::translated(known, options.scheme.is_some(), &sentences, &place)? {
+                options.notes.push(format!("tags of {own} translated to {known}, which the training has"));
+                translation = Some((own, known.clone()));
+            }
         }
-        Ok(read.read_by(options))
+        if repairs.is_none() && translation.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(move |mut text: Self| {
+            let repaired = repairs.as_ref().and_then(|tagging| tagging.repaired(&text.tags));
+            text.tags = repaired.unwrap_or(text.tags);
+            let translated = translation.as_ref().and_then(|(own, known)| known.written(own, &text.tags));
+            text.tags = translated.unwrap_or(text.tags);
+            text
+        })))
     }
 }

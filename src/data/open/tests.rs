@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::data::{
-    Data, LabelledFiles, LabelledTexts, Limits, Loader, Malformed, Pairs, TaggedTexts, Tokenizer,
+    Data, LabelledFiles, LabelledTexts, Limits, Loader, Malformed, Pair, Pairs, TaggedText, TaggedTexts,
+    Tokenizer,
 };
 use crate::error::Result;
 
 mod json;
 mod questions;
+mod streams;
 mod tables;
 
 /// Files in a folder that goes with it.

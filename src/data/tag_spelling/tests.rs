@@ -112,7 +112,8 @@ fn a_scheme_that_is_set_rules() {
     let found = |tags: &[&str], scheme| {
         let all: Vec<Vec<String>> = tags.iter().map(|text| cut(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
-        Found::of(&all, Some(scheme)).whole(&all, |at, word| format!("{at}:{word}"))
+        let all = in_memory(&all);
+        Found::of(&all, Some(scheme))?.whole(&all, &|at, word| Ok(format!("{at}:{word}")))
     };
     let name = |tags: &[&str], scheme| found(tags, scheme).unwrap().name();
     assert_eq!(name(&["B I S", "B I S", "I O"], TagScheme::Plain), "plain");
@@ -183,7 +184,8 @@ fn one_typo_is_no_second_spelling() {
         assert!(error.starts_with(expected) && error.contains(&format!("got `{typo}`")), "{error}");
         let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
-        let set = Found::of(&all, Some(TagScheme::Iob2)).whole(&all, |at, _| at.to_string());
+        let all = in_memory(&all);
+        let set = Found::of(&all, Some(TagScheme::Iob2)).unwrap().whole(&all, &|at, _| Ok(at.to_string()));
         assert!(set.unwrap_err().to_string().contains(&format!("`{typo}`")), "{typo}");
     }
 }
@@ -193,9 +195,12 @@ fn tags_of_another_scheme_are_translated() {
     let translated = |known: &[&str], is_set, sentences: &[&str]| {
         let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
-        let place = |at, word| format!("{at}:{word}");
-        let found = Tagging::translated(&of(known).unwrap(), is_set, &all, place)?;
-        Ok::<_, Error>(found.map(|(own, all)| (own.name(), all.iter().map(|tags| tags.join(" ")).collect())))
+        let (known, place) = (of(known).unwrap(), |at, word| Ok(format!("{at}:{word}")));
+        let found = Tagging::translated(&known, is_set, &in_memory(&all), &place)?;
+        Ok::<_, Error>(found.map(|own| {
+            let written = all.iter().map(|tags| known.written(&own, tags).unwrap().join(" "));
+            (own.name(), written.collect())
+        }))
     };
     let of = |name: &str, all: &[&str]| {
         Some((name.to_owned(), all.iter().map(|tags| (*tags).to_owned()).collect::<Vec<_>>()))

@@ -159,7 +159,10 @@ fn a_long_line_is_never_held() {
         assert!(file(text.as_bytes()).max_line(999).lines().unwrap().next().unwrap().is_err(), "{end:?}");
     }
     let message = message(file(b"abcd").max_text(3).text());
-    assert_eq!(message, "file `f`: expected at most 3 bytes, got more: divide it into several files");
+    assert_eq!(
+        message,
+        "file `f`: expected at most 3 bytes, got more: divide it into several files, or set `data.window` in a config"
+    );
 }
 
 #[test]

@@ -1,0 +1,396 @@
+//! Data sets that are not held in memory.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::data_set::{Passes, Record, none};
+use super::hold_out::{held_name, is_held};
+use super::labelled_texts::at_least_two;
+use super::records::Stream;
+use super::{
+    Field, Fingerprint, Labelled, Limits, Loader, Pair, ReadOptions, Sample, Sampled, Streamed, TaggedText,
+    Tokenizer, Vocabulary, labelled_texts, pairs, tagged_texts,
+};
+use crate::error::{AtCaller, Result};
+
+/// The files of a data set, and how their records are read.
+pub struct Plan<R> {
+    /// What messages call them.
+    pub(super) name: String,
+    /// The format and the columns that were detected, and all that was told.
+    pub(super) options: ReadOptions,
+    /// Starts to read them, each time from the first.
+    pub(super) open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
+}
+
+/// Starts to read the records of a file, each time from the first.
+pub(super) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
+
+impl<R: Send + 'static> Plan<R> {
+    /// The records of these inputs, one behind the other.
+    pub(super) fn of(name: String, options: ReadOptions, inputs: Vec<Opener<R>>) -> Self {
+        let inputs: Arc<[Opener<R>]> = inputs.into();
+        let open = move || -> Stream<R> {
+            let inputs = Arc::clone(&inputs);
+            let of = move |at: usize| inputs.get(at).map(|open| open());
+            let opened = (0..).map_while(of);
+            let records =
+                |found: Result<Stream<R>>| found.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))));
+            Box::new(opened.flat_map(records))
+        };
+        Self { name, options, open: Arc::new(open) }
+    }
+}
+
+/// Records in files that may be larger than memory: each pass reads the files anew and holds one record. Formats and options are those of
+/// [`DataSet`](super::DataSet); the files must not change meanwhile.
+///
+/// ```
+/// use unpadded::data::{Data, LabelledFiles, Limits, Tokenizer};
+/// # let path = std::env::temp_dir().join(format!("unpadded-files-{}.tsv", std::process::id()));
+/// # std::fs::write(&path, "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n").unwrap();
+/// let reviews = LabelledFiles::open(&path)?; // A fine film.⇥praise ↵ Dull.⇥blame ↵ …
+/// let cut = Tokenizer::words().lowercase();
+/// let (words, labels) = (reviews.vocabulary(&cut, &Limits::default())?, reviews.labels()?);
+/// // Of an epoch's texts so many are in memory, out of which the next is drawn.
+/// let train = reviews.loader(["words", "label"], &cut, (&words, &labels))?.shuffle(1).buffer(10_000);
+/// assert_eq!(train.batch_count(), Some(1));
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Files<R> {
+    name: String,
+    read_as: ReadOptions,
+    open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
+    /// Parts of parts, the last of which is meant.
+    parts: Vec<Part>,
+    /// What a pass over the records has found.
+    known: Option<Known>,
+}
+
+/// Labelled texts in files that may be larger than memory; those of [`LabelledTexts`](super::LabelledTexts) are in memory.
+pub type LabelledFiles = Files<Labelled>;
+/// Pairs in files that may be larger than memory; those of [`Pairs`](super::Pairs) are in memory.
+pub type PairFiles = Files<Pair>;
+/// Tagged texts in files that may be larger than memory; those of [`TaggedTexts`](super::TaggedTexts) are in memory.
+pub type TaggedFiles = Files<TaggedText>;
+
+impl<R> fmt::Debug for Files<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, read_as, parts, known, .. } = self;
+        let mut shown = f.debug_struct("Files");
+        shown.field("name", name).field("read_as", read_as).field("parts", parts).field("known", known);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// How many records there are, and a number of what they are.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    size: u64,
+    fingerprint: Fingerprint,
+}
+
+impl Known {
+    fn add(&mut self, record: &impl Record) {
+        (self.size, self.fingerprint) = (self.size + 1, record.fingerprint(self.fingerprint));
+    }
+}
+
+/// What one pass over labelled files finds: [`LabelledFiles::survey`].
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// The texts that are not held out. Their loader needs no pass over the files.
+    pub rest: LabelledFiles,
+    /// The texts that are held out. Their loader needs no pass over the files.
+    pub held: LabelledFiles,
+    /// The labels of all texts, sorted; an error if there are not two.
+    pub labels: Result<Vocabulary>,
+    /// The vocabulary of the rest; an error as of [`Vocabulary::of`].
+    pub words: Result<Vocabulary>,
+}
+
+/// A part of the texts: those that are held out, or the rest.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    one_in: u64,
+    seed: u64,
+    held: bool,
+}
+
+impl<R: Record> Files<R> {
+    /// The records of a path, as [`DataSet::open`](super::DataSet::open) detects them. The format is detected now; an error further down
+    /// comes when a pass reads it.
+    ///
+    /// # Errors
+    /// If there is no file, or its first lines are not as its format says.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with([path], &ReadOptions::default())
+    }
+
+    /// The records of these paths together, read as the options say.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_owned()).collect();
+        Self::planned(&paths, options).at_caller()
+    }
+
+    fn planned(paths: &[PathBuf], options: &ReadOptions) -> Result<Self> {
+        let Plan { name, mut options, mut open } = R::plan(paths, options, true)?;
+        let all =
+            |visit: &mut dyn FnMut(&R)| open().try_for_each(|record| record.map(|record| visit(&record)));
+        if let Some(change) = R::settled(&all, &mut options)? {
+            let (change, raw) = (Arc::new(change), open);
+            open = Arc::new(move || {
+                let change = Arc::clone(&change);
+                Box::new(raw().map(move |record| record.map(|record| change(record))))
+            });
+        }
+        Ok(Self { name, read_as: options, open, parts: Vec::new(), known: None })
+    }
+
+    /// What messages call them.
+    pub fn name(&self) -> String {
+        let held = self.parts.iter().filter(|part| part.held);
+        held.fold(self.name.clone(), |name, _| held_name(&name))
+    }
+
+    /// The format and the columns that were detected, and all that was told: other parts of the same data set are read so.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    /// Holds out about one in `one_in` records, the same ones as [`DataSet::hold_out`](super::DataSet::hold_out): by the seed and the
+    /// record alone. The rest comes first; of 0, nothing is held out.
+    #[must_use]
+    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+        let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
+        rest.parts.push(Part { one_in, seed, held: false });
+        out.parts.push(Part { one_in, seed, held: true });
+        (rest, out)
+    }
+
+    /// Leaves out the records that are not wanted.
+    #[must_use]
+    pub fn retain(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
+        let (raw, wanted) = (self.open, Arc::new(wanted));
+        let open = move || -> Stream<R> {
+            let wanted = Arc::clone(&wanted);
+            Box::new(raw().filter(move |record| record.as_ref().map_or(true, &*wanted)))
+        };
+        Self { open: Arc::new(open), known: None, ..self }
+    }
+
+    /// Each record, one after another. An error in a file comes as an item, after which there are no more.
+    pub fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + Send> {
+        let parts = self.parts.clone();
+        let is_of = move |record: &R| {
+            let mut parts = parts.iter();
+            parts.all(|part| is_held(part.one_in, part.seed, |f| record.held_out_by(f)) == part.held)
+        };
+        Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
+    }
+
+    /// Samples of the records, each with its number from 0 on, where there must be one; unless the files were surveyed, a pass checks that
+    /// each record gives a sample. `salt` is what the samples follow from beside the records.
+    fn samples_of(
+        &self,
+        salt: impl FnOnce(Fingerprint) -> Fingerprint,
+        sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
+    ) -> Result<Streamed> {
+        let known = match self.known {
+            Some(known) => known,
+            None => {
+                let mut known = Known::default();
+                for record in self.records() {
+                    let record = record?;
+                    sample(&record)?;
+                    known.add(&record);
+                }
+                known
+            }
+        };
+        if known.size == 0 {
+            return Err(none::<R>(&self.name()));
+        }
+        let (files, sample) = (self.clone(), Arc::new(sample));
+        let open = move || -> Result<Sampled> {
+            let sample = Arc::clone(&sample);
+            let of = move |(number, record): (u64, Result<R>)| Ok(Sample::new(number, sample(&record?)?));
+            Ok(Box::new((0..).zip(files.records()).map(of)))
+        };
+        Ok(Streamed::new(salt(known.fingerprint).finish(), open).size(known.size))
+    }
+}
+
+impl<R: Record> Passes<R> for Files<R> {
+    fn called(&self) -> Cow<'_, str> {
+        self.name().into()
+    }
+
+    fn options(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()> {
+        self.records().try_for_each(|record| record.map(|record| visit(&record)))
+    }
+}
+
+impl LabelledFiles {
+    /// Labels, vocabulary and the parts of [`Self::hold_out`] by one pass over the files. `visit` sees each text, and whether it is held
+    /// out.
+    ///
+    /// # Errors
+    /// What is wrong in a file.
+    #[track_caller]
+    pub fn survey(
+        self,
+        (one_in, seed): (u64, u64),
+        tokenizer: &Tokenizer,
+        limits: &Limits,
+        visit: &mut dyn FnMut(&Labelled, bool),
+    ) -> Result<Survey> {
+        let (mut labels, mut known, mut wrong) =
+            (BTreeMap::<String, usize>::new(), [Known::default(); 2], None);
+        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let mut texts = texts.filter_map(|text| {
+            let held = is_held(one_in, seed, |f| text.held_out_by(f));
+            match labels.get_mut(&text.label) {
+                Some(count) => *count += 1,
+                None => drop(labels.insert(text.label.clone(), 1)),
+            }
+            known[usize::from(held)].add(&text);
+            visit(&text, held);
+            (!held).then_some(text.text)
+        });
+        let words = tokenizer.vocabulary(texts.by_ref(), limits);
+        texts.for_each(drop);
+        if let Some(e) = wrong {
+            return Err(e).at_caller();
+        }
+        let name = self.name();
+        let labels =
+            at_least_two(&name, labels.iter().flat_map(|(label, &count)| std::iter::repeat_n(label, count)));
+        let words = words.map_err(|e| e.noted(format!("in `{name}`")));
+        let (mut rest, mut held) = self.hold_out(one_in, seed);
+        (rest.known, held.known) = (Some(known[0]), Some(known[1]));
+        Ok(Survey { rest, held, labels, words })
+    }
+
+    /// The tokens of the texts that are known, by [`Tokenizer::vocabulary`]; distinct tokens are held in memory until they are counted.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`]; what is wrong in a file.
+    #[track_caller]
+    pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        let mut wrong = None;
+        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let found = tokenizer.vocabulary(texts.map(|text| text.text), limits);
+        let found = found.map_err(|e| e.noted(format!("in `{}`", self.name())));
+        wrong.map_or(found, Err).at_caller()
+    }
+
+    /// The labels, sorted.
+    ///
+    /// # Errors
+    /// If there are not two: nothing could be learned; what is wrong in a file.
+    #[track_caller]
+    pub fn labels(&self) -> Result<Vocabulary> {
+        let mut wrong = None;
+        let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
+        let found = at_least_two(&self.name(), texts.map(|text| text.label));
+        wrong.map_or(found, Err).at_caller()
+    }
+
+    /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names. The files are read
+    /// once now, so that nothing wrong is met in the midst of an epoch, unless a [survey](Self::survey) has read them; and once in each
+    /// epoch.
+    /// [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    ///
+    /// # Errors
+    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have; what is wrong in a file.
+    #[track_caller]
+    pub fn loader(
+        &self,
+        feeds: [&str; 2],
+        tokenizer: &Tokenizer,
+        (tokens, labels): (&Vocabulary, &Vocabulary),
+    ) -> Result<Loader> {
+        let (name, own) = (self.name(), (tokenizer.clone(), tokens.clone(), labels.clone()));
+        let sample = move |text: &Labelled| {
+            let (tokenizer, tokens, labels) = &own;
+            labelled_texts::sample(text, &name, tokenizer, (tokens, labels))
+        };
+        // The numbers of tokens and labels follow from the texts and from what the vocabularies have.
+        let salt =
+            |f| tokens.tokens().chain(labels.tokens()).fold(f, Fingerprint::text).text(&tokenizer.name());
+        Loader::new(self.samples_of(salt, sample).at_caller()?, &feeds)
+    }
+}
+
+impl PairFiles {
+    /// Batches for three feeds, as [`Pairs::loader`](super::Pairs::loader). The files are read once now, so that an error in them does not
+    /// come in the midst of an epoch, and once in each epoch. [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] pairs.
+    ///
+    /// # Errors
+    /// As [`Pairs::loader`](super::Pairs::loader); an error in a file.
+    #[track_caller]
+    pub fn loader(
+        &self,
+        feeds: [&str; 3],
+        cuts: [&Tokenizer; 2],
+        known: [&Vocabulary; 2],
+        ends: [&str; 2],
+    ) -> Result<Loader> {
+        let ids = pairs::end_ids(known[1], ends).at_caller()?;
+        let (name, own) = (self.name(), (cuts.map(Tokenizer::clone), known.map(Vocabulary::clone)));
+        let sample = move |pair: &Pair| {
+            let (cuts, known) = &own;
+            pairs::sample(pair, &name, cuts.each_ref(), known.each_ref(), ids)
+        };
+        let salt = |f| {
+            let f = known.iter().fold(f, |f: Fingerprint, known| f.number(known.fingerprint()));
+            cuts.iter().fold(f, |f, cut| f.text(&cut.name())).text(ends[0]).text(ends[1])
+        };
+        Loader::new(self.samples_of(salt, sample).at_caller()?, &feeds)
+    }
+}
+
+impl TaggedFiles {
+    /// Samples as [`TaggedTexts::samples`](super::TaggedTexts::samples). The files are read once now, so that an error in them does not
+    /// come in the midst of an epoch, and once in each epoch; [`Loader::shuffle`] shuffles in a window of [`Loader::buffer`] texts.
+    ///
+    /// # Errors
+    /// As [`TaggedTexts::samples`](super::TaggedTexts::samples); an error in a file.
+    #[track_caller]
+    pub fn samples(
+        &self,
+        form: fn(&str) -> String,
+        words: &Vocabulary,
+        characters: &Vocabulary,
+        tags: &Vocabulary,
+        labels: Option<&Vocabulary>,
+    ) -> Result<Streamed> {
+        let known = [words, characters, tags];
+        let (name, own) = (self.name(), (known.map(Vocabulary::clone), labels.cloned()));
+        let sample = move |text: &TaggedText| {
+            let (known, labels) = &own;
+            tagged_texts::sample(text, &name, &form, known.each_ref(), labels.as_ref())
+        };
+        let salt =
+            |f| known.into_iter().chain(labels).fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
+        self.samples_of(salt, sample).at_caller()
+    }
+}

@@ -1,0 +1,163 @@
+//! Files whose lines belong together: line by line in step.
+
+use std::sync::Arc;
+
+use super::lines::Reason;
+use super::records::{Records, Stream, shown, unbroken};
+use super::tagged_texts::At;
+use super::{Pair, TaggedText, TextFile};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The lines of several files, each with those in its place in the others.
+struct Parallel {
+    names: Vec<String>,
+    files: Vec<Records<String>>,
+    /// How many lines of each were read.
+    counts: Vec<u64>,
+}
+
+impl Parallel {
+    fn of(files: &[&TextFile]) -> Result<Self> {
+        let names: Vec<String> = files.iter().map(|file| file.name()).collect();
+        let counts = vec![0; files.len()];
+        Ok(Self { names, files: files.iter().map(|file| file.lines()).collect::<Result<_>>()?, counts })
+    }
+
+    /// The next line of each file; none where all end.
+    fn next(&mut self) -> Result<Option<Vec<String>>> {
+        let mut lines = Vec::with_capacity(self.files.len());
+        for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
+            if let Some(line) = file.next().transpose()? {
+                *count += 1;
+                lines.push(line);
+            }
+        }
+        match lines.len() {
+            0 => Ok(None),
+            all if all == self.files.len() => {
+                for (at, line) in lines.iter().enumerate() {
+                    unbroken(line).map_err(|reason| self.wrong(at, reason))?;
+                }
+                Ok(Some(lines))
+            }
+            _ => Err(self.uneven()?.unwrap_or_else(|| Error::new("lines", "as many in each", "others"))),
+        }
+    }
+
+    /// The error of the last line of a file.
+    fn wrong(&self, at: usize, Reason { expected, got }: Reason) -> Error {
+        let (name, number) = (self.names.get(at).map_or("", String::as_str), self.counts.get(at).copied());
+        Error::of(ErrorKind::Format, format!("{name}:{}", number.unwrap_or(0)), expected, got)
+    }
+
+    /// The error if a file has fewer or more lines than the first.
+    fn uneven(&mut self) -> Result<Option<Error>> {
+        for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
+            for line in file {
+                line?;
+                *count += 1;
+            }
+        }
+        let [(first, all), others @ ..] = &self.names.iter().zip(&self.counts).collect::<Vec<_>>()[..] else {
+            return Ok(None);
+        };
+        let of = |(name, count): &&(&String, &u64)| {
+            let expected = format!("{all}, as many as `{first}` has");
+            Error::of(ErrorKind::Format, format!("lines of file `{name}`"), expected, count.to_string())
+        };
+        Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
+    }
+
+    /// The error of a line, unless a line is missing before or behind it: then that is the reason.
+    fn explained(&mut self, error: Error) -> Error {
+        match self.uneven() {
+            Ok(Some(uneven)) => uneven,
+            _ => error,
+        }
+    }
+}
+
+/// Records of the lines of files in step: `record` makes them of the lines in one place, and says of which file an error is.
+pub(super) fn records<R: 'static>(
+    files: &[&TextFile],
+    mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
+) -> Result<Stream<R>> {
+    let (mut lines, mut number, mut ended) = (Parallel::of(files)?, 0, false);
+    let mut read = move || -> Result<Option<R>> {
+        while let Some(found) = lines.next()? {
+            number += 1;
+            match record(number, &found) {
+                Ok(None) => {}
+                Ok(Some(record)) => return Ok(Some(record)),
+                Err((at, reason)) => {
+                    let error = lines.wrong(at, reason);
+                    return Err(lines.explained(error));
+                }
+            }
+        }
+        Ok(None)
+    };
+    // An error is the last item.
+    Ok(Box::new(std::iter::from_fn(move || {
+        if ended {
+            return None;
+        }
+        let found = read().transpose();
+        ended = !matches!(found, Some(Ok(_)));
+        found
+    })))
+}
+
+/// The words of a text a line, the tags of these words in the same line of the second file, and in the third, if there is one, what the
+/// text is.
+pub(super) fn tagged(
+    words: &TextFile,
+    tags: &TextFile,
+    labels: Option<&TextFile>,
+) -> Result<Stream<TaggedText>> {
+    let name = Arc::from(tags.name());
+    let files: Vec<&TextFile> = [words, tags].into_iter().chain(labels).collect();
+    records(&files, move |number, lines| {
+        let [words, tags, label @ ..] = lines else { return Ok(None) };
+        let label = label.first().map(|label| label.trim());
+        let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
+        let mut text = TaggedText::new(cut(words), cut(tags)).placed(&name, At::Line(number));
+        if text.words.is_empty() && text.tags.is_empty() && label.unwrap_or_default().is_empty() {
+            return Ok(None);
+        }
+        if text.words.len() != text.tags.len() {
+            let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(words));
+            return Err((1, Reason { expected, got: text.tags.len().to_string() }));
+        }
+        let wrong = |at: usize, expected: String| Err((at, Reason { expected, got: "a blank line".into() }));
+        match label {
+            Some("") => wrong(2, "a label".to_owned()),
+            Some(label) if text.words.is_empty() => {
+                wrong(0, format!("words, of which the label is {}", shown(label)))
+            }
+            label => {
+                text.label = label.map(str::to_owned);
+                Ok(Some(text))
+            }
+        }
+    })
+}
+
+/// Pairs of the lines of two files; lines that are blank in both are no pair.
+pub(super) fn pairs(source: &TextFile, target: &TextFile) -> Result<Stream<Pair>> {
+    let names = [source.name(), target.name()];
+    records(&[source, target], move |number, lines| {
+        let [source, target] = lines else { return Ok(None) };
+        let blank = |at: usize, other: usize| {
+            let other = names.get(other).map_or("", String::as_str);
+            let expected = format!("a text, as line {number} of `{other}` has one");
+            Err((at, Reason { expected, got: "a blank line".to_owned() }))
+        };
+        match (source.trim().is_empty(), target.trim().is_empty()) {
+            (true, true) => Ok(None),
+            (true, false) => blank(0, 1),
+            (false, true) => blank(1, 0),
+            (false, false) => Ok(Some(Pair { source: source.clone(), target: target.clone() })),
+        }
+    })
+}

@@ -1,0 +1,104 @@
+//! Ids in a temporary file, for texts that are larger than memory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+
+/// A file that is removed when it is dropped; where the system allows that, while it is open.
+#[derive(Debug)]
+struct Temporary {
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        drop(self.file.take());
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// Ids that are being written, each of as few bytes as the largest needs.
+pub(super) struct Spilling {
+    file: BufWriter<File>,
+    path: PathBuf,
+    width: usize,
+    len: usize,
+}
+
+/// Ids in a temporary file.
+#[derive(Debug)]
+pub(super) struct Spilled {
+    file: Mutex<Temporary>,
+    width: usize,
+    pub(super) len: usize,
+}
+
+fn failed(path: &std::path::Path, what: &'static str, error: &std::io::Error) -> Error {
+    let folder = path.parent().map_or_else(String::new, |folder| folder.display().to_string());
+    Error::io(format!("temporary file `{}`", path.display()), what, error)
+        .noted(format!("`TMPDIR` names another folder than `{folder}`"))
+}
+
+impl Spilling {
+    /// A new file for ids below `below`.
+    pub(super) fn new(below: usize) -> Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let width = match below {
+            ..=0x100 => 1,
+            ..=0x1_0000 => 2,
+            _ => 4,
+        };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("unpadded-ids-{}-{number}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(|e| failed(&path, "create", &e))?;
+        // So that nothing is left of a process that is killed.
+        #[cfg(unix)]
+        drop(std::fs::remove_file(&path));
+        Ok(Self { file: BufWriter::with_capacity(1 << 16, file), path, width, len: 0 })
+    }
+
+    /// Writes an id behind the others.
+    pub(super) fn push(&mut self, id: u32) -> Result<()> {
+        let bytes = id.to_le_bytes();
+        let (own, rest) = bytes.split_at_checked(self.width).unwrap_or((&bytes, &[]));
+        if rest.iter().any(|&byte| byte != 0) {
+            let expected = format!("one of at most {} bytes, as `below` says", self.width);
+            return Err(Error::new(format!("id {} of a text", self.len), expected, id.to_string()));
+        }
+        self.len += 1;
+        self.file.write_all(own).map_err(|e| failed(&self.path, "write", &e))
+    }
+
+    /// All are written.
+    pub(super) fn end(self) -> Result<Spilled> {
+        let Self { file, path, width, len } = self;
+        let file = file.into_inner().map_err(|e| failed(&path, "write", e.error()))?;
+        Ok(Spilled { file: Mutex::new(Temporary { file: Some(file), path }), width, len })
+    }
+}
+
+impl Spilled {
+    /// Adds the ids of these places to `ids`.
+    pub(super) fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
+        let size = |number: usize| number.saturating_mul(self.width);
+        let mut bytes = vec![0; size(places.len())];
+        let mut temporary = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let Temporary { file: Some(file), path } = &mut *temporary else { return Ok(()) };
+        let read =
+            file.seek(SeekFrom::Start(size(places.start) as u64)).and_then(|_| file.read_exact(&mut bytes));
+        read.map_err(|e| failed(path, "read", &e))?;
+        ids.extend(
+            bytes
+                .chunks_exact(self.width)
+                .map(|own| own.iter().rev().fold(0, |id, &byte| (id << 8) | i64::from(byte))),
+        );
+        Ok(())
+    }
+}
