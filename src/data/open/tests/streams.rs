@@ -39,11 +39,12 @@ fn tagged_texts_and_pairs_in_files_are_those_in_memory() -> Result<()> {
         let _ = writeln!(tags, "O B-X I-X");
         let _ = writeln!(dictionary, "WORD{}  W ER1 D", ["A", "B", "C", "D"][i % 4].repeat(i / 4 + 1));
     }
+    let iobes: String = (0..20).map(|i| format!("a{i} S-A\nb O\n\nc{i} B-A\nd E-A\n\n")).collect();
     let mut all = vec![
         ("one.conll", columns.as_bytes()),
         ("two.conll", b"x B-B\ny O\n"),
         ("broken.conll", b"a O\nb I-A\n\nc B-A\n\nd B-A\nd O\n\n"),
-        ("iobes.conll", b"a S-A\nb O\n\nc B-A\nd E-A\n\ne O\n\nf S-A\n"),
+        ("iobes.conll", iobes.as_bytes()),
         ("pairs.tsv", pairs.as_bytes()),
         ("tagged.jsonl", json.as_bytes()),
         ("all/seq.in", words.as_bytes()),
@@ -142,10 +143,11 @@ fn plain_text_in_pieces_is_the_text_in_memory() -> Result<()> {
             assert_eq!(last.name(), held_last.name());
         }
     }
+    let options = ReadOptions::new().encoding(crate::data::Encoding::Utf8);
     let pieces =
         |name: &str| PlainFiles::open_with([files.at(name)], &options)?.pieces().collect::<Result<String>>();
     assert!(
-        files.said(pieces("bad.txt")).starts_with("bad.txt:2: expected utf-8"),
+        files.said(pieces("bad.txt")).starts_with("bad.txt:2: expected UTF-8"),
         "{}",
         files.said(pieces("bad.txt"))
     );
