@@ -148,8 +148,8 @@ impl Room {
     fn full(&self, what: String, available: u64) -> Error {
         let (left, read) = (shown(available.into()), shown(self.read.into()));
         let got = format!(
-            "{left} of memory left after {read}: the setting `data.window` of `classify` (`LabelledFiles`) reads files anew in each \
-             epoch and holds a window of their texts; other tasks need fewer texts or more memory"
+            "{left} of memory left after {read}: the setting `data.window` (in Rust `LabelledFiles`, `TaggedFiles`, `PairFiles` or \
+             `PlainFiles`) reads files anew in each epoch and holds a window of their texts; rows of features need more memory"
         );
         Error::of(ErrorKind::Io, what, "data that fit into memory", got)
     }

@@ -8,12 +8,12 @@
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
 //! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] in memory, [`LabelledFiles`] in files that are larger |
-//! | texts and their translations | vocabularies, a part held out, what each may become, a loader | [`Pairs`] |
-//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`], [`TagScheme`], [`Tagging`] |
+//! | texts and their translations | vocabularies, a part held out, what each may become, a loader | [`Pairs`] in memory, [`PairFiles`] in files that are larger |
+//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`] in memory, [`TaggedFiles`] in files that are larger, [`TagScheme`], [`Tagging`] |
 //! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
-//! | one long text | batches of its pieces, for language models | [`Continuous`] |
+//! | one long text | batches of its pieces, for language models | [`Continuous`] of [`PlainText`] in memory, or of [`PlainFiles`] that are larger |
 //!
 //! Training reads [`Data`] and nothing else. Every order is a function of the seed and the epoch, so that an epoch can
 //! be taken up again at any batch. What is streamed is bounded: by a line, a buffer, or a few batches made ahead.

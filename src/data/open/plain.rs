@@ -212,7 +212,12 @@ impl PlainFiles {
     ///
     /// # Errors
     /// What is wrong in a file.
+    #[track_caller]
     pub fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
+        self.cut(one_in).at_caller()
+    }
+
+    fn cut(self, one_in: u64) -> Result<(Self, Self)> {
         let mut size = 0;
         for piece in self.pieces() {
             size += piece?.len() as u64;

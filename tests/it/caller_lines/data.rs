@@ -4,9 +4,9 @@ use std::fs;
 
 use unpadded::data::{
     Asking, Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledFiles,
-    LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, Pairs, Parts, PlainText, Questions,
-    ReadOptions, Sample, Samples, Source, Streamed, TagScheme, TaggedTexts, Target, TextFile, Tokenizer,
-    Vocabulary, WordVectors,
+    LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, PairFiles, Pairs, Parts, PlainFiles, PlainText,
+    Questions, ReadOptions, Sample, Samples, Source, Streamed, TagScheme, TaggedFiles, TaggedTexts, Target,
+    TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
 
@@ -106,8 +106,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("DataSet::open", || LabelledTexts::open(&nowhere));
     calls.at("DataSet::open", || LabelledTexts::open(folder.join("a.txt")));
     calls.at("DataSet::open_with", || LabelledTexts::open_with([&nowhere], &options));
-    calls.at("LabelledFiles::open", || LabelledFiles::open(&nowhere).map(drop));
-    calls.at("LabelledFiles::open_with", || LabelledFiles::open_with([&nowhere], &options).map(drop));
+    calls.at("Files::open", || LabelledFiles::open(&nowhere).map(drop));
+    calls.at("Files::open_with", || LabelledFiles::open_with([&nowhere], &options).map(drop));
     let two = folder.join("parts");
     fs::create_dir_all(&two).unwrap();
     ["train.tsv", "train.csv"].iter().for_each(|name| fs::write(two.join(name), "a\n").unwrap());
@@ -126,7 +126,17 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledFiles::vocabulary", || files.vocabulary(&cut, &rare));
     calls.at("LabelledFiles::labels", || files.labels());
     calls.at("LabelledFiles::loader", || files.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
+    let tagged = TaggedFiles::open_with([folder.join("labelled.tsv")], &options).unwrap();
+    let known = [&words, &words, &labels];
+    let form = str::to_owned;
+    calls.at("TaggedFiles::samples", || tagged.samples(form, known[0], known[1], known[2], None).map(drop));
+    let pairs = PairFiles::open(folder.join("labelled.tsv")).unwrap();
+    let feeds = ["x", "y", "z"];
+    calls.at("PairFiles::loader", || pairs.loader(feeds, [&cut; 2], [&words; 2], ["(", ")"]).map(drop));
+    let plain = PlainFiles::open_with([folder.join("labelled.tsv")], &options).unwrap();
+    calls.at("PlainFiles::open_with", || PlainFiles::open_with([&nowhere], &options));
     fs::remove_file(folder.join("labelled.tsv")).unwrap();
+    calls.at("PlainFiles::cut_off", || plain.clone().cut_off(2));
     calls.at("LabelledFiles::survey", || files.survey((2, 1), &cut, &rare, &mut |_, _| ()).map(drop));
     calls.at("LabelledTexts::labels", || texts.labels());
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
@@ -179,6 +189,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Loader::new", || Loader::new(samples(), &[]));
     calls.at("Loader::new", || Loader::new(samples(), &["words"]));
     calls.at("Continuous::new", || Continuous::new(vec![1], 2, 3, ["x", "y"]));
+    let few = || Continuous::windowed([Ok(1), Ok(300), Ok(1)], (1, 256), 2, 3, ["x", "y"]);
+    calls.at("Continuous::windowed", few);
     calls.at("Continuous::try_new", || Continuous::try_new([Ok(1), Ok(-1)], 2, 3, ["x", "y"]));
     calls.at("Data::same_lengths", || {
         let one: Samples = [vec![Field::Ints(vec![1]), Field::Ints(vec![1, 2])]].into_iter().collect();
