@@ -5,6 +5,7 @@ use std::f64::consts::LN_2;
 use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
+use super::by_length::ByLength;
 use super::config::{Cell, Config, ModelConfig, TextConfig, Tokens, TrainingConfig};
 use super::embedded;
 use super::net;
@@ -290,6 +291,7 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
     let tokens = cut.tokens(text).count() as f64;
     let (letters, bytes) = (text.chars().count() as f64, text.len() as f64);
     let mut sample = Sample::default();
+    let mut lengths = ByLength::new("bits per token", false).counted_in("tokens read before");
     for (number, batch) in data.batches(None, 0)?.enumerate() {
         let batch = batch?;
         let [(_, x), (_, y)] = &batch.values[..] else { continue };
@@ -307,6 +309,7 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
             let nats = rows.get(window[0]..window[1]).unwrap_or_default();
             if !nats.is_empty() {
                 let count = nats.len() as f64;
+                (number * STEPS..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
                 let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
                 sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);
             }
@@ -336,7 +339,7 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
         ("bytes", bytes as u64),
     ];
     let said = read_as(file.read_as()).into_iter().collect();
-    Ok(Scored { counts, said, ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
+    Ok(Scored { counts, said, lengths: Some(lengths), ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
 }
 
 /// −ln p of a token by the logits of all.

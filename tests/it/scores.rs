@@ -70,7 +70,12 @@ fn labels_without_training_are_named_and_wrong() -> Result<()> {
     let sum = |of: &dyn Fn(&unpadded::recipes::ScoreRow) -> u64| rows.iter().map(of).sum::<u64>();
     assert_eq!((sum(&|row| row.support), sum(&|row| row.found)), (62, 62));
     assert_eq!(sum(&|row| row.right) as f64, right.round());
-    assert_eq!(scored.confusion.iter().map(|cell| cell.count).sum::<u64>(), 62);
+    let [confusion] = &scored.confusions[..] else { panic!("{:?}", scored.confusions) };
+    assert_eq!((confusion.of, confusion.cells.iter().map(|cell| cell.count).sum::<u64>()), ("label", 62));
+    let ranges = scored.lengths.as_ref().map(unpadded::recipes::ByLength::ranges).unwrap_or_default();
+    assert_eq!(ranges.iter().map(|range| range.texts).sum::<u64>(), 62);
+    let wrong: f64 = ranges.iter().map(|range| range.value * range.texts as f64).sum();
+    assert!((wrong + right - 62.0).abs() < 1e-9, "{ranges:?}");
     let f1: f64 = rows.iter().map(|row| row.f1()).sum::<f64>() / rows.len() as f64;
     assert!((scored.get("macro F1").unwrap_or(0.0) - f1).abs() < 1e-12);
     let interval = scored.headline().and_then(|of| of.interval).unwrap_or_default();
