@@ -169,7 +169,7 @@ pub(crate) fn object(dataset: &str, scored: &Scored) -> Value {
     let lengths = |of: &ByLength| {
         json::object([
             ("of", of.of.into()),
-            ("unit", of.unit.into()),
+            ("by", of.by.into()),
             ("share", of.share.into()),
             ("ranges", of.ranges().iter().map(range).collect::<Vec<_>>().into()),
         ])

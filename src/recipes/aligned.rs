@@ -1,5 +1,7 @@
 //! Which source tokens a translation attends to.
 
+use ndarray::Array2;
+
 use super::config::{Config, Task};
 use super::prepared::{CUT, TARGET_CUT, TASK};
 use super::translate::{ENDS, FEEDS, KNOWN, layers};
@@ -7,8 +9,9 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
+use crate::lod::Lod;
 use crate::ops;
-use crate::program::{Builder, VarId};
+use crate::program::{Attributes, Builder, Operand, VarId};
 use crate::tensor::Variable;
 
 /// Finds how much a translation attends to each source token, by the weights of the attention of a checkpoint (Bahdanau, Cho and Bengio,
@@ -19,7 +22,10 @@ pub struct Aligner {
     known: [Vocabulary; 2],
     cuts: [Tokenizer; 2],
     feeds: [VarId; 2],
-    weights: VarId,
+    /// The queries of the written tokens, and the keys of the source tokens.
+    looked: [VarId; 2],
+    /// What scores are weighed by.
+    score: Vec<f32>,
 }
 
 /// The attention of each written token to the source tokens.
@@ -34,7 +40,7 @@ pub struct Alignment {
 }
 
 impl Aligner {
-    /// An aligner with the parameters of a checkpoint that the recipe `translate` has saved, trained with this config.
+    /// The aligner of a checkpoint that the recipe `translate` has saved, trained with this config.
     ///
     /// # Errors
     /// If it is a checkpoint of another task, or of another config.
@@ -47,7 +53,7 @@ impl Aligner {
         let wrong = |got: &str| {
             Error::of(ErrorKind::Program, "checkpoint to align by", "one of `translate`", got.to_owned())
         };
-        let Checkpoint { mut tensors, mut best, mut vocabularies, notes, .. } = checkpoint;
+        let Checkpoint { tensors, best, mut vocabularies, notes, .. } = checkpoint;
         if notes.get(TASK).map(String::as_str) != Some(Task::Translate.name()) {
             return Err(wrong("one of another task"));
         }
@@ -55,19 +61,24 @@ impl Aligner {
         let known = [known(KNOWN[0])?, known(KNOWN[1])?];
         let cut = |note: &str| Tokenizer::from_name(notes.get(note).map_or("", String::as_str));
         let net = Builder::new();
-        let weights = layers(&net, config, [&known[0], &known[1]], true).2;
-        let weights = weights.ok_or_else(|| wrong("one without attention"))?.id();
-        let program = net.finish()?.inference(&[weights])?;
+        let attention = layers(&net, config, [&known[0], &known[1]], true).2;
+        let [queries, keys, score] = attention.ok_or_else(|| wrong("one without attention"))?;
+        let (looked, score) = ([queries.id(), keys.id()], net.name_of(score));
+        let program = net.finish()?.inference(&looked)?;
         let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
         let feeds = [feed(FEEDS[0])?, feed(FEEDS[1])?];
         let mut scope = Scope::new();
         let read = program.reads();
+        let parameter = |name: &str| {
+            let value = best.get(name).or_else(|| tensors.get(name)).cloned();
+            value.ok_or_else(|| wrong(&format!("one without the parameter `{name}`")))
+        };
         for (_, var) in program.vars().filter(|(id, var)| var.persistable && read.contains(id)) {
-            let value = best.remove(&var.name).or_else(|| tensors.remove(&var.name));
-            scope.set_of(&program, &var.name, value.ok_or_else(|| wrong("one of another config"))?)?;
+            scope.set_of(&program, &var.name, parameter(&var.name)?)?;
         }
-        let executor = Executor::new(&program, &ops::catalogue(), &[weights], threads)?;
-        Ok(Self { executor, scope, known, cuts: [cut(CUT)?, cut(TARGET_CUT)?], feeds, weights })
+        let score = Variable::new(parameter(&score)?, None)?.as_slice::<f32>()?.to_vec();
+        let executor = Executor::new(&program, &ops::catalogue(), &looked, threads)?;
+        Ok(Self { executor, scope, known, cuts: [cut(CUT)?, cut(TARGET_CUT)?], feeds, looked, score })
     }
 
     /// The attention of each token of a translation to the tokens of its source.
@@ -94,8 +105,33 @@ impl Aligner {
         let fed = [Variable::from_sequence(sources.ids(&source)?)?, Variable::from_sequence(given)?];
         let run = [(self.feeds[0], &fed[0]), (self.feeds[1], &fed[1])];
         self.executor.run(&mut self.scope, &Run::infer(&run))?;
-        let found = self.executor.fetch(self.weights)?;
-        let weights = found.as_slice::<f32>()?.chunks(source.len()).map(<[f32]>::to_vec).collect();
+        let [queries, keys] = [self.executor.fetch(self.looked[0])?, self.executor.fetch(self.looked[1])?];
+        let weights = self.weights(queries.as_slice::<f32>()?, keys.as_slice::<f32>()?, written.len())?;
+        let weights = weights.as_slice::<f32>()?.chunks(source.len()).map(<[f32]>::to_vec).collect();
         Ok(Alignment { source, written, weights })
+    }
+
+    /// The weight of each key for each query.
+    fn weights(&self, queries: &[f32], keys: &[f32], written: usize) -> Result<Variable> {
+        let rows = |numbers: Vec<f32>| {
+            let width = self.score.len();
+            let shape = (numbers.len() / width.max(1), width);
+            let wrong = |e: ndarray::ShapeError| {
+                Error::of(ErrorKind::Program, "attention", "rows of one width", e.to_string())
+            };
+            Array2::from_shape_vec(shape, numbers).map_err(wrong)
+        };
+        let op = ops::catalogue().parse("additive_attention", &Attributes::new())?;
+        let each = rows(keys.repeat(written))?;
+        let lod = Lod::from_lengths1(&vec![each.nrows() / written.max(1); written])?;
+        let each = Variable::sequences(each, lod)?;
+        let found = op.call(&[
+            Operand::batch("query", rows(queries.to_vec())?),
+            Operand::batch("keys", each.clone()),
+            Operand::batch("values", each),
+            Operand::batch("v", rows(self.score.repeat(written))?),
+        ])?;
+        let none = || Error::of(ErrorKind::Program, "attention", "its weights", "none");
+        found.into_iter().nth(1).ok_or_else(none)
     }
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 pub struct ByLength {
     /// What is measured: `wrong texts`, `wrong tags`, `chrF`.
     pub of: &'static str,
-    /// What a length is counted in: `tokens`.
-    pub unit: &'static str,
+    /// What the ranges are of: `length in tokens`.
+    pub by: &'static str,
     /// Whether the score is a share, to be shown in percent.
     pub share: bool,
     /// By the first length of the range: texts, the sum of their scores, and what the sum is divided by.
@@ -29,15 +29,15 @@ pub struct LengthRange {
 }
 
 impl ByLength {
-    /// No text yet; a length is counted in tokens.
+    /// No text yet; lengths are counted in tokens.
     pub fn new(of: &'static str, share: bool) -> Self {
-        Self { of, unit: "tokens", share, sums: BTreeMap::new() }
+        Self { of, by: "length in tokens", share, sums: BTreeMap::new() }
     }
 
-    /// Lengths counted in another unit.
+    /// Ranges of another length.
     #[must_use]
-    pub fn counted_in(self, unit: &'static str) -> Self {
-        Self { unit, ..self }
+    pub fn by(self, by: &'static str) -> Self {
+        Self { by, ..self }
     }
 
     /// Adds a text of a length: its score is `sum` / `count`, and weighs `count`.
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_weighted_by_the_counts() {
-        let mut wrong = ByLength::new("wrong tags", true).counted_in("words");
+        let mut wrong = ByLength::new("wrong tags", true).by("length in words");
         [(4, 1.0, 4.0), (5, 2.0, 5.0), (1, 0.0, 1.0)].map(|(length, sum, count)| wrong.add(length, sum, count));
         let range = |from, to, texts, value| LengthRange { from, to, texts, value };
         assert_eq!(wrong.ranges(), [range(1, 1, 1, 0.0), range(4, 5, 2, 3.0 / 9.0)]);

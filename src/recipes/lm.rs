@@ -291,7 +291,7 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
     let tokens = cut.tokens(text).count() as f64;
     let (letters, bytes) = (text.chars().count() as f64, text.len() as f64);
     let mut sample = Sample::default();
-    let mut lengths = ByLength::new("bits per token", false).counted_in("tokens read before");
+    let mut lengths = ByLength::new("bits per token", false).by("tokens read before");
     for (number, batch) in data.batches(None, 0)?.enumerate() {
         let batch = batch?;
         let [(_, x), (_, y)] = &batch.values[..] else { continue };

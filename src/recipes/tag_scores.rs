@@ -58,7 +58,7 @@ impl<'a> TagScores<'a> {
             labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
             types: Default::default(),
             sample: Sample::default(),
-            lengths: ByLength::new("wrong tags", true).counted_in("words"),
+            lengths: ByLength::new("wrong tags", true).by("length in words"),
         })
     }
 

@@ -155,13 +155,14 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     })
 }
 
-/// The logits of the network, what they are to say, and if asked for how much each written token attends to each source token.
+/// The logits of the network, what they are to say, and if asked for what attention looks for and finds: the query of each written token,
+/// the keys of the source tokens, and the vector of its scores.
 pub(super) fn layers(
     net: &Builder,
     config: &Config,
     [sources, targets]: [&Vocabulary; 2],
     attends: bool,
-) -> (Var, Var, Option<Var>) {
+) -> (Var, Var, Option<[Var; 3]>) {
     let model = &config.model;
     let (hidden, dropout) = (model.hidden, model.dropout);
     let source = net.feed(FEEDS[0], DType::I64, &[], 1);
@@ -188,15 +189,16 @@ pub(super) fn layers(
     let y = table.of(given).dropout(dropout);
     let step = |step: &Step, y: Var| {
         let before = step.memory_from(start);
-        let (context, weights) = query.of(before).additive_attention_with(keys, values, score);
+        let wanted = query.of(before);
+        let context = wanted.additive_attention(keys, values, score);
         let from_input = of_token.of(y) + of_context.of(context);
         let h = step.gru_cell(from_input, of_state.of(before), before, Update::Keeps);
         step.update(before, h);
-        (h, context, weights)
+        (h, context, wanted)
     };
-    let (h, context, weights) = if attends {
-        let (h, context, weights) = net.recurrent(y, step);
-        (h, context, Some(weights))
+    let (h, context, attention) = if attends {
+        let (h, context, wanted) = net.recurrent(y, step);
+        (h, context, Some([wanted, keys, score]))
     } else {
         let (h, context) = net.recurrent(y, |at, y| {
             let (h, context, _) = step(at, y);
@@ -205,7 +207,7 @@ pub(super) fn layers(
         (h, context, None)
     };
     let logits = say.of(net.concat(&[h, context, y]).linear(model.embedding).tanh().dropout(dropout));
-    (logits, next, weights)
+    (logits, next, attention)
 }
 
 fn network(config: &Config, known: [&Vocabulary; 2], texts: usize) -> Result<Trainer> {
