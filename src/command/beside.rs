@@ -54,7 +54,8 @@ pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
         }
     }
     let values = |key: String| {
-        let of = |config: &&Config| config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());
+        let of =
+            |config: &&Config| config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());
         let values: Vec<String> = configs.iter().map(of).collect();
         let equal = values.iter().all(|value| Some(value) == values.first());
         (!equal).then_some((key, values))
@@ -66,7 +67,10 @@ pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
 fn read(folder: &Path) -> Outcome<(Config, Run)> {
     if !run::is_run(folder) {
         let got = if folder.is_dir() { "one without its files" } else { "no folder" };
-        return bad(format!("`{}`: expected a run folder, as `train` writes it, got {got}", folder.display()));
+        return bad(format!(
+            "`{}`: expected a run folder, as `train` writes it, got {got}",
+            folder.display()
+        ));
     }
     let config = file::read(&run::config(folder))?;
     let tested = folder.join("test.json");
@@ -85,7 +89,8 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
 }
 
 fn text(path: &Path) -> Outcome<String> {
-    fs::read_to_string(path).or_else(|e| bad(format!("{}: expected a file of text, got: {e}", path.display())))
+    fs::read_to_string(path)
+        .or_else(|e| bad(format!("{}: expected a file of text, got: {e}", path.display())))
 }
 
 fn scores(path: &Path) -> Outcome<Tested> {
@@ -100,7 +105,9 @@ fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
     let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
     let lines = (1..).zip(whole.lines());
     let epoch = |(number, line): (usize, &str)| {
-        let wrong = |got: &str| bad(format!("{}:{number}: expected the metrics of an epoch, got {got}", path.display()));
+        let wrong = |got: &str| {
+            bad(format!("{}:{number}: expected the metrics of an epoch, got {got}", path.display()))
+        };
         match serde_json::from_str(line) {
             Ok(of) => epoch(&of).map_or_else(|| wrong(line), Ok),
             Err(e) => wrong(&e.to_string()),

@@ -102,7 +102,8 @@ impl Findings<'_> {
             page.examples_of = match &page.tested {
                 Some(tested) => {
                     page.examples = tested.examples.clone();
-                    "Of the test set: the first 8 texts, and the 4 of the others with the lowest chrF.".to_owned()
+                    "Of the test set: the first 8 texts, and the 4 of the others with the lowest chrF."
+                        .to_owned()
                 }
                 None => format!("The first {} held-out texts.", page.examples.len()),
             };
@@ -112,6 +113,7 @@ impl Findings<'_> {
                 page.examples_of += &format!(" Their attention is not shown: {}", super::outcome::plain(&e));
             }
         } else {
+            page.confusion = intents(asked, &answers);
             labels(&mut page, asked, &answers, model, self.checkpoint, config.run.threads)?;
         }
         Ok(page)
@@ -187,6 +189,19 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
     }
     found.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     found
+}
+
+/// Which labels of tagged texts were taken for which, where texts have them.
+fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
+    let mut confusion = Confusion::new("label");
+    for (case, answer) in cases.iter().zip(answers) {
+        if let (Truth::Tags(_, Some(truth)), Answer::Tags { label: Some((label, _)), .. }) =
+            (&case.truth, answer)
+        {
+            confusion.add(truth, label, 1);
+        }
+    }
+    (!confusion.labels.is_empty()).then_some(confusion)
 }
 
 /// Which labels were taken for which, how sure the model was, and its worst mistakes.

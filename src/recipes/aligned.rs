@@ -57,7 +57,8 @@ impl Aligner {
         if notes.get(TASK).map(String::as_str) != Some(Task::Translate.name()) {
             return Err(wrong("one of another task"));
         }
-        let mut known = |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("one without vocabularies"));
+        let mut known =
+            |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("one without vocabularies"));
         let known = [known(KNOWN[0])?, known(KNOWN[1])?];
         let cut = |note: &str| Tokenizer::from_name(notes.get(note).map_or("", String::as_str));
         let net = Builder::new();
@@ -84,7 +85,7 @@ impl Aligner {
     /// The attention of each token of a translation to the tokens of its source.
     ///
     /// # Errors
-    /// If the model computes what is not a number.
+    /// If a token is not known, and its vocabulary has none for tokens that are not.
     #[track_caller]
     pub fn align(&mut self, source: &str, written: &str) -> Result<Alignment> {
         self.aligned(source, written).at_caller()

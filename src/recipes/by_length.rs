@@ -76,9 +76,10 @@ mod tests {
 
     #[test]
     fn every_length_is_in_one_range() {
-        assert_eq!([0, 1, 3, 4, 5, 6, 8, 15, 16].map(range).map(|(from, _)| from), [
-            0, 1, 3, 4, 4, 6, 8, 12, 16
-        ]);
+        assert_eq!(
+            [0, 1, 3, 4, 5, 6, 8, 15, 16].map(range).map(|(from, _)| from),
+            [0, 1, 3, 4, 4, 6, 8, 12, 16]
+        );
         for length in 0..5_000 {
             let (from, to) = range(length);
             assert!((from..=to).contains(&length) && range(to).0 == from && range(to + 1).0 == to + 1);
@@ -89,7 +90,9 @@ mod tests {
     #[test]
     fn a_mean_is_weighted_by_the_counts() {
         let mut wrong = ByLength::new("wrong tags", true).by("length in words");
-        [(4, 1.0, 4.0), (5, 2.0, 5.0), (1, 0.0, 1.0)].map(|(length, sum, count)| wrong.add(length, sum, count));
+        for (length, sum, count) in [(4, 1.0, 4.0), (5, 2.0, 5.0), (1, 0.0, 1.0)] {
+            wrong.add(length, sum, count);
+        }
         let range = |from, to, texts, value| LengthRange { from, to, texts, value };
         assert_eq!(wrong.ranges(), [range(1, 1, 1, 0.0), range(4, 5, 2, 3.0 / 9.0)]);
     }

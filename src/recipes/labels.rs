@@ -67,7 +67,13 @@ const MOST_LABELS: usize = 20;
 impl<'a> Scores<'a> {
     pub(super) fn new(labels: &'a Vocabulary) -> Self {
         let tally = Tally::new("label", labels.tokens());
-        Self { labels, tally, sample: Sample::default(), loss: [0.0; 2], lengths: ByLength::new("wrong texts", true) }
+        Self {
+            labels,
+            tally,
+            sample: Sample::default(),
+            loss: [0.0; 2],
+            lengths: ByLength::new("wrong texts", true),
+        }
     }
 
     /// Scores some texts by what is fed of them: each with its right label and its place, in order.

@@ -339,7 +339,12 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
         ("bytes", bytes as u64),
     ];
     let said = read_as(file.read_as()).into_iter().collect();
-    Ok(Scored { counts, said, lengths: Some(lengths), ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
+    Ok(Scored {
+        counts,
+        said,
+        lengths: Some(lengths),
+        ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
+    })
 }
 
 /// −ln p of a token by the logits of all.

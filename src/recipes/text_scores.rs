@@ -34,7 +34,8 @@ impl TextScores {
         };
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
-        let wrong = if spoken { ByLength::new("phoneme error rate", true) } else { ByLength::new("chrF", true) };
+        let wrong =
+            if spoken { ByLength::new("phoneme error rate", true) } else { ByLength::new("chrF", true) };
         Self {
             spoken,
             whitespace,

@@ -134,6 +134,8 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         brief(&told.of, LABEL),
         brief(&told.by, LABEL)
     );
+    // What is read before a token is measured token by token.
+    let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
     let name = |from: usize, to: usize| match from == to {
         true => count(from as u64),
         false => format!("{} to {}", count(from as u64), count(to as u64)),
@@ -145,14 +147,24 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     for tick in 0..=(top_tick / step).round() as usize {
         let value = tick as f64 * step;
         let at = top + room * (1.0 - value / top_tick);
-        let (end, text) = (WIDTH - right, match told.share {
-            true => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
-            false => super::text::tick(value),
-        });
-        put(&mut out, format_args!("<line class=\"grid\" x1=\"{left}\" x2=\"{end}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"));
+        let (end, text) = (
+            WIDTH - right,
+            match told.share {
+                true => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
+                false => super::text::tick(value),
+            },
+        );
         put(
             &mut out,
-            format_args!("<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n", left - 6.0, at + 4.0),
+            format_args!("<line class=\"grid\" x1=\"{left}\" x2=\"{end}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"),
+        );
+        put(
+            &mut out,
+            format_args!(
+                "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n",
+                left - 6.0,
+                at + 4.0
+            ),
         );
     }
     let each = (WIDTH - left - right) / ranges.len() as f64;
@@ -168,26 +180,37 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
                  <rect class=\"fill{few}\" x=\"{:.2}\" y=\"{:.1}\" width=\"{wide:.2}\" height=\"{tall:.1}\"/></g>\n",
                 name(range.from, range.to),
                 shown(range.value),
-                counted(range.texts, "text", "texts"),
+                counted(range.texts, one, many),
                 middle - wide / 2.0,
                 top + room - tall
             ),
         );
         if i % labels == 0 {
             let from = number(range.from as f64);
-            let label = if labels > 1 || range.from == range.to { from } else { format!("{from}–{}", number(range.to as f64)) };
+            let label = if labels > 1 || range.from == range.to {
+                from
+            } else {
+                format!("{from}–{}", number(range.to as f64))
+            };
             put(
                 &mut out,
-                format_args!("<text class=\"tick mid\" x=\"{middle:.1}\" y=\"{}\">{label}</text>\n", height - 7.0),
+                format_args!(
+                    "<text class=\"tick mid\" x=\"{middle:.1}\" y=\"{}\">{label}</text>\n",
+                    height - 7.0
+                ),
             );
         }
     }
     put(
         &mut out,
         format_args!(
-            "</svg>\n<p class=\"note\">{}{}</p>\n</figure>\n",
+            "</svg>\n<p class=\"note\">{}{} {many}.</p>\n</figure>\n",
             if labels > 1 { "Each bar is named by where its range begins. " } else { "" },
-            if ranges.iter().any(|range| range.texts < FEW) { "Pale bars: fewer than 10 texts." } else { "A pointer over a bar shows its number of texts." }
+            if ranges.iter().any(|range| range.texts < FEW) {
+                "Pale bars: fewer than 10"
+            } else {
+                "A pointer over a bar shows its number of"
+            }
         ),
     );
     out
@@ -236,7 +259,7 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
     };
     let shown = if sorted.len() == OPERATORS + 1 { OPERATORS + 1 } else { OPERATORS };
     for operator in sorted.iter().take(shown) {
-        row(brief(&operator.name, NAME), operator.calls, operator.seconds, true);
+        row(brief(&operator.name, NAME).replace('_', "_<wbr>"), operator.calls, operator.seconds, true);
     }
     let rest = sorted.get(shown..).unwrap_or_default();
     if !rest.is_empty() {
@@ -265,7 +288,11 @@ mod tests {
         let told = errors(&Errors { of, by, share: true, ranges }, "Test set");
         assert!(told.contains("1: 25.0\u{a0}%. 4 to 5: 50.0\u{a0}%.\">"), "{told}");
         assert!(told.matches("<g class=\"point\">").count() == 2 && told.matches("fill few").count() == 1);
-        assert!(told.contains(">4–5</text>") && told.contains("4 to 5: 50.0\u{a0}%, 3 texts") && !told.contains("NaN"));
+        assert!(
+            told.contains(">4–5</text>")
+                && told.contains("4 to 5: 50.0\u{a0}%, 3 texts")
+                && !told.contains("NaN")
+        );
         assert_eq!(errors(&Errors::default(), "Test set"), "");
     }
 

@@ -106,7 +106,8 @@ fn ratio(of: u64, all: u64) -> String {
 
 /// The pairs of classes that are confused most often.
 fn pairs(out: &mut String, confusion: &Confusion) {
-    let wrong = confusion.cells.iter().filter(|((truth, predicted), times)| truth != predicted && **times > 0);
+    let wrong =
+        confusion.cells.iter().filter(|((truth, predicted), times)| truth != predicted && **times > 0);
     let mut wrong: Vec<(u64, usize, usize)> = wrong.map(|(&(a, b), &times)| (times, a, b)).collect();
     wrong.sort_by_key(|&(times, truth, predicted)| (std::cmp::Reverse(times), truth, predicted));
     if wrong.is_empty() {
@@ -118,7 +119,7 @@ fn pairs(out: &mut String, confusion: &Confusion) {
         format_args!(
             "<p class=\"note\">The {} confused most often, of {}.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
          aria-label=\"Most confused classes\">\n<table class=\"bars\">\n<thead><tr><th scope=\"col\">true</th>\
-         <th scope=\"col\">predicted</th><th scope=\"col\">times</th><th scope=\"col\">of the true class</th></tr></thead>\n<tbody>\n",
+         <th scope=\"col\" class=\"text\">predicted</th><th scope=\"col\">times</th><th scope=\"col\">of the true class</th></tr></thead>\n<tbody>\n",
             counted(wrong.len().min(PAIRS) as u64, "pair", "pairs"),
             count(wrong.len() as u64)
         ),

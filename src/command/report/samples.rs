@@ -226,7 +226,13 @@ fn attended(out: &mut String, Alignment { source, written, weights }: &Alignment
     out.push_str("</tbody>\n</table>\n</div>\n");
     let more = source.len().max(written.len()).saturating_sub(TOKENS);
     if more > 0 {
-        put(out, format_args!("<p class=\"note\">The first {TOKENS} tokens; up to {} more are not shown.</p>\n", count(more as u64)));
+        put(
+            out,
+            format_args!(
+                "<p class=\"note\">The first {TOKENS} tokens; up to {} more are not shown.</p>\n",
+                count(more as u64)
+            ),
+        );
     }
 }
 

@@ -45,13 +45,19 @@ pub(crate) fn several(of: &Several) -> String {
     let runs = &of.runs[..];
     let mut out = String::with_capacity(1 << 16);
     let title = counted(runs.len() as u64, "run", "runs");
-    head(&mut out, &Page { title, task: names(runs.iter().map(|run| &run.task)).join(", "), ..Page::default() });
+    head(
+        &mut out,
+        &Page { title, task: names(runs.iter().map(|run| &run.task)).join(", "), ..Page::default() },
+    );
     out.push_str("<main>\n<ol class=\"runs\">\n");
     for (at, run) in runs.iter().enumerate() {
         let mut facts = vec![run.data.clone(), counted(run.epochs.len() as u64, "epoch", "epochs")];
         facts.extend(run.best().map(|best| format!("the best is {}", best.epoch)));
         let facts = cut(&facts.join(", "), LABEL);
-        put(&mut out, format_args!("<li><b>{}</b> <span class=\"soft\">{facts}</span></li>\n", named(at, run)));
+        put(
+            &mut out,
+            format_args!("<li><b>{}</b> <span class=\"soft\">{facts}</span></li>\n", named(at, run)),
+        );
     }
     out.push_str("</ol>\n");
     curves(&mut out, runs);
@@ -188,7 +194,12 @@ fn scores(out: &mut String, runs: &[Run]) {
     let files = names(tested.map(|of| &of.dataset));
     if files.len() > 1 {
         let files = cut(&files.join(", "), 400);
-        put(out, format_args!("<p class=\"note bad\">The test files differ, so the scores do not compare: {files}.</p>\n"));
+        put(
+            out,
+            format_args!(
+                "<p class=\"note bad\">The test files differ, so the scores do not compare: {files}.</p>\n"
+            ),
+        );
     }
     out.push_str("</section>\n");
 }
@@ -205,7 +216,9 @@ fn settings(out: &mut String, Several { runs, settings }: &Several) {
     boxed(out, "Settings that differ", "scores beside", &heads("setting", runs));
     for (key, values) in settings {
         put(out, format_args!("<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL)));
-        values.iter().for_each(|value| put(out, format_args!("<td class=\"set\">{}</td>", cut(value, LABEL))));
+        values
+            .iter()
+            .for_each(|value| put(out, format_args!("<td class=\"set\">{}</td>", cut(value, LABEL))));
         out.push_str("</tr>\n");
     }
     out.push_str(END);
@@ -219,7 +232,9 @@ fn classes(out: &mut String, runs: &[Run]) {
     if all.is_empty() {
         return;
     }
-    out.push_str("<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">F1 of each class of the test set</h2>\n");
+    out.push_str(
+        "<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">F1 of each class of the test set</h2>\n",
+    );
     for of in all {
         let mut rows: Vec<(&str, u64)> = Vec::new();
         let mut known = std::collections::BTreeSet::new();

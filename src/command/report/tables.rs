@@ -9,16 +9,29 @@ pub(super) const ROWS: usize = 100;
 
 /// The section of the test set: its figures, each class, which was taken for which, and errors by length.
 pub(super) fn section(tested: &Tested) -> String {
-    let mut out =
-        String::from("<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n");
+    let mut out = String::from(
+        "<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n",
+    );
     figures(&mut out, tested);
-    tested.tables.iter().for_each(|table| classes_of(&mut out, table));
+    for (at, table) in tested.tables.iter().enumerate() {
+        // Strict chunks are most often those of conlleval.
+        match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
+            Some(before) => put(
+                &mut out,
+                format_args!(
+                    "<p class=\"note\">{}: the same numbers as of each {}.</p>\n",
+                    cut(&table.of, LABEL),
+                    cut(&before.of, LABEL)
+                ),
+            ),
+            None => classes_of(&mut out, table),
+        }
+    }
+    if let Some(errors) = &tested.errors {
+        out.push_str(&bars::errors(errors, "Test set"));
+    }
     out.push_str("</div>\n");
     out.push_str(&tested.confusions.iter().map(classes::confusion).collect::<String>());
-    let errors = tested.errors.as_ref().map(|errors| bars::errors(errors, "Test set")).unwrap_or_default();
-    if !errors.is_empty() {
-        put(&mut out, format_args!("<div class=\"cards\">\n{errors}</div>\n"));
-    }
     out + "</section>\n"
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct ClassTable {
 }
 
 /// A class.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ClassRow {
     pub(crate) name: String,
     /// Precision, recall and F1.
@@ -210,9 +210,11 @@ mod tests {
         assert_eq!((&*accuracy.shown(), &*accuracy.interval()), ("75.00 %", "50.00 to 100.00 %"));
         assert_eq!((tested.tables[0].rows[0].support, tested.confusions[0].labels.len()), (2, 2));
         assert_eq!(tested.errors.unwrap().ranges[0].texts, 4);
-        for (old, new, field) in
-            [("\"f1\": 0.6", "\"f1\": \"x\"", "`f1`"), ("\"truth\"", "\"truht\"", "`truth`"), ("scores", "s", "`scores`")]
-        {
+        for (old, new, field) in [
+            ("\"f1\": 0.6", "\"f1\": \"x\"", "`f1`"),
+            ("\"truth\"", "\"truht\"", "`truth`"),
+            ("scores", "s", "`scores`"),
+        ] {
             let object: Value = serde_json::from_str(&text.replacen(old, new, 1)).unwrap();
             let said = Tested::of(&object).unwrap_err().to_string();
             assert!(said.contains(field) && said.contains("expected"), "{said}");

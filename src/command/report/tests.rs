@@ -7,7 +7,7 @@ use unpadded::recipes::Alignment;
 
 const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
 /// Elements of HTML that have no end.
-const VOID: [&str; 4] = ["meta", "link", "br", "img"];
+const VOID: [&str; 5] = ["meta", "link", "br", "img", "wbr"];
 
 /// Reads a page as strictly as XML is read: tags are nested and closed, attributes quoted, `<` and `&` stand for nothing
 /// else. Gives the names of the elements.
@@ -82,7 +82,9 @@ fn evil_pair() -> Example {
 fn evil_scores() -> Tested {
     let evil = || EVIL.to_owned();
     let mut confusion = Confusion::new(EVIL);
-    [(EVIL, EVIL, 1), (EVIL, "", 2), ("", EVIL, 3)].map(|(a, b, times)| confusion.add(a, b, times));
+    for (truth, predicted, times) in [(EVIL, EVIL, 1), (EVIL, "", 2), ("", EVIL, 3)] {
+        confusion.add(truth, predicted, times);
+    }
     let range = |from, value| ErrorsOf { from, to: usize::MAX, texts: u64::MAX, value };
     Tested {
         dataset: evil(),
@@ -245,6 +247,20 @@ fn long_trainings_and_long_texts_make_no_long_page() {
         page.contains(">5000 <small>best</small>"),
         "the best epoch stands in the table of a long training"
     );
+}
+
+#[test]
+fn what_is_wide_scrolls_in_a_box_and_what_is_said_is_outside_of_it() {
+    for page in [html(&evil_page()), several(&evil_runs())] {
+        let boxes = page.matches("<div class=\"wide\" role=\"region\" tabindex=\"0\"").count();
+        assert_eq!((boxes, page.matches("<caption").count()), (page.matches("<table").count(), 0));
+        for table in page.split("<table").skip(1) {
+            let said = table.split("</table>").next().unwrap_or_default();
+            assert!(!said.contains("class=\"note\"") && table.contains("</table>\n</div>"));
+        }
+        assert!(page.contains(".wide { overflow-x: auto; max-width: 100%; }"));
+        assert!(page.contains("content=\"width=device-width, initial-scale=1\""));
+    }
 }
 
 #[test]
