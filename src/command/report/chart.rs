@@ -35,6 +35,8 @@ impl Scale {
             let ticks = (first..=last).step_by(each).map(|power| 10_f64.powi(power)).collect();
             return Scale { low: low.min(10_f64.powi(first)), high: 10_f64.powi(last), log: true, ticks };
         }
+        // A score that stays at zero is drawn at the foot.
+        let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
         let room = if high > low { high - low } else { (low.abs() * 0.2).max(1e-9) };
         let (low, high) = if high > low { (low, high) } else { (low - room / 2.0, high + room / 2.0) };
         let step = nice(room / 4.0);

@@ -13,22 +13,22 @@ pub(super) fn section(tested: &Tested) -> String {
         "<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n",
     );
     figures(&mut out, tested);
+    if let Some(errors) = &tested.errors {
+        out.push_str(&bars::errors(errors, "Test set"));
+    }
     for (at, table) in tested.tables.iter().enumerate() {
         // Strict chunks are most often those of conlleval.
         match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
             Some(before) => put(
                 &mut out,
                 format_args!(
-                    "<p class=\"note\">{}: the same numbers as of each {}.</p>\n",
+                    "<p class=\"note\">The scores of each {} equal those of each {}.</p>\n",
                     cut(&table.of, LABEL),
                     cut(&before.of, LABEL)
                 ),
             ),
             None => classes_of(&mut out, table),
         }
-    }
-    if let Some(errors) = &tested.errors {
-        out.push_str(&bars::errors(errors, "Test set"));
     }
     out.push_str("</div>\n");
     out.push_str(&tested.confusions.iter().map(classes::confusion).collect::<String>());
