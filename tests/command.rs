@@ -6,6 +6,8 @@
 mod lines;
 #[path = "command/printable.rs"]
 mod printable;
+#[path = "command/reports.rs"]
+mod reports;
 #[path = "command/words.rs"]
 mod words;
 
@@ -481,9 +483,19 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
 fn help_and_completions() {
     let place = Place::new("help");
     let help = place.said(&["--help"], "");
-    for part in
-        ["init", "train", "eval", "predict", "generate", "inspect", "graph", "data", "bench", "Exit codes"]
-    {
+    for part in [
+        "init",
+        "train",
+        "eval",
+        "report",
+        "predict",
+        "generate",
+        "inspect",
+        "graph",
+        "data",
+        "bench",
+        "Exit codes",
+    ] {
         assert!(help.contains(part), "{part}");
     }
     assert!(!help.contains('\u{1b}'), "colours in a pipe");

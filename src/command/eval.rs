@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::outcome::{Asked, Ended, Outcome};
 use super::scores::{self as show, Table};
 use super::which::Which;
-use super::{json, terminal};
+use super::{beside, json, terminal};
 use unpadded::recipes::{Against, Compared, Config, Disagreement, Model, compare, scores};
 
 /// How the difference of two models is tested.
@@ -79,18 +79,8 @@ impl Eval {
     }
 }
 
-/// The settings that are not the same in all configs, but for the paths of the data.
 fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
-    let Some(first) = runs.first() else { return Vec::new() };
-    let keys =
-        Config::keys(first.config.run.task).map(|key| key.to_string()).filter(|key| key != "data.test");
-    let values = |key: String| {
-        let of = |run: &Run| run.config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());
-        let values: Vec<String> = runs.iter().map(of).collect();
-        let equal = values.iter().all(|value| Some(value) == values.first());
-        (!equal).then_some((key, values))
-    };
-    keys.filter_map(values).collect()
+    beside::settings(&runs.iter().map(|run| &run.config).collect::<Vec<_>>())
 }
 
 fn side_by_side(runs: &[Run], Compared { scored, against_first }: &Compared) -> Outcome<()> {

@@ -1,15 +1,19 @@
 //! What a report shows, found out of a trained model and the texts that were held out.
 
 use super::outcome::Outcome;
-use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
-use super::scores;
+use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, Tested};
+use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
-use unpadded::recipes::{Answer, Case, Config, HeldOut, Model, Scored, Truth, Weigher};
+use unpadded::recipes::{
+    Aligner, Answer, ByLength, Case, Config, HeldOut, Model, Task, Translated, Truth, Weigher,
+};
 use unpadded::train::Report;
 
 /// So many mistakes and examples are shown.
 const SHOWN: usize = 12;
+/// So many held-out texts are translated.
+const TRANSLATED: usize = 100;
 
 /// What a training came to.
 pub(crate) struct Findings<'a> {
@@ -21,7 +25,8 @@ pub(crate) struct Findings<'a> {
     /// Whether the metric is a share.
     pub(crate) percent: bool,
     pub(crate) report: &'a Report,
-    pub(crate) test: Option<&'a Scored>,
+    /// The scores of the test set, as test.json stores them.
+    pub(crate) test: Option<&'a Value>,
     pub(crate) lengths: Vec<usize>,
     pub(crate) held_out: &'a HeldOut,
     pub(crate) profile: Option<&'a Profile>,
@@ -46,8 +51,9 @@ impl Findings<'_> {
             ("held-out texts".to_owned(), self.held_out.count.to_string()),
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
-        let tested = self.test.and_then(|scored| scored.get(metric));
-        facts.extend(tested.map(|x| (format!("test {metric}"), format!("{:.2} {unit}", scaled(x)))));
+        let tested = self.test.map(Tested::of).transpose()?;
+        let score = tested.as_ref().and_then(|tested| tested.get(metric));
+        facts.extend(score.map(|score| (format!("test {metric}"), score.shown())));
         let epoch = |of: &unpadded::checkpoint::EpochScores| Epoch {
             epoch: of.epoch,
             step: of.step,
@@ -66,7 +72,7 @@ impl Findings<'_> {
             epochs: report.history.iter().map(epoch).collect(),
             operators: self.profile.map(operators).unwrap_or_default(),
             config: config.to_string(),
-            tables: self.test.map(scores::tables).unwrap_or_default(),
+            tested,
             ..Page::default()
         };
         if !self.lengths.is_empty() {
@@ -74,22 +80,85 @@ impl Findings<'_> {
                 Some(Lengths { lengths: self.lengths, tokens: report.tokens, padded: report.padded });
         }
         let cases = &self.held_out.cases[..];
-        let asked = if matches!(cases.first(), Some(Case { truth: Truth::Label(_) | Truth::Tags(..), .. })) {
-            cases
-        } else {
-            &cases[..cases.len().min(SHOWN)]
+        let most = match cases.first().map(|case| &case.truth) {
+            Some(Truth::Label(_) | Truth::Tags(..)) => cases.len(),
+            // Beams take their time.
+            Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
+            _ => SHOWN,
         };
+        let asked = cases.get(..most).unwrap_or(cases);
         let texts: Vec<&str> = asked.iter().map(|case| case.text.as_str()).collect();
         let answers = model.predict(&texts)?;
-        labels(&mut page, asked, &answers, model, self.checkpoint, config.run.threads)?;
+        if page.tested.is_none() {
+            page.errors = errors(model, asked, &answers).as_ref().map(Into::into);
+        }
         page.examples = asked
             .iter()
-            .zip(answers)
+            .zip(&answers)
             .filter_map(|(case, answer)| example(case, answer))
             .take(SHOWN)
             .collect();
+        if config.run.task == Task::Translate {
+            page.examples_of = match &page.tested {
+                Some(tested) => {
+                    page.examples = tested.examples.clone();
+                    "Of the test set: the first 8 texts, and the 4 of the others with the lowest chrF."
+                        .to_owned()
+                }
+                None => format!("The first {} held-out texts.", page.examples.len()),
+            };
+            let aligned = Aligner::new(config, self.checkpoint, config.run.threads);
+            // What is trained and scored is shown, with attention or without.
+            if let Err(e) = aligned.and_then(|aligner| align(&mut page, aligner)) {
+                page.examples_of += &format!(" Their attention is not shown: {}", super::outcome::plain(&e));
+            }
+        } else {
+            page.confusion = intents(asked, &answers);
+            labels(&mut page, asked, &answers, model, self.checkpoint, config.run.threads)?;
+        }
         Ok(page)
     }
+}
+
+/// The attention of each example.
+fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
+    for example in &mut page.examples {
+        if let Example::Pair { source, target, attention, .. } = example {
+            *attention = Some(aligner.align(source, target)?);
+        }
+    }
+    Ok(())
+}
+
+/// The errors of held-out texts by length; none of texts that go on in many ways.
+fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength> {
+    let mut found = match cases.first()?.truth {
+        Truth::Label(_) => ByLength::new("wrong texts", true),
+        Truth::Tags(..) => ByLength::new("wrong tags", true).by("length in words"),
+        Truth::Texts(_) => ByLength::new("chrF", true),
+        Truth::Open => return None,
+    };
+    for (case, answer) in cases.iter().zip(answers) {
+        let length = || match model.tokenizer() {
+            Some(cut) => cut.tokens(&case.text).count(),
+            None => case.text.split_whitespace().count(),
+        };
+        match (&case.truth, answer) {
+            (Truth::Label(truth), Answer::Label { label, .. }) => {
+                found.add(length(), f64::from(u8::from(truth != label)), 1.0);
+            }
+            (Truth::Tags(truth, _), Answer::Tags { tags, .. }) => {
+                let wrong = truth.iter().zip(tags).filter(|(truth, tag)| truth != tag).count();
+                found.add(truth.len(), wrong as f64, truth.len() as f64);
+            }
+            (Truth::Texts(truths), Answer::Text(text)) => {
+                let truths: Vec<&str> = truths.iter().map(String::as_str).collect();
+                found.add(length(), Translated::new(&case.text, &truths, text).chrf, 1.0);
+            }
+            _ => {}
+        }
+    }
+    Some(found)
 }
 
 fn parameters(checkpoint: &Checkpoint) -> usize {
@@ -122,6 +191,19 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
     found
 }
 
+/// Which labels of tagged texts were taken for which, where texts have them.
+fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
+    let mut confusion = Confusion::new("label");
+    for (case, answer) in cases.iter().zip(answers) {
+        if let (Truth::Tags(_, Some(truth)), Answer::Tags { label: Some((label, _)), .. }) =
+            (&case.truth, answer)
+        {
+            confusion.add(truth, label, 1);
+        }
+    }
+    (!confusion.labels.is_empty()).then_some(confusion)
+}
+
 /// Which labels were taken for which, how sure the model was, and its worst mistakes.
 fn labels(
     page: &mut Page,
@@ -132,7 +214,7 @@ fn labels(
     threads: usize,
 ) -> Outcome<()> {
     const BINS: usize = 10;
-    let mut confusion = Confusion::default();
+    let mut confusion = Confusion::new("label");
     let mut sums = [(0.0, 0.0, 0u64); BINS];
     let mut wrong: Vec<(f64, &Case, &str)> = Vec::new();
     for (case, answer) in cases.iter().zip(answers) {
@@ -141,13 +223,11 @@ fn labels(
             return Ok(());
         };
         if confusion.labels.is_empty() {
-            confusion.labels = all.iter().map(|(label, _)| label.clone()).collect();
-            confusion.counts = vec![vec![0; all.len()]; all.len()];
+            for (label, _) in all {
+                confusion.number(label);
+            }
         }
-        let at = |of: &str| confusion.labels.iter().position(|label| label == of);
-        if let (Some(row), Some(column)) = (at(truth), at(label)) {
-            confusion.counts[row][column] += 1;
-        }
+        confusion.add(truth, label, 1);
         let p = f64::from(*probability);
         let bin = &mut sums[((p * BINS as f64) as usize).min(BINS - 1)];
         *bin = (bin.0 + p, bin.1 + f64::from(u8::from(truth == label)), bin.2 + 1);
@@ -187,20 +267,32 @@ fn labels(
 }
 
 /// A text with what the model makes of it.
-fn example(case: &Case, answer: Answer) -> Option<Example> {
+fn example(case: &Case, answer: &Answer) -> Option<Example> {
     match (&case.truth, answer) {
         (Truth::Tags(truth, _), Answer::Tags { words, tags, .. }) => {
-            Some(Example::Tagged { words, truth: truth.clone(), found: tags })
+            Some(Example::Tagged { words: words.clone(), truth: truth.clone(), found: tags.clone() })
         }
         (Truth::Label(_), Answer::Label { label, words, probability, .. })
             if words.iter().any(|(_, weight)| *weight != 0.0) =>
         {
-            Some(Example::Attention { words, answer: format!("{label} ({:.1} %)", 100.0 * probability) })
+            let answer = format!("{label} ({:.1} %)", 100.0 * probability);
+            Some(Example::Attention { words: words.clone(), answer })
         }
         (Truth::Texts(texts), Answer::Text(target)) => {
-            Some(Example::Pair { source: case.text.clone(), target, truths: texts.clone() })
+            let truths: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let of = Translated::new(&case.text, &truths, target);
+            Some(Example::Pair {
+                source: of.source,
+                target: of.found,
+                truths: of.references,
+                exact: of.exact,
+                chrf: of.chrf,
+                attention: None,
+            })
         }
-        (Truth::Open, Answer::Text(text)) => Some(Example::Written { beginning: case.text.clone(), text }),
+        (Truth::Open, Answer::Text(text)) => {
+            Some(Example::Written { beginning: case.text.clone(), text: text.clone() })
+        }
         _ => None,
     }
 }

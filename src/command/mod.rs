@@ -2,6 +2,7 @@
 
 mod ask;
 mod bench;
+mod beside;
 mod data;
 mod eval;
 mod events;
@@ -62,6 +63,8 @@ enum Command {
     Train(Box<train::Train>),
     /// Measure a model on texts
     Eval(eval::Eval),
+    /// Write one page with the curves, scores and settings of several runs
+    Report(beside::Report),
     /// Answer each record of a file, or each line of standard input: a label, tags, a translation
     Predict(ask::Predict),
     /// Go on from each line of standard input with a language model
@@ -118,6 +121,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Init(init) => init.run(),
         Command::Train(train) => train.run(),
         Command::Eval(eval) => eval.run(),
+        Command::Report(report) => report.run(),
         Command::Predict(predict) => predict.run(),
         Command::Generate(generate) => generate.run(),
         Command::Inspect(inspect) => inspect.run(),

@@ -4,7 +4,9 @@ use serde_json::{Map, Value};
 
 use super::outcome::Outcome;
 use super::{json, terminal};
-use unpadded::recipes::{Figure, ScoreRow, ScoreTable, Scored};
+use unpadded::recipes::{
+    ByLength, Confused, Confusion, Figure, LengthRange, ScoreRow, ScoreTable, Scored, Translated,
+};
 
 /// The most rows of a table of classes.
 const ROWS: usize = 30;
@@ -145,13 +147,43 @@ pub(crate) fn object(dataset: &str, scored: &Scored) -> Value {
     };
     let table =
         |of: &ScoreTable| (of.of.to_owned(), Value::from(of.rows.iter().map(row).collect::<Vec<_>>()));
-    let confused = scored.confusion.iter().map(|cell| {
+    let cell = |cell: &Confused| {
         json::object([
             ("truth", cell.truth.as_str().into()),
             ("found", cell.found.as_str().into()),
             ("count", cell.count.into()),
         ])
-    });
+    };
+    let cells = |of: &Confusion| Value::from(of.cells.iter().map(cell).collect::<Vec<_>>());
+    // That of classes which have a table; of chunks there is one of their tags, too.
+    let main = scored.confusions.iter().find(|of| scored.tables.iter().any(|table| table.of == of.of));
+    let confusions = scored.confusions.iter().map(|of| (of.of.to_owned(), cells(of)));
+    let range = |of: &LengthRange| {
+        json::object([
+            ("from", of.from.into()),
+            ("to", of.to.into()),
+            ("texts", of.texts.into()),
+            ("value", json::number(of.value)),
+        ])
+    };
+    let lengths = |of: &ByLength| {
+        json::object([
+            ("of", of.of.into()),
+            ("by", of.by.into()),
+            ("share", of.share.into()),
+            ("ranges", of.ranges().iter().map(range).collect::<Vec<_>>().into()),
+        ])
+    };
+    let example = |of: &Translated| {
+        json::object([
+            ("source", of.source.as_str().into()),
+            ("references", of.references.clone().into()),
+            ("found", of.found.as_str().into()),
+            ("exact", of.exact.into()),
+            ("chrf", json::number(of.chrf)),
+        ])
+    };
+    let shares = scored.figures.iter().filter(|figure| figure.share).map(|figure| figure.name);
     let unseen = scored.unseen.iter().map(|unseen| {
         json::object([
             ("what", unseen.what.into()),
@@ -168,10 +200,14 @@ pub(crate) fn object(dataset: &str, scored: &Scored) -> Value {
         ("value", headline.map_or(Value::Null, |of| json::number(percent(of) * of.value))),
         ("interval", headline.and_then(scaled).map_or(Value::Null, pair)),
         ("scores", json::numbers(&scores)),
+        ("shares", shares.collect::<Vec<_>>().into()),
         ("intervals", Value::Object(intervals.collect())),
         ("counts", Value::Object(counts.collect::<Map<_, _>>())),
         ("tables", Value::Object(scored.tables.iter().map(table).collect())),
-        ("confusion", confused.collect::<Vec<_>>().into()),
+        ("confusion", main.map_or_else(|| Vec::<Value>::new().into(), cells)),
+        ("confusions", Value::Object(confusions.collect())),
+        ("lengths", scored.lengths.as_ref().map_or(Value::Null, lengths)),
+        ("examples", scored.examples.iter().map(example).collect::<Vec<_>>().into()),
         ("unseen", unseen.collect::<Vec<_>>().into()),
         ("signatures", scored.signatures.clone().into()),
         ("read_as", scored.said.clone().into()),

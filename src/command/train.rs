@@ -199,7 +199,7 @@ impl Train {
             metric,
             percent: shares(metric),
             report: &report,
-            test: tested.map(|(scored, _)| scored),
+            test: tested.map(|(_, object)| object),
             lengths,
             held_out: &held_out,
             profile: profile.as_ref(),

@@ -1,6 +1,7 @@
 //! What classifiers of texts and of rows have in common: labels with their probabilities.
 
 use super::answer::Answer;
+use super::by_length::ByLength;
 use super::prepared::Column;
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, ScoreTable, Scored, Tally, macro_f1, weighted_f1};
@@ -52,6 +53,8 @@ pub(super) struct Scores<'a> {
     sample: Sample,
     /// The sum of −ln p of the right labels, and how many of them training saw.
     loss: [f64; 2],
+    /// Wrong texts.
+    lengths: ByLength,
 }
 
 /// The columns of a sample: texts that are right, all texts; then of each label how often it is right, there and found.
@@ -64,7 +67,13 @@ const MOST_LABELS: usize = 20;
 impl<'a> Scores<'a> {
     pub(super) fn new(labels: &'a Vocabulary) -> Self {
         let tally = Tally::new("label", labels.tokens());
-        Self { labels, tally, sample: Sample::default(), loss: [0.0; 2] }
+        Self {
+            labels,
+            tally,
+            sample: Sample::default(),
+            loss: [0.0; 2],
+            lengths: ByLength::new("wrong texts", true),
+        }
     }
 
     /// Scores some texts by what is fed of them: each with its right label and its place, in order.
@@ -77,9 +86,12 @@ impl<'a> Scores<'a> {
     ) -> Result<()> {
         let found = predictor.run(&[feed], &[PROBABILITIES])?;
         let Some(found) = found.first() else { return Ok(()) };
-        for (row, (text, truth, number)) in
-            found.as_slice::<f32>()?.chunks_exact(self.labels.len()).zip(texts)
-        {
+        let rows = found.as_slice::<f32>()?.chunks_exact(self.labels.len());
+        let lengths: Vec<usize> = match feed.1.lod() {
+            Some(lod) => lod.lengths(0)?.collect(),
+            None => Vec::new(),
+        };
+        for (at, (row, (text, truth, number))) in rows.zip(texts).enumerate() {
             let likelier = |a: (usize, f32), b: (usize, f32)| if b.1 > a.1 { b } else { a };
             let guess = row.iter().copied().enumerate().reduce(likelier).map_or(0, |(guess, _)| guess);
             let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
@@ -99,6 +111,9 @@ impl<'a> Scores<'a> {
                 ]);
             }
             self.sample.add(counts);
+            // A row of features has as many as its text has words.
+            let length = lengths.get(at).copied().unwrap_or_else(|| text.split_whitespace().count());
+            self.lengths.add(length, 1.0 - right, 1.0);
             each(Outcome { text, truth, found: self.labels.token(guess as i64).unwrap_or_default() });
         }
         Ok(())
@@ -109,7 +124,7 @@ impl<'a> Scores<'a> {
     /// # Errors
     /// If there is no text.
     pub(super) fn end(self, name: &str, said: Vec<String>) -> Result<Scored> {
-        let Self { tally, sample, loss, .. } = self;
+        let Self { tally, sample, loss, lengths, .. } = self;
         if sample.texts() == 0 {
             let what = format!("texts of `{name}`");
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
@@ -123,7 +138,8 @@ impl<'a> Scores<'a> {
         let scored = scored.with("weighted F1", true, weighted_f1(&rows));
         let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
         Ok(Scored {
-            confusion: tally.confusion(),
+            confusions: vec![tally.confusion()],
+            lengths: Some(lengths),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: tally.unseen_ones(),
             said,

@@ -6,6 +6,7 @@ use std::f64::consts::LN_2;
 use std::path::Path;
 
 use super::answer::Answer;
+use super::by_length::ByLength;
 use super::config::{Cell, Config, ModelConfig, TextConfig, Tokens, TrainingConfig};
 use super::embedded;
 use super::net;
@@ -390,6 +391,7 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
     let data = text.stream(config.training.batch.min(streams.max(1)), cut, known, count)?;
     let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
     let mut sample = Sample::default();
+    let mut lengths = ByLength::new("bits per token", false).by("tokens read before");
     for (number, batch) in data.batches(None, 0)?.enumerate() {
         let batch = batch?;
         let [(_, x), (_, y)] = &batch.values[..] else { continue };
@@ -407,6 +409,7 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
             let nats = rows.get(window[0]..window[1]).unwrap_or_default();
             if !nats.is_empty() {
                 let count = nats.len() as f64;
+                (number * STEPS..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
                 let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
                 sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);
             }
@@ -433,7 +436,12 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
         ("bytes", bytes as u64),
     ];
     let said = text.read_as().into_iter().collect();
-    Ok(Scored { counts, said, ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
+    Ok(Scored {
+        counts,
+        said,
+        lengths: Some(lengths),
+        ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
+    })
 }
 
 /// −ln p of a token by the logits of all.

@@ -20,7 +20,9 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod aligned;
 mod answer;
+mod by_length;
 mod classify;
 mod compare;
 mod config;
@@ -42,9 +44,12 @@ mod tasks;
 mod text_scores;
 mod texts;
 mod translate;
+mod translated;
 mod weigh;
 
+pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
+pub use by_length::{ByLength, LengthRange};
 pub use compare::{Against, Compared, Disagreement};
 pub use config::{
     Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
@@ -53,8 +58,9 @@ pub use config::{
 pub use model::Model;
 pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::Preview;
-pub use scored::{Confused, Figure, ScoreRow, ScoreTable, Scored, Unseen};
+pub use scored::{Confused, Confusion, Figure, ScoreRow, ScoreTable, Scored, Unseen};
 pub use settings::{Key, Setting, Value};
+pub use translated::Translated;
 pub use weigh::Weigher;
 
 use prepared::{CONFIG, TASK};

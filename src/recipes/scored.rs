@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::by_length::ByLength;
 use super::sample::{Of, Sample};
+use super::translated::Translated;
 use crate::metrics::Counts;
 
 /// The most distinct labels without training that are named; others are counted together.
@@ -24,8 +26,12 @@ pub struct Scored {
     pub counts: Vec<(&'static str, u64)>,
     /// Precision, recall, F1 and support of each label, tag or type of chunk.
     pub tables: Vec<ScoreTable>,
-    /// Which label, or tag, was taken for which.
-    pub confusion: Vec<Confused>,
+    /// Which labels, and which tags, were taken for which.
+    pub confusions: Vec<Confusion>,
+    /// The errors by the length of texts.
+    pub lengths: Option<ByLength>,
+    /// The first texts that the model wrote, and the worst of the others.
+    pub examples: Vec<Translated>,
     /// Labels and tags that training never saw.
     pub unseen: Vec<Unseen>,
     /// How BLEU and chrF were computed, as sacreBLEU writes it.
@@ -92,6 +98,15 @@ impl ScoreRow {
     pub fn f1(&self) -> f64 {
         self.counts().f1()
     }
+}
+
+/// Which classes were taken for which.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Confusion {
+    /// What the classes are: `label`, `tag`.
+    pub of: &'static str,
+    /// A cell for each pair of classes that occurs.
+    pub cells: Vec<Confused>,
 }
 
 /// How often a label or a tag was found where this one, or another, is right.
@@ -244,14 +259,14 @@ impl Tally {
         rows
     }
 
-    pub(super) fn confusion(&self) -> Vec<Confused> {
+    pub(super) fn confusion(&self) -> Confusion {
         let name = |number: usize| self.names.get(number).cloned().unwrap_or_default();
         let cell = |(&(truth, found), &count): (&(usize, usize), &u64)| Confused {
             truth: name(truth),
             found: name(found),
             count,
         };
-        self.cells.iter().map(cell).collect()
+        Confusion { of: self.what, cells: self.cells.iter().map(cell).collect() }
     }
 
     pub(super) fn unseen_ones(self) -> Vec<Unseen> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::by_length::ByLength;
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, ScoreRow, ScoreTable, Scored, Tally, macro_f1};
 use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
@@ -31,6 +32,8 @@ pub(super) struct TagScores<'a> {
     /// Of each type right, found and there: as conlleval counts, and strictly.
     types: [BTreeMap<String, [f64; 3]>; 2],
     sample: Sample,
+    /// Wrong tags.
+    lengths: ByLength,
 }
 
 /// What a model finds for a text: the numbers of its tags, and its label.
@@ -55,6 +58,7 @@ impl<'a> TagScores<'a> {
             labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
             types: Default::default(),
             sample: Sample::default(),
+            lengths: ByLength::new("wrong tags", true).by("length in words"),
         })
     }
 
@@ -108,6 +112,8 @@ impl<'a> TagScores<'a> {
             counts.extend([(FRAMES, share(right && whole)), (FRAMES + 1, 1.0)]);
         }
         self.sample.add(counts);
+        let words = text.tags.len();
+        self.lengths.add(words, (words - right) as f64, words as f64);
         let tags: Vec<&str> = found.tags.iter().map(|&id| self.tags.token(id).unwrap_or_default()).collect();
         let shown = |tags: String, label: Option<&str>| match label {
             Some(label) => format!("{tags}  {label}"),
@@ -134,7 +140,7 @@ impl<'a> TagScores<'a> {
 
     /// The scores of all texts.
     pub(super) fn end(self) -> Scored {
-        let Self { scheme, of_tags, labels, types, sample, .. } = self;
+        let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
         let tokens: (&str, bool, Of) = ("token accuracy", true, |x| ratio(x[TOKENS], x[TOKENS + 1]));
         let mut figures: Vec<(&'static str, bool, Of)> = Vec::new();
@@ -152,7 +158,6 @@ impl<'a> TagScores<'a> {
         scored.counts.push(("tokens", total[TOKENS + 1] as u64));
         if scheme == TagScheme::Plain {
             scored = scored.with("macro F1", true, macro_f1(&rows));
-            scored.confusion = of_tags.confusion();
             scored.tables.push(ScoreTable { of: "tag", rows });
         } else {
             let named = ["chunk type", "chunk type, strict"].into_iter().zip(types);
@@ -168,12 +173,12 @@ impl<'a> TagScores<'a> {
             };
             scored.tables.extend(named.map(table));
         }
+        scored.confusions.push(of_tags.confusion());
+        scored.lengths = Some(lengths);
         scored.unseen = of_tags.unseen_ones();
         if let Some((_, tally)) = labels.filter(|_| total[LABELS + 1] > 0.0) {
             scored.tables.push(ScoreTable { of: "label", rows: tally.rows() });
-            if scheme != TagScheme::Plain {
-                scored.confusion = tally.confusion();
-            }
+            scored.confusions.push(tally.confusion());
             scored.unseen.extend(tally.unseen_ones());
         }
         scored
@@ -243,7 +248,7 @@ mod tests {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
         let of = tagging("IOB2");
         let (one, two) = (scored(&tags, &of, &TEXTS), scored(&tags, &of, &[TEXTS[2], TEXTS[0], TEXTS[1]]));
-        assert_eq!((one.figures, one.tables, one.confusion), (two.figures, two.tables, two.confusion));
+        assert_eq!((one.figures, one.tables, one.confusions), (two.figures, two.tables, two.confusions));
     }
 
     /// A tag that is none of the scheme is a chunk of one word, which is not found.

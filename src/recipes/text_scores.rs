@@ -1,7 +1,9 @@
 //! What a model that writes texts scores: n-grams, edits and exact matches.
 
+use super::by_length::ByLength;
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
+use super::translated::Examples;
 use crate::data::Tokenizer;
 use crate::metrics::{Bleu, ChrF, Metric, edit_distance, ratio, restore, tokens_13a};
 
@@ -20,6 +22,9 @@ pub(super) struct TextScores {
     whitespace: bool,
     several: [usize; 2],
     sample: Sample,
+    cut: Tokenizer,
+    lengths: ByLength,
+    examples: Examples,
 }
 
 impl TextScores {
@@ -29,7 +34,17 @@ impl TextScores {
         };
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
-        Self { spoken, whitespace, several: [usize::MAX, 0], sample: Sample::default() }
+        let wrong =
+            if spoken { ByLength::new("phoneme error rate", true) } else { ByLength::new("chrF", true) };
+        Self {
+            spoken,
+            whitespace,
+            several: [usize::MAX, 0],
+            sample: Sample::default(),
+            cut: source.clone(),
+            lengths: wrong,
+            examples: Examples::default(),
+        }
     }
 
     /// Scores a text by its references.
@@ -65,6 +80,12 @@ impl TextScores {
             (EDITS, edits as f64),
             (EDITS + 1, length as f64),
         ]));
+        let (tokens, chrf) = (self.cut.tokens(source).count(), chrf.value());
+        match self.spoken {
+            true => self.lengths.add(tokens, edits as f64, length as f64),
+            false => self.lengths.add(tokens, chrf, 1.0),
+        }
+        self.examples.add(source, references, found, chrf);
         each(Outcome { text: source, truth: &references.join(" | "), found });
     }
 
@@ -84,6 +105,8 @@ impl TextScores {
             false => &[BLEU_OF, CHRF_OF, ("word error rate", true, edits), EXACT_OF],
         };
         let mut scored = Scored::of(self.sample, COLUMNS, figures);
+        scored.lengths = Some(self.lengths);
+        scored.examples = self.examples.end();
         let [fewest, most] = self.several;
         let references = if fewest == most { most.to_string() } else { "var".to_owned() };
         let (cut, version) = (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));

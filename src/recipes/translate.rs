@@ -21,13 +21,13 @@ use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
 use crate::ops::{CrossEntropy, Pool, Update};
 use crate::predict::{Beam, Generation, Generator, Predictor};
-use crate::program::Builder;
+use crate::program::{Builder, Step, Var};
 use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
-const FEEDS: [&str; 3] = ["source", "given", "next"];
+pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
 /// What comes before the first token, and behind the last.
-const ENDS: [&str; 2] = ["<s>", "</s>"];
+pub(super) const ENDS: [&str; 2] = ["<s>", "</s>"];
 /// No translation has more tokens, however long its source is.
 const MOST_TOKENS: usize = 1024;
 /// Sources that are translated together.
@@ -36,7 +36,7 @@ const SOURCES: usize = 64;
 /// What `data.text` and `data.label` are.
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
 /// The vocabularies.
-const KNOWN: [&str; 2] = ["sources", "targets"];
+pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
 /// The output.
 const LOGITS: &str = "logits";
 /// How many hypotheses are kept.
@@ -212,10 +212,16 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     })
 }
 
-fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) -> Result<Trainer> {
+/// The logits of the network, what they are to say, and if asked for what attention looks for and finds: the query of each written token,
+/// the keys of the source tokens, and the vector of its scores.
+pub(super) fn layers(
+    net: &Builder,
+    config: &Config,
+    [sources, targets]: [&Vocabulary; 2],
+    attends: bool,
+) -> (Var, Var, Option<[Var; 3]>) {
     let model = &config.model;
     let (hidden, dropout) = (model.hidden, model.dropout);
-    let net = Builder::new().seed(config.run.seed);
     let source = net.feed(FEEDS[0], DType::I64, &[], 1);
     let given = net.feed(FEEDS[1], DType::I64, &[], 1); // as many as there are sources, of other lengths
     let next = net.feed_like(FEEDS[2], DType::I64, &[], given);
@@ -238,15 +244,32 @@ fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) 
         net.layer(if bias { gates } else { gates.without_bias() })
     });
     let y = table.of(given).dropout(dropout);
-    let (h, context) = net.recurrent(y, |step, y| {
+    let step = |step: &Step, y: Var| {
         let before = step.memory_from(start);
-        let context = query.of(before).additive_attention(keys, values, score);
+        let wanted = query.of(before);
+        let context = wanted.additive_attention(keys, values, score);
         let from_input = of_token.of(y) + of_context.of(context);
         let h = step.gru_cell(from_input, of_state.of(before), before, Update::Keeps);
         step.update(before, h);
-        (h, context)
-    });
+        (h, context, wanted)
+    };
+    let (h, context, attention) = if attends {
+        let (h, context, wanted) = net.recurrent(y, step);
+        (h, context, Some([wanted, keys, score]))
+    } else {
+        let (h, context) = net.recurrent(y, |at, y| {
+            let (h, context, _) = step(at, y);
+            (h, context)
+        });
+        (h, context, None)
+    };
     let logits = say.of(net.concat(&[h, context, y]).linear(model.embedding).tanh().dropout(dropout));
+    (logits, next, attention)
+}
+
+fn network(config: &Config, known: [&Vocabulary; 2], texts: usize) -> Result<Trainer> {
+    let net = Builder::new().seed(config.run.seed);
+    let (logits, next, _) = layers(&net, config, known, false);
     let smoothed = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
     let (losses, plain) = (logits.cross_entropy_with(next, smoothed).0, logits.cross_entropy(next));
     let trainer = net::trainer(net, losses.mean(), config, net::steps(config, texts))?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use unpadded::Result;
-use unpadded::recipes::{Config, Model, Scored, Task, compare, prepare, scores, test_data};
+use unpadded::recipes::{Aligner, Config, Model, Scored, Task, compare, prepare, scores, test_data};
 use unpadded::train::{Progress, Until};
 
 fn written(name: &str, text: &str) -> std::io::Result<String> {
@@ -70,7 +70,12 @@ fn labels_without_training_are_named_and_wrong() -> Result<()> {
     let sum = |of: &dyn Fn(&unpadded::recipes::ScoreRow) -> u64| rows.iter().map(of).sum::<u64>();
     assert_eq!((sum(&|row| row.support), sum(&|row| row.found)), (62, 62));
     assert_eq!(sum(&|row| row.right) as f64, right.round());
-    assert_eq!(scored.confusion.iter().map(|cell| cell.count).sum::<u64>(), 62);
+    let [confusion] = &scored.confusions[..] else { panic!("{:?}", scored.confusions) };
+    assert_eq!((confusion.of, confusion.cells.iter().map(|cell| cell.count).sum::<u64>()), ("label", 62));
+    let ranges = scored.lengths.as_ref().map(unpadded::recipes::ByLength::ranges).unwrap_or_default();
+    assert_eq!(ranges.iter().map(|range| range.texts).sum::<u64>(), 62);
+    let wrong: f64 = ranges.iter().map(|range| range.value * range.texts as f64).sum();
+    assert!((wrong + right - 62.0).abs() < 1e-9, "{ranges:?}");
     let f1: f64 = rows.iter().map(|row| row.f1()).sum::<f64>() / rows.len() as f64;
     assert!((scored.get("macro F1").unwrap_or(0.0) - f1).abs() < 1e-12);
     let interval = scored.headline().and_then(|of| of.interval).unwrap_or_default();
@@ -162,5 +167,54 @@ fn two_models_are_set_side_by_side() -> Result<()> {
     let tagger = prepare(&Config::new(Task::Tag))?.trainer.for_inference()?;
     let error = compare(&[of[0], (&config, &Model::new(tagger)?)]).err().map(|e| e.to_string());
     assert!(error.unwrap_or_default().contains("of the task `classify`"));
+    Ok(())
+}
+
+#[test]
+fn translations_have_examples_and_attention() -> Result<()> {
+    let numbers = [("eins", "one"), ("zwei", "two"), ("drei", "three"), ("vier", "four"), ("sechs", "six")];
+    let line = |i: usize| {
+        let (a, b) = (numbers[i % 5], numbers[(i / 5 + 2 * i) % 5]);
+        match i % 3 {
+            0 => format!("{}\t{}\n", a.0, a.1),
+            _ => format!("{} {} {}\t{} {} {}\n", a.0, b.0, a.0, a.1, b.1, a.1),
+        }
+    };
+    let lines: Vec<String> = (0..60).map(line).collect();
+    let path = written("pairs.tsv", &lines.concat())?;
+    let mut config = small(Task::Translate, &path, 2);
+    config.data.dev = Some(path.clone());
+    let prepared = prepare(&config)?;
+    let mut trainer = prepared.trainer.progress(Progress::Quiet);
+    trainer.fit(&*prepared.train, &*prepared.dev, Until::Epochs(2))?;
+    let checkpoint = trainer.for_inference()?;
+    let scored = of(&config, &Model::new(checkpoint.clone())?, &path)?;
+    let exact = scored.examples.iter().filter(|one| one.exact).count();
+    assert!(scored.examples.len() <= 12 && scored.examples.len() > 4, "{}", scored.examples.len());
+    assert_eq!(exact, scored.examples.iter().filter(|one| one.references.contains(&one.found)).count());
+    let lengths = scored.lengths.as_ref().unwrap();
+    let ranges: Vec<(usize, usize)> = lengths.ranges().iter().map(|range| (range.from, range.to)).collect();
+    assert_eq!((lengths.of, ranges), ("chrF", vec![(1, 1), (4, 5)]), "pieces have spaces among them");
+
+    let mut aligner = Aligner::new(&config, checkpoint, 1)?;
+    let found = aligner.align("eins zwei drei", "one two")?;
+    assert_eq!((found.weights.len(), found.written.len()), (found.written.len(), found.weights.len()));
+    for row in &found.weights {
+        assert_eq!(row.len(), found.source.len());
+        assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && row.iter().all(|&x| x > 0.0), "{row:?}");
+    }
+    // Of a single source token there is all of the weight; of none there is none.
+    assert_eq!(aligner.align("eins", "one")?.weights, [[1.0]]);
+    assert!(aligner.align("", "one")?.weights.is_empty() && aligner.align("eins", "")?.weights.is_empty());
+    // What is written later changes nothing.
+    let longer = aligner.align("eins zwei drei", "one two three four")?;
+    assert!(
+        found
+            .weights
+            .iter()
+            .flatten()
+            .zip(longer.weights.iter().flatten())
+            .all(|(a, b)| (a - b).abs() < 1e-6)
+    );
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! How long texts are, and where the time went.
 
 use super::chart::{WIDTH, nice};
-use super::page::{Lengths, OperatorTime};
-use super::text::{brief, count, counted, number, percent, put, seconds};
+use super::page::{Errors, Lengths, OperatorTime};
+use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
 
 /// So many operators have a bar of their own.
 const OPERATORS: usize = 12;
@@ -108,6 +108,114 @@ pub(super) fn lengths(told: &Lengths) -> String {
     out + "</p>\n</figure>\n"
 }
 
+/// Fewer texts than this say little of their length.
+const FEW: u64 = 10;
+/// With more bars than this, not all have their numbers beside them.
+const NUMBERED: usize = 8;
+
+/// The errors by length as bars; `texts` says of which.
+pub(super) fn errors(told: &Errors, texts: &str) -> String {
+    let ranges: Vec<_> = told.ranges.iter().filter(|range| range.value.is_finite()).collect();
+    let most = ranges.iter().map(|range| range.value).fold(0.0, f64::max);
+    if ranges.is_empty() || told.ranges.len() > 200 {
+        return String::new();
+    }
+    let shown = |value: f64| if told.share { percent(value) } else { number(value) };
+    let step = nice(most.max(1e-3) / 4.0);
+    let top_tick = step * (most.max(1e-3) / step - 1e-9).ceil();
+    let (left, right, top, bottom, height) = (46.0, 10.0, 22.0, 24.0, 204.0);
+    let room = height - top - bottom;
+    let mut out = format!(
+        "<figure class=\"card\">\n<figcaption>{}: {} by {}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" \
+         role=\"img\" aria-label=\"{} by {}.",
+        brief(texts, LABEL),
+        brief(&told.of, LABEL),
+        brief(&told.by, LABEL),
+        brief(&told.of, LABEL),
+        brief(&told.by, LABEL)
+    );
+    // What is read before a token is measured token by token.
+    let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
+    let name = |from: usize, to: usize| match from == to {
+        true => count(from as u64),
+        false => format!("{} to {}", count(from as u64), count(to as u64)),
+    };
+    for range in &ranges {
+        put(&mut out, format_args!(" {}: {}.", name(range.from, range.to), shown(range.value)));
+    }
+    out.push_str("\">\n");
+    for tick in 0..=(top_tick / step).round() as usize {
+        let value = tick as f64 * step;
+        let at = top + room * (1.0 - value / top_tick);
+        let (end, text) = (
+            WIDTH - right,
+            match told.share {
+                true => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
+                false => super::text::tick(value),
+            },
+        );
+        put(
+            &mut out,
+            format_args!("<line class=\"grid\" x1=\"{left}\" x2=\"{end}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"),
+        );
+        put(
+            &mut out,
+            format_args!(
+                "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n",
+                left - 6.0,
+                at + 4.0
+            ),
+        );
+    }
+    let each = (WIDTH - left - right) / ranges.len() as f64;
+    let labels = ranges.len().div_ceil(NUMBERED).max(1);
+    for (i, range) in ranges.iter().enumerate() {
+        let (at, tall) = (left + each * i as f64, room * (range.value / top_tick).clamp(0.0, 1.0));
+        let few = if range.texts < FEW { " few" } else { "" };
+        let (middle, wide) = (at + each / 2.0, (each - 3.0).clamp(0.5, 48.0));
+        put(
+            &mut out,
+            format_args!(
+                "<g class=\"point\"><title>{}: {}, {}</title><rect class=\"hit\" x=\"{at:.1}\" y=\"{top}\" width=\"{each:.1}\" height=\"{room}\"/>\
+                 <rect class=\"fill{few}\" x=\"{:.2}\" y=\"{:.1}\" width=\"{wide:.2}\" height=\"{tall:.1}\"/></g>\n",
+                name(range.from, range.to),
+                shown(range.value),
+                counted(range.texts, one, many),
+                middle - wide / 2.0,
+                top + room - tall
+            ),
+        );
+        if i % labels == 0 {
+            let from = number(range.from as f64);
+            let label = if labels > 1 || range.from == range.to {
+                from
+            } else {
+                format!("{from}–{}", number(range.to as f64))
+            };
+            put(
+                &mut out,
+                format_args!(
+                    "<text class=\"tick mid\" x=\"{middle:.1}\" y=\"{}\">{label}</text>\n",
+                    height - 7.0
+                ),
+            );
+        }
+    }
+    put(
+        &mut out,
+        format_args!(
+            "</svg>\n<p class=\"note\">{}{} {many}.</p>\n</figure>\n",
+            if labels > 1 { "Each bar is named by where its range begins. " } else { "" },
+            if ranges.iter().any(|range| range.texts < FEW) {
+                "Pale bars: fewer than 10"
+            } else {
+                "A pointer over a bar shows its number of"
+            }
+        ),
+    );
+    out
+}
+
 /// How many lengths lie in each of at most 30 ranges, and how wide a range is. The last holds the longest hundredth
 /// too, if they lie far out.
 fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
@@ -133,7 +241,7 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
     let total: f64 = sorted.iter().map(|o| o.seconds).sum();
     let Some(most) = sorted.first().map(|o| o.seconds) else { return String::new() };
     let mut out = String::from(
-        "<figure class=\"card\">\n<figcaption>Time by operator</figcaption>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
+        "<figure class=\"card broad\">\n<figcaption>Time by operator</figcaption>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
          aria-label=\"Time by operator\">\n<table class=\"bars\">\n<thead><tr><th scope=\"col\">operator</th><th scope=\"col\">calls</th>\
          <th scope=\"col\">time</th><th scope=\"col\">share</th></tr></thead>\n<tbody>\n",
     );
@@ -151,7 +259,7 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
     };
     let shown = if sorted.len() == OPERATORS + 1 { OPERATORS + 1 } else { OPERATORS };
     for operator in sorted.iter().take(shown) {
-        row(brief(&operator.name, NAME), operator.calls, operator.seconds, true);
+        row(brief(&operator.name, NAME).replace('_', "_<wbr>"), operator.calls, operator.seconds, true);
     }
     let rest = sorted.get(shown..).unwrap_or_default();
     if !rest.is_empty() {
@@ -171,6 +279,22 @@ pub(super) fn operators(told: &[OperatorTime]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_have_a_bar_for_each_range() {
+        let range = |from, to, texts, value| super::super::page::ErrorsOf { from, to, texts, value };
+        let (of, by) = ("wrong texts".to_owned(), "length in tokens".to_owned());
+        let ranges = vec![range(1, 1, 50, 0.25), range(4, 5, 3, 0.5), range(8, 11, 9, f64::NAN)];
+        let told = errors(&Errors { of, by, share: true, ranges }, "Test set");
+        assert!(told.contains("1: 25.0\u{a0}%. 4 to 5: 50.0\u{a0}%.\">"), "{told}");
+        assert!(told.matches("<g class=\"point\">").count() == 2 && told.matches("fill few").count() == 1);
+        assert!(
+            told.contains(">4–5</text>")
+                && told.contains("4 to 5: 50.0\u{a0}%, 3 texts")
+                && !told.contains("NaN")
+        );
+        assert_eq!(errors(&Errors::default(), "Test set"), "");
+    }
 
     #[test]
     fn lengths_fall_into_round_ranges() {

@@ -35,6 +35,8 @@ impl Scale {
             let ticks = (first..=last).step_by(each).map(|power| 10_f64.powi(power)).collect();
             return Scale { low: low.min(10_f64.powi(first)), high: 10_f64.powi(last), log: true, ticks };
         }
+        // A score that stays at zero is drawn at the foot.
+        let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
         let room = if high > low { high - low } else { (low.abs() * 0.2).max(1e-9) };
         let (low, high) = if high > low { (low, high) } else { (low - room / 2.0, high + room / 2.0) };
         let step = nice(room / 4.0);
@@ -62,14 +64,23 @@ pub(super) fn nice(step: f64) -> f64 {
 }
 
 /// A line: its name, its class in the style sheet (which also draws it dashed or whole) and a value at each position.
-pub(super) struct Line {
-    pub(super) name: &'static str,
-    pub(super) class: &'static str,
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    pub(super) class: &'a str,
     pub(super) values: Vec<Option<f64>>,
 }
 
 /// A chart of `lines` over epochs; `best` is the position of the one that was kept.
-pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line], best: Option<usize>) -> String {
+pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
+    drawn(title, epochs, lines, best, true)
+}
+
+/// A chart of lines that are named beside it.
+pub(super) fn overlay(title: &str, epochs: &[u64], lines: &[Line<'_>]) -> String {
+    drawn(title, epochs, lines, None, false)
+}
+
+fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, named: bool) -> String {
     let values = lines.iter().flat_map(|line| line.values.iter().flatten().copied());
     let scale = Scale::of(values);
     let (first, last) = (epochs.first().copied().unwrap_or(0), epochs.last().copied().unwrap_or(0));
@@ -110,13 +121,13 @@ pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line], best: Option<us
             );
         }
     }
-    legend(&mut out, lines, scale.log);
+    legend(&mut out, if named { lines } else { &[] }, scale.log);
     for (n, &i) in keep.iter().enumerate() {
         let Some(&epoch) = epochs.get(i) else { continue };
         let near = |m: usize| keep.get(m).and_then(|&j| epochs.get(j)).map(|&e| (x(e) + x(epoch)) / 2.0);
         let from = n.checked_sub(1).and_then(near).unwrap_or(LEFT);
         let to = near(n + 1).unwrap_or(WIDTH - RIGHT);
-        reading(&mut out, epoch, best == Some(i), lines, i, (from, x(epoch), to), &y);
+        reading(&mut out, (epoch, best == Some(i), named), lines, i, (from, x(epoch), to), &y);
     }
     out + "</svg>\n"
 }
@@ -171,7 +182,7 @@ fn axes(
 
 fn draw(
     out: &mut String,
-    line: &Line,
+    line: &Line<'_>,
     keep: &[usize],
     epochs: &[u64],
     x: &impl Fn(u64) -> f64,
@@ -216,12 +227,12 @@ fn draw(
     }
 }
 
-fn legend(out: &mut String, lines: &[Line], log: bool) {
+fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("<g class=\"legend\">");
     let mut at = LEFT + 6.0;
     for line in lines {
         put(out, format_args!("<path class=\"line {}\" d=\"M{at} 12H{}\"/>", line.class, at + 20.0));
-        put(out, format_args!("<text x=\"{}\" y=\"16\">{}</text>", at + 26.0, line.name));
+        put(out, format_args!("<text x=\"{}\" y=\"16\">{}</text>", at + 26.0, escape(line.name)));
         at += 26.0 + 8.0 * line.name.len() as f64 + 18.0;
     }
     if log {
@@ -233,9 +244,8 @@ fn legend(out: &mut String, lines: &[Line], log: bool) {
 /// What a pointer near an epoch shows: the epoch's values in the place of the legend, a line, and the points.
 fn reading(
     out: &mut String,
-    epoch: u64,
-    best: bool,
-    lines: &[Line],
+    (epoch, best, named): (u64, bool, bool),
+    lines: &[Line<'_>],
     i: usize,
     x: (f64, f64, f64),
     y: &impl Fn(f64) -> f64,
@@ -249,6 +259,16 @@ fn reading(
             to - from
         ),
     );
+    let mut text = format!("epoch {epoch}{}", if best { ", the best" } else { "" });
+    let read = lines.iter().filter_map(|line| Some((line, line.values.get(i).copied().flatten()?)));
+    let read: Vec<(&Line<'_>, f64)> = read.collect();
+    for (line, value) in &read {
+        let before = if named { " · " } else { "\n" };
+        put(&mut text, format_args!("{before}{} {}", brief(line.name, 60), number(*value)));
+    }
+    if !named {
+        put(out, format_args!("<title>{text}</title>"));
+    }
     put(
         out,
         format_args!(
@@ -260,26 +280,22 @@ fn reading(
         out,
         format_args!("<line class=\"cross\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"),
     );
-    let mut text = format!("epoch {epoch}{}", if best { ", the best" } else { "" });
-    for line in lines {
-        let Some(value) = line.values.get(i).copied().flatten() else { continue };
-        put(&mut text, format_args!(" · {} {}", line.name, number(value)));
-        if value.is_finite() {
-            put(
-                out,
-                format_args!(
-                    "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
-                    line.class,
-                    y(value)
-                ),
-            );
-        }
+    for (line, value) in read.iter().filter(|(_, value)| value.is_finite()) {
+        put(
+            out,
+            format_args!(
+                "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
+                line.class,
+                y(*value)
+            ),
+        );
     }
+    let text = if named { text } else { format!("epoch {epoch}") };
     put(out, format_args!("<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0));
 }
 
 /// The chart in a sentence, for who cannot see it.
-fn spoken(title: &str, epochs: &[u64], lines: &[Line], best: Option<usize>) -> String {
+fn spoken(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
     let mut out = format!("{} by epoch.", brief(title, 80));
     for line in lines {
         let mut values = line.values.iter().flatten();

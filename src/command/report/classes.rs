@@ -1,27 +1,27 @@
 //! Which classes are taken for which, and how far probabilities can be believed.
 
 use super::page::{Bin, Confusion};
-use super::text::{LABEL, brief, count, counted, label, number, percent, put};
+use super::text::{LABEL, brief, count, counted, cut, label, number, percent, put};
 
 /// With more classes than this, a list of the most confused stands in the place of the matrix.
 const CLASSES: usize = 30;
 /// So many rows that list has.
 const PAIRS: usize = 25;
 
-/// The confusion matrix as a table whose cells are shaded by their share of the row.
+/// A confusion as a matrix, or of many classes as a list; nothing of no text.
 pub(super) fn confusion(confusion: &Confusion) -> String {
     let classes = confusion.labels.len();
-    let total: u64 = (0..classes).map(|t| confusion.row_sum(t)).sum();
+    let total: u64 = confusion.cells.values().sum();
     if total == 0 {
         return String::new();
     }
-    let mut out =
-        String::from("<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Confusion</h2>\n");
+    let mut out = String::from("<div class=\"confused\">\n");
     let right: u64 = (0..classes).map(|c| confusion.count(c, c)).sum();
     put(
         &mut out,
         format_args!(
-            "<p>{} of {} right ({}), {}.</p>\n",
+            "<h3>Confusion of {}s</h3>\n<p>{} of {} right ({}), {}.</p>\n",
+            cut(&confusion.of, LABEL),
             count(right),
             count(total),
             percent(right as f64 / total as f64),
@@ -33,7 +33,7 @@ pub(super) fn confusion(confusion: &Confusion) -> String {
     } else {
         matrix(&mut out, confusion)
     }
-    out + "</section>\n"
+    out + "</div>\n"
 }
 
 fn matrix(out: &mut String, confusion: &Confusion) {
@@ -42,9 +42,9 @@ fn matrix(out: &mut String, confusion: &Confusion) {
     put(
         out,
         format_args!(
-            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">\n<table class=\"confusion{upright}\">\n\
-         <caption>A row for each true class, a column for each predicted one. Blue is right, red wrong; the darker, the larger \
-         its share of the row.</caption>\n<thead><tr><th scope=\"col\">true / predicted</th>"
+            "<p class=\"note\">A row for each true class, a column for each predicted one. Blue is right, red wrong; the darker, the larger \
+         its share of the row.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">\n\
+         <table class=\"confusion{upright}\">\n<thead><tr><th scope=\"col\">true / predicted</th>"
         ),
     );
     for name in &confusion.labels {
@@ -106,13 +106,9 @@ fn ratio(of: u64, all: u64) -> String {
 
 /// The pairs of classes that are confused most often.
 fn pairs(out: &mut String, confusion: &Confusion) {
-    let classes = confusion.labels.len();
-    let mut wrong: Vec<(u64, usize, usize)> = (0..classes)
-        .flat_map(|truth| {
-            (0..classes).map(move |predicted| (confusion.count(truth, predicted), truth, predicted))
-        })
-        .filter(|&(times, truth, predicted)| times > 0 && truth != predicted)
-        .collect();
+    let wrong =
+        confusion.cells.iter().filter(|((truth, predicted), times)| truth != predicted && **times > 0);
+    let mut wrong: Vec<(u64, usize, usize)> = wrong.map(|(&(a, b), &times)| (times, a, b)).collect();
     wrong.sort_by_key(|&(times, truth, predicted)| (std::cmp::Reverse(times), truth, predicted));
     if wrong.is_empty() {
         return out.push_str("<p class=\"note\">No class was taken for another.</p>\n");
@@ -121,9 +117,9 @@ fn pairs(out: &mut String, confusion: &Confusion) {
     put(
         out,
         format_args!(
-            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Most confused classes\">\n<table class=\"bars\">\n\
-         <caption>The {} confused most often, of {}.</caption>\n<thead><tr><th scope=\"col\">true</th>\
-         <th scope=\"col\">predicted</th><th scope=\"col\">times</th><th scope=\"col\">of the true class</th></tr></thead>\n<tbody>\n",
+            "<p class=\"note\">The {} confused most often, of {}.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
+         aria-label=\"Most confused classes\">\n<table class=\"bars\">\n<thead><tr><th scope=\"col\">true</th>\
+         <th scope=\"col\" class=\"text\">predicted</th><th scope=\"col\">times</th><th scope=\"col\">of the true class</th></tr></thead>\n<tbody>\n",
             counted(wrong.len().min(PAIRS) as u64, "pair", "pairs"),
             count(wrong.len() as u64)
         ),
@@ -247,10 +243,15 @@ pub(super) fn calibration(bins: &[Bin]) -> String {
 mod tests {
     use super::*;
 
+    fn of(cells: &[(&str, &str, u64)]) -> Confusion {
+        let mut confusion = Confusion::new("label");
+        cells.iter().for_each(|&(truth, predicted, times)| confusion.add(truth, predicted, times));
+        confusion
+    }
+
     #[test]
     fn a_matrix_has_counts_recall_and_precision() {
-        let labels = vec!["a".into(), "<b>".into()];
-        let told = confusion(&Confusion { labels, counts: vec![vec![3, 1], vec![0, 4]] });
+        let told = confusion(&of(&[("a", "a", 3), ("a", "<b>", 1), ("<b>", "<b>", 4)]));
         assert!(told.contains("7 of 8 right (87.5\u{a0}%), 2 classes."));
         assert!(
             told.contains("--v:0.250\" title=\"true a, predicted &lt;b&gt;: 1 of 4 (25.0\u{a0}%)\">1</td>")
@@ -264,11 +265,12 @@ mod tests {
     #[test]
     fn no_class_and_too_many() {
         assert_eq!(confusion(&Confusion::default()), "");
-        assert_eq!(confusion(&Confusion { labels: vec!["a".into()], counts: vec![] }), "");
-        let labels: Vec<String> = (0..1_000).map(|i| format!("class {i}")).collect();
-        let counts = (0..1_000)
-            .map(|t| (0..1_000).map(|p| if t == p { 9 } else { u64::from((t + 1) % 1_000 == p) }).collect());
-        let told = confusion(&Confusion { labels, counts: counts.collect() });
+        let mut many = Confusion::new("tag");
+        for class in 0..1_000 {
+            many.add(&format!("class {class}"), &format!("class {class}"), 9);
+            many.add(&format!("class {class}"), &format!("class {}", (class + 1) % 1_000), 1);
+        }
+        let told = confusion(&many);
         assert!(told.contains("The 25 pairs confused most often, of 1,000.") && told.len() < 20_000);
     }
 

@@ -11,12 +11,16 @@ mod classes;
 mod curves;
 mod page;
 mod samples;
+mod several;
 mod tables;
+mod tested;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
+pub(crate) use several::{Run, Several, several};
+pub(crate) use tested::Tested;
 
 pub(super) use text::escape;
 use text::{LABEL, cut, number, put};
@@ -33,10 +37,19 @@ pub(crate) fn html(page: &Page) -> String {
     head(&mut out, page);
     out.push_str("<main>\n");
     out.push_str(&curves::section(&page.epochs));
-    out.push_str(&tables::section(&page.tables));
-    out.push_str(&page.confusion.as_ref().map(classes::confusion).unwrap_or_default());
+    out.push_str(&page.tested.as_ref().map(tables::section).unwrap_or_default());
+    let confusion = page.confusion.as_ref().map(classes::confusion).unwrap_or_default();
+    if !confusion.is_empty() {
+        put(
+            &mut out,
+            format_args!(
+                "<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Held-out texts</h2>\n{confusion}</section>\n"
+            ),
+        );
+    }
     let cards = [
         page.calibration.as_deref().map(classes::calibration).unwrap_or_default(),
+        page.errors.as_ref().map(|errors| bars::errors(errors, "Held-out texts")).unwrap_or_default(),
         page.lengths.as_ref().map(bars::lengths).unwrap_or_default(),
         bars::operators(&page.operators),
     ];
@@ -50,7 +63,7 @@ pub(crate) fn html(page: &Page) -> String {
         );
     }
     out.push_str(&samples::mistakes(&page.mistakes));
-    out.push_str(&samples::examples(&page.examples));
+    out.push_str(&samples::examples(&page.examples, &page.examples_of));
     if !page.config.is_empty() {
         put(
             &mut out,
@@ -61,14 +74,18 @@ pub(crate) fn html(page: &Page) -> String {
             ),
         );
     }
+    foot(&mut out);
+    out
+}
+
+fn foot(out: &mut String) {
     put(
-        &mut out,
+        out,
         format_args!(
             "</main>\n<footer>Written by unpadded {}.</footer>\n</body>\n</html>\n",
             env!("CARGO_PKG_VERSION")
         ),
     );
-    out
 }
 
 fn head(out: &mut String, page: &Page) {

@@ -1,6 +1,9 @@
 //! What a report shows, as data.
 
-use crate::command::scores::Table;
+use std::collections::BTreeMap;
+
+use super::tested::Tested;
+use unpadded::recipes::Alignment;
 
 /// What a report shows. Everything is optional but title and curves: what is empty or `None` has no section.
 #[derive(Debug, Default)]
@@ -14,13 +17,18 @@ pub(crate) struct Page {
     pub(crate) headline: Option<(String, f64, String)>,
     pub(crate) epochs: Vec<Epoch>,
     /// The scores of the test set.
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tested: Option<Tested>,
+    /// Of the held-out texts.
     pub(crate) confusion: Option<Confusion>,
+    /// The errors of held-out texts, where no test set has any.
+    pub(crate) errors: Option<Errors>,
     pub(crate) calibration: Option<Vec<Bin>>,
     pub(crate) lengths: Option<Lengths>,
     pub(crate) operators: Vec<OperatorTime>,
     pub(crate) mistakes: Vec<Mistake>,
     pub(crate) examples: Vec<Example>,
+    /// Which texts the examples are.
+    pub(crate) examples_of: String,
     /// The resolved configuration, as TOML.
     pub(crate) config: String,
 }
@@ -38,20 +46,81 @@ pub(crate) struct Epoch {
 }
 
 /// How often a class was taken for another.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Confusion {
+    /// What the classes are: `label`, `tag`.
+    pub(crate) of: String,
     pub(crate) labels: Vec<String>,
-    /// A row for each true class, in it a column for each predicted one. What is missing counts as zero.
-    pub(crate) counts: Vec<Vec<u64>>,
+    /// By the numbers of the true class and of the predicted one. What is missing counts as zero.
+    pub(crate) cells: BTreeMap<(usize, usize), u64>,
+    numbers: BTreeMap<String, usize>,
 }
 
 impl Confusion {
+    pub(crate) fn new(of: &str) -> Self {
+        Self { of: of.to_owned(), ..Self::default() }
+    }
+
+    /// The number of a class, which is new if it never occurred.
+    pub(crate) fn number(&mut self, label: &str) -> usize {
+        if let Some(&number) = self.numbers.get(label) {
+            return number;
+        }
+        let number = self.labels.len();
+        self.labels.push(label.to_owned());
+        self.numbers.insert(label.to_owned(), number);
+        number
+    }
+
+    pub(crate) fn add(&mut self, truth: &str, predicted: &str, count: u64) {
+        let cell = (self.number(truth), self.number(predicted));
+        *self.cells.entry(cell).or_default() += count;
+    }
+
     pub(crate) fn count(&self, truth: usize, predicted: usize) -> u64 {
-        self.counts.get(truth).and_then(|row| row.get(predicted)).copied().unwrap_or(0)
+        self.cells.get(&(truth, predicted)).copied().unwrap_or(0)
     }
 
     pub(crate) fn row_sum(&self, truth: usize) -> u64 {
-        self.counts.get(truth).map_or(0, |row| row.iter().take(self.labels.len()).sum())
+        self.cells.range((truth, 0)..=(truth, usize::MAX)).map(|(_, count)| count).sum()
+    }
+}
+
+/// Errors by the length of texts.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Errors {
+    /// What is measured: `wrong texts`, `chrF`.
+    pub(crate) of: String,
+    /// What the ranges are of: `length in tokens`.
+    pub(crate) by: String,
+    pub(crate) share: bool,
+    pub(crate) ranges: Vec<ErrorsOf>,
+}
+
+/// The errors of texts of similar lengths.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ErrorsOf {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) texts: u64,
+    pub(crate) value: f64,
+}
+
+impl From<&unpadded::recipes::ByLength> for Errors {
+    fn from(of: &unpadded::recipes::ByLength) -> Self {
+        let ranges = of.ranges().into_iter();
+        let range = |one: unpadded::recipes::LengthRange| ErrorsOf {
+            from: one.from,
+            to: one.to,
+            texts: one.texts,
+            value: one.value,
+        };
+        Self {
+            of: of.of.to_owned(),
+            by: of.by.to_owned(),
+            share: of.share,
+            ranges: ranges.map(range).collect(),
+        }
     }
 }
 
@@ -95,14 +164,22 @@ pub(crate) struct Mistake {
 }
 
 /// What the model makes of a text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Example {
     /// A tag for each word: the right one and the one that was found.
     Tagged { words: Vec<String>, truth: Vec<String>, found: Vec<String> },
     /// How much each word counted, 0 to 1, and what was answered.
     Attention { words: Vec<(String, f32)>, answer: String },
     /// What was made of a source, and what would have been right.
-    Pair { source: String, target: String, truths: Vec<String> },
+    Pair {
+        source: String,
+        target: String,
+        truths: Vec<String>,
+        exact: bool,
+        /// The chrF of this text alone, 0 to 1.
+        chrf: f64,
+        attention: Option<Alignment>,
+    },
     /// What the model wrote behind a beginning.
     Written { beginning: String, text: String },
 }

@@ -1,10 +1,13 @@
 //! Texts with what the model made of them: errors with the weight of each word, tags, attention, pairs, what it wrote.
 
 use super::page::{Example, Mistake};
-use super::text::{TEXT, WORD, WORDS, count, cut, label, percent, put};
+use super::text::{TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
+use unpadded::recipes::Alignment;
 
 /// So many errors are shown, and so many examples.
 const SAMPLES: usize = 50;
+/// So many rows and columns attention has, at most.
+const TOKENS: usize = 40;
 
 /// The worst errors, with words shaded by how much they spoke for the prediction or against it.
 pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
@@ -87,12 +90,21 @@ fn left_out(out: &mut String, samples: usize) {
 }
 
 /// What the model makes of some texts.
-pub(super) fn examples(examples: &[Example]) -> String {
+pub(super) fn examples(examples: &[Example], of: &str) -> String {
     if examples.is_empty() {
         return String::new();
     }
     let mut out = String::from("<section aria-labelledby=\"examples\">\n<h2 id=\"examples\">Examples</h2>\n");
+    if !of.is_empty() {
+        put(&mut out, format_args!("<p class=\"note\">{}</p>\n", cut(of, TEXT)));
+    }
     let shown = || examples.iter().take(SAMPLES);
+    if shown().any(|e| matches!(e, Example::Pair { attention: Some(_), .. })) {
+        out.push_str(
+            "<p class=\"note\">Attention: a row for each written token, a column for each source token; the darker, the more of its \
+             weight. A pointer over a cell shows it.</p>\n",
+        );
+    }
     if shown().any(|e| matches!(e, Example::Tagged { .. })) {
         out.push_str("<p class=\"note\">Each word with the tag that was found; where it is wrong, it is marked ✗ and the right one follows.</p>\n");
     }
@@ -108,7 +120,10 @@ pub(super) fn examples(examples: &[Example]) -> String {
                 put(&mut out, format_args!("<p class=\"verdict\"><b>{}</b></p>\n", label(answer)));
                 shaded(&mut out, words, false);
             }
-            Example::Pair { source, target, truths } => pair(&mut out, source, target, truths),
+            Example::Pair { source, target, truths, exact, chrf, attention } => {
+                pair(&mut out, source, target, truths, *exact, *chrf);
+                attention.iter().for_each(|of| attended(&mut out, of));
+            }
             Example::Written { beginning, text } => {
                 put(
                     &mut out,
@@ -153,22 +168,75 @@ fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]
     out.push_str("</p>\n");
 }
 
-fn pair(out: &mut String, source: &str, target: &str, truths: &[String]) {
-    let right = truths.iter().any(|truth| truth == target);
-    let (mark, class) = if right { ("✓", "good") } else { ("✗", "bad") };
+fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: bool, chrf: f64) {
+    let (mark, class, is) = if exact { ("✓", "good", "exact") } else { ("✗", "bad", "not exact") };
     let row = |out: &mut String, name: &str, class: &str, text: &str| {
         let text = if text.is_empty() { "<i>(empty)</i>".into() } else { cut(text, TEXT) };
         put(out, format_args!("<div><dt>{name}</dt><dd class=\"{class}\" dir=\"auto\">{text}</dd></div>"));
     };
     out.push_str("<dl class=\"pair\">");
     row(out, "source", "", source);
-    row(out, &format!("made <span class=\"{class}\">{mark}</span>"), "made", target);
     let mut told: Vec<&str> = Vec::new();
-    for truth in truths.iter().filter(|_| !right) {
+    for truth in truths {
         if !told.contains(&truth.as_str()) {
             told.push(truth);
-            row(out, "right", "", truth);
+            row(out, "reference", "", truth);
         }
     }
-    out.push_str("</dl>\n");
+    row(out, &format!("written <span class=\"{class}\">{mark}</span>"), "made", target);
+    put(
+        out,
+        format_args!(
+            "<div><dt>score</dt><dd><span class=\"{class}\">{is}</span>, chrF {}</dd></div></dl>\n",
+            percent(chrf)
+        ),
+    );
+}
+
+/// The attention of each written token to the source tokens.
+fn attended(out: &mut String, Alignment { source, written, weights }: &Alignment) {
+    if weights.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Attention\">\n<table class=\"attention\">\n\
+         <thead><tr><th scope=\"col\">written / source</th>",
+    );
+    for token in source.iter().take(TOKENS) {
+        put(out, format_args!("<th scope=\"col\"><span><bdi>{}</bdi></span></th>", piece(token)));
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for (token, row) in written.iter().zip(weights).take(TOKENS) {
+        put(out, format_args!("<tr><th scope=\"row\"><bdi>{}</bdi></th>", piece(token)));
+        for (of, weight) in source.iter().zip(row).take(TOKENS) {
+            let share = f64::from(*weight);
+            put(
+                out,
+                format_args!(
+                    "<td style=\"--v:{:.2}\" title=\"{} → {}: {}\"></td>",
+                    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 },
+                    piece(token),
+                    piece(of),
+                    percent(share)
+                ),
+            );
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n");
+    let more = source.len().max(written.len()).saturating_sub(TOKENS);
+    if more > 0 {
+        put(
+            out,
+            format_args!(
+                "<p class=\"note\">The first {TOKENS} tokens; up to {} more are not shown.</p>\n",
+                count(more as u64)
+            ),
+        );
+    }
+}
+
+/// A token in a table: a space is shown.
+fn piece(token: &str) -> String {
+    if token.trim().is_empty() { "␣".repeat(token.chars().count().min(3)) } else { brief(token, 14) }
 }

@@ -1,57 +1,97 @@
-//! The scores of the test set as tables.
+//! The scores of the test set.
 
-use super::text::{LABEL, cut, put};
-use crate::command::scores::Table;
+use super::tested::{ClassTable, Score, Tested};
+use super::text::{LABEL, count, cut, put};
+use super::{bars, classes};
 
-/// A section of tables; nothing without one.
-pub(super) fn section(tables: &[Table]) -> String {
-    if tables.is_empty() {
-        return String::new();
+/// So many classes have a row.
+pub(super) const ROWS: usize = 100;
+
+/// The section of the test set: its figures, each class, which was taken for which, and errors by length.
+pub(super) fn section(tested: &Tested) -> String {
+    let mut out = String::from(
+        "<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n",
+    );
+    figures(&mut out, tested);
+    if let Some(errors) = &tested.errors {
+        out.push_str(&bars::errors(errors, "Test set"));
     }
-    let mut out =
-        String::from("<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n");
-    for table in tables {
-        out.push_str(
-            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Scores\">\n<table>\n<thead><tr>",
-        );
-        for head in &table.head {
-            put(&mut out, format_args!("<th scope=\"col\">{}</th>", cut(head, LABEL)));
-        }
-        out.push_str("</tr></thead>\n<tbody>\n");
-        for row in &table.rows {
-            out.push_str("<tr>");
-            for (at, cell) in row.iter().enumerate() {
-                match at {
-                    0 => {
-                        put(&mut out, format_args!("<th scope=\"row\"><bdi>{}</bdi></th>", cut(cell, LABEL)))
-                    }
-                    _ => put(&mut out, format_args!("<td>{}</td>", cut(cell, LABEL))),
-                }
-            }
-            out.push_str("</tr>\n");
-        }
-        out.push_str("</tbody>\n</table>\n</div>\n");
-        for note in &table.notes {
-            put(&mut out, format_args!("<p class=\"note\">{}</p>\n", cut(note, 400)));
+    for (at, table) in tested.tables.iter().enumerate() {
+        // Strict chunks are most often those of conlleval.
+        match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
+            Some(before) => put(
+                &mut out,
+                format_args!(
+                    "<p class=\"note\">The scores of each {} equal those of each {}.</p>\n",
+                    cut(&table.of, LABEL),
+                    cut(&before.of, LABEL)
+                ),
+            ),
+            None => classes_of(&mut out, table),
         }
     }
+    out.push_str("</div>\n");
+    out.push_str(&tested.confusions.iter().map(classes::confusion).collect::<String>());
     out + "</section>\n"
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A table that scrolls in its box: what is wide is not cut.
+pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) {
+    put(
+        out,
+        format_args!(
+            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{class}\">\n<thead><tr>",
+            super::text::brief(name, LABEL)
+        ),
+    );
+    head.iter().for_each(|cell| put(out, format_args!("<th scope=\"col\">{cell}</th>")));
+    out.push_str("</tr></thead>\n<tbody>\n");
+}
 
-    #[test]
-    fn names_from_files_are_escaped() {
-        let mut table = Table::new("", &["label", "F1"]);
-        table.rows.push(vec!["<b>".into(), "50.00 %".into()]);
-        table.notes.push("3 texts".into());
-        let said = section(&[table]);
-        assert!(
-            said.contains("<bdi>&lt;b&gt;</bdi></th><td>50.00 %</td>") && said.contains("3 texts"),
-            "{said}"
+pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
+
+fn figures(out: &mut String, tested: &Tested) {
+    put(out, format_args!("<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL)));
+    boxed(out, "Scores", "scores", &["score", "value", "95 % interval"].map(str::to_owned));
+    for figure in &tested.figures {
+        let Score { name, .. } = figure;
+        put(
+            out,
+            format_args!(
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>\n",
+                cut(name, LABEL),
+                figure.shown(),
+                figure.interval()
+            ),
         );
-        assert_eq!(section(&[]), "");
     }
+    out.push_str(END);
+    let counts = tested.counts.iter().map(|(name, of)| format!("{} {name}", count(*of)));
+    let notes = [counts.collect::<Vec<_>>().join(", ")].into_iter().chain(tested.notes.iter().cloned());
+    for note in notes.filter(|note| !note.is_empty()) {
+        put(out, format_args!("<p class=\"note\">{}</p>\n", cut(&note, 400)));
+    }
+    out.push_str("</div>\n");
+}
+
+fn classes_of(out: &mut String, ClassTable { of, rows }: &ClassTable) {
+    if rows.is_empty() {
+        return;
+    }
+    put(out, format_args!("<div>\n<h3>Each {}</h3>\n", cut(of, LABEL)));
+    let head = [cut(of, LABEL), "precision".into(), "recall".into(), "F1".into(), "support".into()];
+    boxed(out, &format!("Scores of each {of}"), "scores", &head);
+    for row in rows.iter().take(ROWS) {
+        put(out, format_args!("<tr><th scope=\"row\">{}</th>", super::text::label(&row.name)));
+        for score in row.scores {
+            put(out, format_args!("<td>{:.2}\u{a0}%</td>", 100.0 * score));
+        }
+        put(out, format_args!("<td>{}</td></tr>\n", count(row.support)));
+    }
+    out.push_str(END);
+    if rows.len() > ROWS {
+        let more = count((rows.len() - ROWS) as u64);
+        put(out, format_args!("<p class=\"note\">{more} more, less frequent; test.json has all.</p>\n"));
+    }
+    out.push_str("</div>\n");
 }

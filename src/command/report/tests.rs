@@ -1,11 +1,13 @@
 //! Whole pages: nothing from outside is read as HTML, every tag is closed, and odd pages are pages.
 
+use super::page::{Errors, ErrorsOf};
+use super::tested::{ClassRow, ClassTable, Score};
 use super::*;
-use crate::command::scores::Table;
+use unpadded::recipes::Alignment;
 
 const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
 /// Elements of HTML that have no end.
-const VOID: [&str; 4] = ["meta", "link", "br", "img"];
+const VOID: [&str; 5] = ["meta", "link", "br", "img", "wbr"];
 
 /// Reads a page as strictly as XML is read: tags are nested and closed, attributes quoted, `<` and `&` stand for nothing
 /// else. Gives the names of the elements.
@@ -61,6 +63,65 @@ fn references(text: &str, style: bool) {
     }
 }
 
+fn evil_pair() -> Example {
+    let evil = || EVIL.to_owned();
+    Example::Pair {
+        source: evil(),
+        target: evil(),
+        truths: vec![String::new()],
+        exact: false,
+        chrf: f64::NAN,
+        attention: Some(Alignment {
+            source: vec![evil(), " ".to_owned()],
+            written: vec![evil(); 50],
+            weights: vec![vec![0.5, f32::NAN]; 50],
+        }),
+    }
+}
+
+fn evil_scores() -> Tested {
+    let evil = || EVIL.to_owned();
+    let mut confusion = Confusion::new(EVIL);
+    for (truth, predicted, times) in [(EVIL, EVIL, 1), (EVIL, "", 2), ("", EVIL, 3)] {
+        confusion.add(truth, predicted, times);
+    }
+    let range = |from, value| ErrorsOf { from, to: usize::MAX, texts: u64::MAX, value };
+    Tested {
+        dataset: evil(),
+        metric: evil(),
+        figures: vec![
+            Score { name: evil(), value: f64::NAN, share: true, interval: Some([f64::NAN, f64::INFINITY]) },
+            Score { name: "loss".into(), value: f64::INFINITY, ..Score::default() },
+        ],
+        counts: vec![(evil(), u64::MAX)],
+        tables: vec![ClassTable {
+            of: evil(),
+            rows: (0..150).map(|_| ClassRow { name: evil(), scores: [f64::NAN; 3], support: 1 }).collect(),
+        }],
+        confusions: vec![confusion],
+        errors: Some(Errors {
+            of: evil(),
+            by: evil(),
+            share: true,
+            ranges: vec![range(0, f64::INFINITY), range(3, 1e300), range(usize::MAX, 0.0)],
+        }),
+        examples: vec![evil_pair()],
+        notes: vec![evil()],
+    }
+}
+
+fn evil_runs() -> Several {
+    let evil = || EVIL.to_owned();
+    let run = |at: usize| Run {
+        name: evil(),
+        task: evil(),
+        data: evil(),
+        epochs: evil_page().epochs.into_iter().skip(at % 3).collect(),
+        tested: at.is_multiple_of(2).then(evil_scores),
+    };
+    Several { runs: (0..12).map(run).collect(), settings: vec![(evil(), vec![evil(); 12])] }
+}
+
 fn evil_page() -> Page {
     let evil = || EVIL.to_owned();
     let scores = |v| vec![("loss".to_owned(), v), (EVIL.to_owned(), f64::INFINITY)];
@@ -75,21 +136,15 @@ fn evil_page() -> Page {
     let words =
         || vec![(evil(), 0.5), (evil(), -1.0), (evil(), f32::NAN), ("w".repeat(100_000), f32::INFINITY)];
     Page {
-        tables: vec![Table {
-            head: vec![evil()],
-            rows: vec![vec![evil(), evil()]],
-            notes: vec![evil()],
-            ..Table::default()
-        }],
+        tested: Some(evil_scores()),
+        errors: evil_scores().errors,
+        examples_of: evil(),
         title: evil(),
         task: evil(),
         facts: vec![(evil(), evil())],
         headline: Some((evil(), f64::NAN, evil())),
         epochs: vec![epoch(1, f64::NAN, false), epoch(2, 1.0, true), epoch(3, f64::NEG_INFINITY, false)],
-        confusion: Some(Confusion {
-            labels: vec![evil(), String::new()],
-            counts: vec![vec![1, 2, 7], vec![3]],
-        }),
+        confusion: evil_scores().confusions.pop(),
         calibration: Some(vec![Bin { confidence: f64::NAN, accuracy: 2.0, count: 3 }]),
         lengths: Some(Lengths { lengths: vec![0, 3, usize::MAX], tokens: u64::MAX, padded: 0 }),
         operators: vec![
@@ -107,11 +162,21 @@ fn evil_page() -> Page {
                 found: vec!["O".into(), evil(), evil()],
             },
             Example::Attention { words: words(), answer: evil() },
-            Example::Pair { source: evil(), target: evil(), truths: vec![String::new()] },
+            evil_pair(),
             Example::Written { beginning: evil(), text: evil().repeat(10_000) },
         ],
         config: evil(),
     }
+}
+
+#[test]
+fn several_runs_are_a_page_that_holds_no_html_from_outside() {
+    let page = several(&evil_runs());
+    let names = elements(&page);
+    assert!(!names.iter().any(|n| n == "script" || n == "img"), "{names:?}");
+    assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)") && !page.contains(" href=\"h"));
+    assert!(page.len() < 400_000, "{}", page.len());
+    elements(&several(&Several::default()));
 }
 
 #[test]
@@ -182,6 +247,20 @@ fn long_trainings_and_long_texts_make_no_long_page() {
         page.contains(">5000 <small>best</small>"),
         "the best epoch stands in the table of a long training"
     );
+}
+
+#[test]
+fn what_is_wide_scrolls_in_a_box_and_what_is_said_is_outside_of_it() {
+    for page in [html(&evil_page()), several(&evil_runs())] {
+        let boxes = page.matches("<div class=\"wide\" role=\"region\" tabindex=\"0\"").count();
+        assert_eq!((boxes, page.matches("<caption").count()), (page.matches("<table").count(), 0));
+        for table in page.split("<table").skip(1) {
+            let said = table.split("</table>").next().unwrap_or_default();
+            assert!(!said.contains("class=\"note\"") && table.contains("</table>\n</div>"));
+        }
+        assert!(page.contains(".wide { overflow-x: auto; max-width: 100%; }"));
+        assert!(page.contains("content=\"width=device-width, initial-scale=1\""));
+    }
 }
 
 #[test]

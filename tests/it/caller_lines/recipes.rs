@@ -1,8 +1,9 @@
 //! Recipes: configs, what is prepared of them, and what answers out of a file.
 
 use unpadded::checkpoint::Checkpoint;
+use unpadded::data::Vocabulary;
 use unpadded::predict::Sampling;
-use unpadded::recipes::{self, Config, Model, Task, Value, Weigher};
+use unpadded::recipes::{self, Aligner, Config, Model, Task, Value, Weigher};
 
 use super::Calls;
 
@@ -16,6 +17,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Config::check", || config.check());
     calls.at("Model::load", || Model::load("no such file").map(drop));
     calls.at("Model::new", || Model::new(Checkpoint::default()).map(drop));
+    calls.at("Aligner::new", || Aligner::new(&config, Checkpoint::default(), 1).map(drop));
     calls.at("Weigher::new", || Weigher::new(Checkpoint::default(), 1).map(drop));
 
     // Not trained: its parameters are as they start.
@@ -37,4 +39,20 @@ pub(super) fn calls(calls: &mut Calls) {
     let config = Config::new(Task::Classify);
     calls.at("Model::questions", || model.questions(&config, "no such file").map(drop));
     calls.at("Model::predict", || model.predict(&["a"]).map(drop));
+
+    let path = std::env::temp_dir().join(format!("unpadded-caller-lines-{}.tsv", std::process::id()));
+    std::fs::write(&path, "eins\tone\nzwei\ttwo\ndrei\tthree\nvier\tfour\n".repeat(9)).unwrap();
+    let mut config = Config::new(Task::Translate);
+    (config.model.embedding, config.model.hidden) = (4, 4);
+    config.data.train = Some(path.to_string_lossy().into_owned());
+    config.data.dev = config.data.train.clone();
+    let mut checkpoint = recipes::prepare(&config).unwrap().trainer.for_inference().unwrap();
+    let known = checkpoint.vocabularies.get_mut("sources").unwrap();
+    // Without a token for those that are not known.
+    let names: Vec<String> = (0..known.len()).map(|number| format!("name{number}")).collect();
+    *known = Vocabulary::labels(names.iter().map(String::as_str)).unwrap();
+    calls.at("Aligner::align", || {
+        Aligner::new(&config, checkpoint.clone(), 1)?.align("eins", "one").map(drop)
+    });
+    std::fs::remove_file(path).unwrap();
 }

@@ -1,0 +1,135 @@
+//! `unpadded report`: several runs on one page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::outcome::{Ended, Outcome, bad, fresh};
+use super::report::{Epoch, Run, Several, Tested, several};
+use super::{file, run, terminal};
+use unpadded::recipes::Config;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  unpadded report runs/classify-1 runs/classify-2 -o both.html
+  unpadded report runs/* > all.html
+The page has the curves of all runs over each other, their scores with 95 % intervals, the settings that differ, and F1 of each class of
+the test set. It reads config.toml, metrics.jsonl and, where `train --test` wrote it, test.json of each run.")]
+pub(crate) struct Report {
+    /// Run folders
+    #[arg(value_name = "RUN", required = true, num_args = 1..)]
+    runs: Vec<PathBuf>,
+    /// The new file that it goes to [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Report {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        self.output.as_deref().map_or(Ok(()), fresh)?;
+        let read: Vec<(Config, Run)> = self.runs.iter().map(|path| read(path)).collect::<Outcome<_>>()?;
+        let (configs, runs): (Vec<Config>, Vec<Run>) = read.into_iter().unzip();
+        let page = several(&Several { settings: settings(&configs.iter().collect::<Vec<_>>()), runs });
+        match &self.output {
+            None => terminal::print(page)?,
+            Some(path) => {
+                if let Err(e) = fs::write(path, page) {
+                    return bad(format!("--output {}: {e}", path.display()));
+                }
+            }
+        }
+        Ok(Ended::Done)
+    }
+}
+
+/// The settings that are not the same in all configs, each with its values, but for the test file.
+pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
+    let mut keys: Vec<String> = Vec::new();
+    for key in configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string()) {
+        if key != "data.test" && !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let values = |key: String| {
+        let of =
+            |config: &&Config| config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());
+        let values: Vec<String> = configs.iter().map(of).collect();
+        let equal = values.iter().all(|value| Some(value) == values.first());
+        (!equal).then_some((key, values))
+    };
+    keys.into_iter().filter_map(values).collect()
+}
+
+/// What a run folder holds.
+fn read(folder: &Path) -> Outcome<(Config, Run)> {
+    if !run::is_run(folder) {
+        let got = if folder.is_dir() { "one without its files" } else { "no folder" };
+        return bad(format!(
+            "`{}`: expected a run folder, as `train` writes it, got {got}",
+            folder.display()
+        ));
+    }
+    let config = file::read(&run::config(folder))?;
+    let tested = folder.join("test.json");
+    let tested = match tested.is_file() {
+        true => Some(scores(&tested)?),
+        false => None,
+    };
+    let run = Run {
+        name: folder.display().to_string(),
+        task: config.run.task.name().to_owned(),
+        data: config.data.train.clone().unwrap_or_else(|| "built-in texts".to_owned()),
+        epochs: epochs(&folder.join("metrics.jsonl"))?,
+        tested,
+    };
+    Ok((config, run))
+}
+
+fn text(path: &Path) -> Outcome<String> {
+    fs::read_to_string(path)
+        .or_else(|e| bad(format!("{}: expected a file of text, got: {e}", path.display())))
+}
+
+fn scores(path: &Path) -> Outcome<Tested> {
+    let object: Value = serde_json::from_str(&text(path)?)
+        .or_else(|e| bad(format!("{}:{}: expected a line of JSON, got: {e}", path.display(), e.line())))?;
+    Tested::of(&object).or_else(|e| bad(format!("{}: {e}; `train --test` writes it", path.display())))
+}
+
+/// The epochs of a metrics.jsonl. A last line without an end is being written.
+fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
+    let text = text(path)?;
+    let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
+    let lines = (1..).zip(whole.lines());
+    let epoch = |(number, line): (usize, &str)| {
+        let wrong = |got: &str| {
+            bad(format!("{}:{number}: expected the metrics of an epoch, got {got}", path.display()))
+        };
+        match serde_json::from_str(line) {
+            Ok(of) => epoch(&of).map_or_else(|| wrong(line), Ok),
+            Err(e) => wrong(&e.to_string()),
+        }
+    };
+    let mut epochs: Vec<Epoch> = lines.map(epoch).collect::<Outcome<_>>()?;
+    epochs.sort_by_key(|epoch| epoch.epoch);
+    Ok(epochs)
+}
+
+fn epoch(of: &Value) -> Option<Epoch> {
+    // A number that JSON does not have is null.
+    let numbers = |name: &str| -> Option<Vec<(String, f64)>> {
+        let all = of.get(name)?.as_object()?;
+        Some(all.iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect())
+    };
+    Some(Epoch {
+        epoch: of.get("epoch")?.as_u64()?,
+        step: of.get("step")?.as_u64()?,
+        rate: of.get("rate").and_then(Value::as_f64),
+        train: numbers("train")?,
+        dev: numbers("dev")?,
+        best: of.get("best")?.as_bool()?,
+    })
+}

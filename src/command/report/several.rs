@@ -1,0 +1,290 @@
+//! Several runs on one page: curves over each other, scores side by side, and what differs in their configs.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::chart::{self, Line};
+use super::page::{Epoch, Page};
+use super::tables::{END, ROWS, boxed};
+use super::tested::{ClassRow, Score, Tested};
+use super::text::{LABEL, brief, count, counted, cut, label, number, put};
+use super::{bars, foot, head};
+use crate::command::train::shares;
+
+/// How many colours there are: runs beyond them are dashed.
+const COLOURS: usize = 8;
+
+/// A run beside others.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) name: String,
+    pub(crate) task: String,
+    /// What it was trained on.
+    pub(crate) data: String,
+    pub(crate) epochs: Vec<Epoch>,
+    pub(crate) tested: Option<Tested>,
+}
+
+impl Run {
+    fn best(&self) -> Option<&Epoch> {
+        self.epochs.iter().rfind(|epoch| epoch.best)
+    }
+
+    fn figure(&self, name: &str) -> Option<&Score> {
+        self.tested.as_ref()?.get(name)
+    }
+}
+
+/// Several runs.
+#[derive(Debug, Default)]
+pub(crate) struct Several {
+    pub(crate) runs: Vec<Run>,
+    /// The settings that differ, each with its value in each run.
+    pub(crate) settings: Vec<(String, Vec<String>)>,
+}
+
+/// The page of several runs as an HTML document.
+pub(crate) fn several(of: &Several) -> String {
+    let runs = &of.runs[..];
+    let mut out = String::with_capacity(1 << 16);
+    let title = counted(runs.len() as u64, "run", "runs");
+    head(
+        &mut out,
+        &Page { title, task: names(runs.iter().map(|run| &run.task)).join(", "), ..Page::default() },
+    );
+    out.push_str("<main>\n<ol class=\"runs\">\n");
+    for (at, run) in runs.iter().enumerate() {
+        let mut facts = vec![run.data.clone(), counted(run.epochs.len() as u64, "epoch", "epochs")];
+        facts.extend(run.best().map(|best| format!("the best is {}", best.epoch)));
+        let facts = cut(&facts.join(", "), LABEL);
+        put(
+            &mut out,
+            format_args!("<li><b>{}</b> <span class=\"soft\">{facts}</span></li>\n", named(at, run)),
+        );
+    }
+    out.push_str("</ol>\n");
+    curves(&mut out, runs);
+    scores(&mut out, runs);
+    settings(&mut out, of);
+    classes(&mut out, runs);
+    let errors = runs.iter().filter_map(|run| Some((run.tested.as_ref()?.errors.as_ref()?, &run.name)));
+    let errors: String = errors.map(|(errors, name)| bars::errors(errors, name)).collect();
+    if !errors.is_empty() {
+        put(
+            &mut out,
+            format_args!(
+                "<section aria-labelledby=\"errors\">\n<h2 id=\"errors\">Errors by length</h2>\n<div class=\"cards\">\n{errors}</div>\n</section>\n"
+            ),
+        );
+    }
+    foot(&mut out);
+    out
+}
+
+/// The names that occur, in the order in which they come up.
+fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in all {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The class of a run's colour.
+fn colour(at: usize) -> String {
+    format!("run{}{}", at % COLOURS, if at >= COLOURS { " dashed" } else { "" })
+}
+
+/// The name of a run with its colour.
+fn named(at: usize, run: &Run) -> String {
+    format!("<span class=\"swatch {}\"></span>{}", colour(at), label(&run.name))
+}
+
+/// The heads of a table with a column for each run.
+fn heads(first: &str, runs: &[Run]) -> Vec<String> {
+    let of = runs.iter().enumerate().map(|(at, run)| named(at, run));
+    [first.to_owned()].into_iter().chain(of).collect()
+}
+
+fn curves(out: &mut String, runs: &[Run]) {
+    let mut epochs: Vec<u64> = runs.iter().flat_map(|run| &run.epochs).map(|epoch| epoch.epoch).collect();
+    epochs.sort_unstable();
+    epochs.dedup();
+    let colours: Vec<String> = (0..runs.len()).map(colour).collect();
+    let mut cards = String::new();
+    let parts: [(&str, fn(&Epoch) -> &Vec<(String, f64)>); 2] =
+        [("held-out", |epoch| &epoch.dev), ("training", |epoch| &epoch.train)];
+    for (part, of) in parts {
+        let all = || runs.iter().flat_map(|run| &run.epochs).flat_map(of);
+        for name in names(all().map(|(name, _)| name)) {
+            let values = |run: &Run| -> Vec<Option<f64>> {
+                let value = |epoch: &u64| {
+                    let at = run.epochs.binary_search_by_key(epoch, |epoch| epoch.epoch).ok()?;
+                    of(run.epochs.get(at)?).iter().find(|(known, _)| known == name).map(|&(_, value)| value)
+                };
+                epochs.iter().map(value).collect()
+            };
+            let lines: Vec<Line<'_>> = runs
+                .iter()
+                .zip(&colours)
+                .map(|(run, class)| Line { name: &run.name, class, values: values(run) })
+                .filter(|line| line.values.iter().any(Option::is_some))
+                .collect();
+            let title = format!("{part} {name}");
+            put(
+                &mut cards,
+                format_args!(
+                    "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{}</figure>\n",
+                    brief(&title, LABEL),
+                    chart::overlay(&title, &epochs, &lines)
+                ),
+            );
+        }
+    }
+    out.push_str("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
+    match cards.is_empty() {
+        true => out.push_str("<p class=\"note\">No epoch was trained.</p>\n"),
+        false => put(out, format_args!("<div class=\"cards\">\n{cards}</div>\n")),
+    }
+    out.push_str("</section>\n");
+}
+
+/// The scores of the best epoch, and those of the test set with their intervals.
+fn scores(out: &mut String, runs: &[Run]) {
+    let best = runs.iter().filter_map(Run::best).flat_map(|epoch| &epoch.dev).map(|(name, _)| name);
+    let tested = runs.iter().filter_map(|run| run.tested.as_ref());
+    let (best, figures) = (names(best), names(tested.clone().flat_map(|of| &of.figures).map(|of| &of.name)));
+    if best.is_empty() && figures.is_empty() {
+        return;
+    }
+    out.push_str("<section aria-labelledby=\"scores\">\n<h2 id=\"scores\">Scores</h2>\n");
+    boxed(out, "Scores of each run", "scores beside", &heads("score", runs));
+    for name in best {
+        put(out, format_args!("<tr><th scope=\"row\">held-out {}</th>", cut(name, LABEL)));
+        for run in runs {
+            let found = run.best().and_then(|epoch| epoch.dev.iter().find(|(known, _)| known == name));
+            let shown = |&(_, value): &(String, f64)| {
+                if shares(name) { format!("{:.2} %", 100.0 * value) } else { number(value) }
+            };
+            put(out, format_args!("<td>{}</td>", found.map_or("–".to_owned(), shown)));
+        }
+        out.push_str("</tr>\n");
+    }
+    for name in figures {
+        let headline = tested.clone().any(|of| of.metric == name);
+        let class = if headline { " class=\"kept\"" } else { "" };
+        put(out, format_args!("<tr{class}><th scope=\"row\">test {}</th>", cut(name, LABEL)));
+        for run in runs {
+            match run.figure(name) {
+                Some(score) => put(
+                    out,
+                    format_args!("<td>{}<br><small>{}</small></td>", score.shown(), score.interval()),
+                ),
+                None => out.push_str("<td>–</td>"),
+            }
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str(END);
+    out.push_str("<p class=\"note\">Held-out scores are those of the best epoch; below a test score is its 95 % interval.</p>\n");
+    let untested = runs.iter().filter(|run| run.tested.is_none()).count();
+    if untested > 0 && untested < runs.len() {
+        let of = counted(untested as u64, "run has", "runs have");
+        put(out, format_args!("<p class=\"note\">{of} no test.json: `train --test FILE` writes it.</p>\n"));
+    }
+    let files = names(tested.map(|of| &of.dataset));
+    if files.len() > 1 {
+        let files = cut(&files.join(", "), 400);
+        put(
+            out,
+            format_args!(
+                "<p class=\"note bad\">The test files differ, so the scores do not compare: {files}.</p>\n"
+            ),
+        );
+    }
+    out.push_str("</section>\n");
+}
+
+fn settings(out: &mut String, Several { runs, settings }: &Several) {
+    if runs.len() < 2 {
+        return;
+    }
+    out.push_str("<section aria-labelledby=\"settings\">\n<h2 id=\"settings\">Settings that differ</h2>\n");
+    if settings.is_empty() {
+        out.push_str("<p class=\"note\">None: the configs are equal.</p>\n</section>\n");
+        return;
+    }
+    boxed(out, "Settings that differ", "scores beside", &heads("setting", runs));
+    for (key, values) in settings {
+        put(out, format_args!("<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL)));
+        values
+            .iter()
+            .for_each(|value| put(out, format_args!("<td class=\"set\">{}</td>", cut(value, LABEL))));
+        out.push_str("</tr>\n");
+    }
+    out.push_str(END);
+    out.push_str("</section>\n");
+}
+
+/// F1 of each class in each run that has it.
+fn classes(out: &mut String, runs: &[Run]) {
+    let tables = |run: &'_ Run| run.tested.as_ref().map_or(&[][..], |tested| &tested.tables).iter();
+    let all =
+        names(runs.iter().flat_map(|run| run.tested.iter()).flat_map(|of| &of.tables).map(|table| &table.of));
+    let of_all = |of: &str| -> Vec<(usize, &Run, &[ClassRow])> {
+        let table = |run| tables(run).find(|table| table.of == of).map(|table| &table.rows[..]);
+        runs.iter().enumerate().filter_map(|(at, run)| Some((at, run, table(run)?))).collect()
+    };
+    let rows = |of: &str| of_all(of).into_iter().map(|(at, _, rows)| (at, rows)).collect::<Vec<_>>();
+    let mut sections = String::new();
+    for (number, of) in all.iter().enumerate() {
+        // Strict chunks are most often those of conlleval.
+        if all.iter().take(number).any(|before| rows(before) == rows(of)) {
+            continue;
+        }
+        f1(&mut sections, of, &of_all(of));
+    }
+    if !sections.is_empty() {
+        put(
+            out,
+            format_args!(
+                "<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">F1 of each class of the test set</h2>\n{sections}</section>\n"
+            ),
+        );
+    }
+}
+
+fn f1(out: &mut String, of: &str, runs: &[(usize, &Run, &[ClassRow])]) {
+    let mut support: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in runs.iter().flat_map(|(.., rows)| *rows) {
+        support.entry(&row.name).or_insert(row.support);
+    }
+    let mut order: Vec<(&str, u64)> = support.into_iter().collect();
+    order.sort_by_key(|&(_, support)| Reverse(support));
+    let found: Vec<BTreeMap<&str, f64>> = runs
+        .iter()
+        .map(|(.., rows)| rows.iter().map(|row| (row.name.as_str(), row.scores[2])).collect())
+        .collect();
+    put(out, format_args!("<h3>Each {}</h3>\n", cut(of, LABEL)));
+    let columns = runs.iter().map(|&(at, run, _)| named(at, run));
+    let head: Vec<String> =
+        [cut(of, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]).collect();
+    boxed(out, &format!("F1 of each {of}"), "scores beside", &head);
+    for (name, support) in order.iter().take(ROWS) {
+        put(out, format_args!("<tr><th scope=\"row\">{}</th>", label(name)));
+        for run in &found {
+            match run.get(name) {
+                Some(f1) => put(out, format_args!("<td>{:.2} %</td>", 100.0 * f1)),
+                None => out.push_str("<td>–</td>"),
+            }
+        }
+        put(out, format_args!("<td>{}</td></tr>\n", count(*support)));
+    }
+    out.push_str(END);
+    if order.len() > ROWS {
+        let more = count((order.len() - ROWS) as u64);
+        put(out, format_args!("<p class=\"note\">{more} more, less frequent; test.json has all.</p>\n"));
+    }
+}

@@ -1,0 +1,223 @@
+//! The scores of a test set as `test.json` stores them.
+
+use serde_json::Value;
+
+use super::page::{Confusion, Errors, ErrorsOf, Example};
+use crate::command::outcome::Outcome;
+use crate::command::scores;
+use unpadded::recipes::Figure;
+
+/// The scores of a test set.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tested {
+    /// The file.
+    pub(crate) dataset: String,
+    /// The name of the headline figure.
+    pub(crate) metric: String,
+    pub(crate) figures: Vec<Score>,
+    pub(crate) counts: Vec<(String, u64)>,
+    pub(crate) tables: Vec<ClassTable>,
+    pub(crate) confusions: Vec<Confusion>,
+    pub(crate) errors: Option<Errors>,
+    pub(crate) examples: Vec<Example>,
+    /// The signatures of scores, then how the file was read.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A named value.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Score {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    /// Whether it is a share, to be shown in percent.
+    pub(crate) share: bool,
+    pub(crate) interval: Option<[f64; 2]>,
+}
+
+impl Score {
+    /// Its value, for people.
+    pub(crate) fn shown(&self) -> String {
+        scores::shown(&self.figure(), self.value)
+    }
+
+    /// Its 95 % interval, for people.
+    pub(crate) fn interval(&self) -> String {
+        scores::interval(&self.figure())
+    }
+
+    fn figure(&self) -> Figure {
+        Figure { name: "", value: self.value, share: self.share, interval: self.interval }
+    }
+}
+
+/// Precision, recall and F1 of each class.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ClassTable {
+    /// What the classes are: `label`, `tag`, `chunk type`.
+    pub(crate) of: String,
+    /// The most frequent class first.
+    pub(crate) rows: Vec<ClassRow>,
+}
+
+/// A class.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct ClassRow {
+    pub(crate) name: String,
+    /// Precision, recall and F1.
+    pub(crate) scores: [f64; 3],
+    pub(crate) support: u64,
+}
+
+/// A field of an object that another one wrote: an error names it.
+fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
+    object.get(name).ok_or_else(|| format!("expected a field `{name}`, got none").into())
+}
+
+fn text(object: &Value, name: &str) -> Outcome<String> {
+    let found = field(object, name)?;
+    let text = found.as_str().map(str::to_owned);
+    text.ok_or_else(|| format!("field `{name}`: expected a string, got {found}").into())
+}
+
+/// A number; null, which stands for what JSON has no number for, is NaN.
+fn number(object: &Value, name: &str) -> Outcome<f64> {
+    let found = field(object, name)?;
+    match found.is_null() {
+        true => Ok(f64::NAN),
+        false => {
+            found.as_f64().ok_or_else(|| format!("field `{name}`: expected a number, got {found}").into())
+        }
+    }
+}
+
+fn whole(object: &Value, name: &str) -> Outcome<u64> {
+    let found = field(object, name)?;
+    found.as_u64().ok_or_else(|| format!("field `{name}`: expected a whole number, got {found}").into())
+}
+
+/// The entries of a field that may be missing: runs before it was written have none.
+fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
+    object.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn entries<'a>(object: &'a Value, name: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    object.get(name).and_then(Value::as_object).into_iter().flatten()
+}
+
+fn texts(object: &Value, name: &str) -> Vec<String> {
+    list(object, name).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Tested {
+    /// The scores of an object that [`scores::object`] wrote.
+    ///
+    /// # Errors
+    /// If a field is missing or of another kind.
+    pub(crate) fn of(object: &Value) -> Outcome<Self> {
+        let shares = texts(object, "shares");
+        let all = field(object, "scores")?;
+        let figures = entries(object, "scores").map(|(name, _)| {
+            let interval = object.get("intervals").map_or(&[][..], |all| list(all, name));
+            let interval = match interval {
+                [low, high] => low.as_f64().zip(high.as_f64()).map(|(low, high)| [low, high]),
+                _ => None,
+            };
+            let (value, share) = (number(all, name)?, shares.contains(name));
+            Ok(Score { name: name.clone(), value, share, interval })
+        });
+        let counts =
+            entries(object, "counts").filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)));
+        let tables = entries(object, "tables").map(|(of, _)| {
+            let rows = object.get("tables").map_or(&[][..], |tables| list(tables, of)).iter();
+            let mut rows = rows.map(class).collect::<Outcome<Vec<_>>>()?;
+            rows.sort_by_key(|row| std::cmp::Reverse(row.support));
+            Ok(ClassTable { of: of.clone(), rows })
+        });
+        let confusions = entries(object, "confusions").map(|(of, _)| {
+            let cells = object.get("confusions").map_or(&[][..], |all| list(all, of)).iter();
+            let mut confusion = Confusion::new(of);
+            for cell in cells {
+                confusion.add(&text(cell, "truth")?, &text(cell, "found")?, whole(cell, "count")?);
+            }
+            Ok(confusion)
+        });
+        let errors = object.get("lengths").filter(|lengths| !lengths.is_null()).map(|lengths| {
+            let range = |range: &Value| {
+                let size = |name| whole(range, name).map(|x| usize::try_from(x).unwrap_or(usize::MAX));
+                Ok(ErrorsOf {
+                    from: size("from")?,
+                    to: size("to")?,
+                    texts: whole(range, "texts")?,
+                    value: number(range, "value")?,
+                })
+            };
+            let share = field(lengths, "share")?.as_bool().unwrap_or_default();
+            let ranges = list(lengths, "ranges").iter().map(range).collect::<Outcome<_>>()?;
+            Outcome::Ok(Errors { of: text(lengths, "of")?, by: text(lengths, "by")?, share, ranges })
+        });
+        let example = |one: &Value| {
+            Ok(Example::Pair {
+                source: text(one, "source")?,
+                target: text(one, "found")?,
+                truths: texts(one, "references"),
+                exact: field(one, "exact")?.as_bool().unwrap_or_default(),
+                chrf: number(one, "chrf")?,
+                attention: None,
+            })
+        };
+        let mut notes = texts(object, "signatures");
+        notes.extend(texts(object, "read_as"));
+        Ok(Self {
+            dataset: text(object, "dataset")?,
+            metric: object.get("metric").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            figures: figures.collect::<Outcome<_>>()?,
+            counts: counts.collect(),
+            tables: tables.collect::<Outcome<_>>()?,
+            confusions: confusions.collect::<Outcome<_>>()?,
+            errors: errors.transpose()?,
+            examples: list(object, "examples").iter().map(example).collect::<Outcome<_>>()?,
+            notes,
+        })
+    }
+
+    /// The figure of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Score> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
+}
+
+fn class(row: &Value) -> Outcome<ClassRow> {
+    let scores = [number(row, "precision")?, number(row, "recall")?, number(row, "f1")?];
+    Ok(ClassRow { name: text(row, "name")?, scores, support: whole(row, "support")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_read_and_what_is_wrong_is_named() {
+        let text = r#"{"dataset": "t.tsv", "metric": "accuracy", "scores": {"loss": null, "accuracy": 0.75},
+            "shares": ["accuracy"], "intervals": {"accuracy": [0.5, 1.0]}, "counts": {"texts": 4},
+            "tables": {"label": [{"name": "a", "precision": 1.0, "recall": 0.5, "f1": 0.6, "support": 2}]},
+            "confusions": {"label": [{"truth": "a", "found": "b", "count": 1}]},
+            "lengths": {"of": "wrong texts", "by": "length in tokens", "share": true,
+                "ranges": [{"from": 4, "to": 5, "texts": 4, "value": 0.25}]}}"#;
+        let object: Value = serde_json::from_str(text).unwrap();
+        let tested = Tested::of(&object).unwrap();
+        assert!(tested.get("loss").unwrap().value.is_nan());
+        let accuracy = tested.get("accuracy").unwrap();
+        assert_eq!((&*accuracy.shown(), &*accuracy.interval()), ("75.00 %", "50.00 to 100.00 %"));
+        assert_eq!((tested.tables[0].rows[0].support, tested.confusions[0].labels.len()), (2, 2));
+        assert_eq!(tested.errors.unwrap().ranges[0].texts, 4);
+        for (old, new, field) in [
+            ("\"f1\": 0.6", "\"f1\": \"x\"", "`f1`"),
+            ("\"truth\"", "\"truht\"", "`truth`"),
+            ("scores", "s", "`scores`"),
+        ] {
+            let object: Value = serde_json::from_str(&text.replacen(old, new, 1)).unwrap();
+            let said = Tested::of(&object).unwrap_err().to_string();
+            assert!(said.contains(field) && said.contains("expected"), "{said}");
+        }
+    }
+}

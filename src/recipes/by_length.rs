@@ -1,0 +1,99 @@
+//! Scores by the length of texts.
+
+use std::collections::BTreeMap;
+
+/// A mean score of texts, or of their tokens, by length: of lengths 0, 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, 12 to 15, 16 to 23 and so on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ByLength {
+    /// What is measured: `wrong texts`, `wrong tags`, `chrF`.
+    pub of: &'static str,
+    /// What the ranges are of: `length in tokens`.
+    pub by: &'static str,
+    /// Whether the score is a share, to be shown in percent.
+    pub share: bool,
+    /// By the first length of the range: texts, the sum of their scores, and what the sum is divided by.
+    sums: BTreeMap<usize, (u64, f64, f64)>,
+}
+
+/// The score of texts of similar lengths.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LengthRange {
+    /// The shortest length.
+    pub from: usize,
+    /// The longest length.
+    pub to: usize,
+    /// The number of texts.
+    pub texts: u64,
+    /// Their mean score.
+    pub value: f64,
+}
+
+impl ByLength {
+    /// No text yet; lengths are counted in tokens.
+    pub fn new(of: &'static str, share: bool) -> Self {
+        Self { of, by: "length in tokens", share, sums: BTreeMap::new() }
+    }
+
+    /// Ranges of another length.
+    #[must_use]
+    pub fn by(self, by: &'static str) -> Self {
+        Self { by, ..self }
+    }
+
+    /// Adds a text of a length: its score is `sum` / `count`, and weighs `count`.
+    pub fn add(&mut self, length: usize, sum: f64, count: f64) {
+        let (texts, of, all) = self.sums.entry(range(length).0).or_default();
+        (*texts, *of, *all) = (*texts + 1, *of + sum, *all + count);
+    }
+
+    /// The ranges that have texts, by length.
+    pub fn ranges(&self) -> Vec<LengthRange> {
+        let one = |(&from, &(texts, sum, count)): (&usize, &(u64, f64, f64))| LengthRange {
+            from,
+            to: range(from).1,
+            texts,
+            value: crate::metrics::ratio(sum, count),
+        };
+        self.sums.iter().map(one).collect()
+    }
+}
+
+/// The range that a length is in: powers of two and the middles between them are where ranges begin.
+fn range(length: usize) -> (usize, usize) {
+    if length < 4 {
+        return (length, length);
+    }
+    let power = 1 << length.ilog2();
+    match length < power + power / 2 {
+        true => (power, power + power / 2 - 1),
+        false => (power + power / 2, power + (power - 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_is_in_one_range() {
+        assert_eq!(
+            [0, 1, 3, 4, 5, 6, 8, 15, 16].map(range).map(|(from, _)| from),
+            [0, 1, 3, 4, 4, 6, 8, 12, 16]
+        );
+        for length in 0..5_000 {
+            let (from, to) = range(length);
+            assert!((from..=to).contains(&length) && range(to).0 == from && range(to + 1).0 == to + 1);
+        }
+        assert_eq!(range(usize::MAX).1, usize::MAX);
+    }
+
+    #[test]
+    fn a_mean_is_weighted_by_the_counts() {
+        let mut wrong = ByLength::new("wrong tags", true).by("length in words");
+        for (length, sum, count) in [(4, 1.0, 4.0), (5, 2.0, 5.0), (1, 0.0, 1.0)] {
+            wrong.add(length, sum, count);
+        }
+        let range = |from, to, texts, value| LengthRange { from, to, texts, value };
+        assert_eq!(wrong.ranges(), [range(1, 1, 1, 0.0), range(4, 5, 2, 3.0 / 9.0)]);
+    }
+}

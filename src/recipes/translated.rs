@@ -1,0 +1,82 @@
+//! A text that a model has written, beside what would have been right.
+
+use crate::metrics::ChrF;
+
+/// A text that a model has written, beside its references.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Translated {
+    /// What it was made of.
+    pub source: String,
+    /// What would be right.
+    pub references: Vec<String>,
+    /// What the model wrote.
+    pub found: String,
+    /// Whether it has the words of a reference.
+    pub exact: bool,
+    /// The chrF2 of this text alone, from 0 to 1.
+    pub chrf: f64,
+}
+
+impl Translated {
+    /// A text against its references.
+    pub fn new(source: &str, references: &[&str], found: &str) -> Self {
+        let mut chrf = ChrF::default();
+        chrf.texts_of_several(found, references);
+        Self {
+            source: source.to_owned(),
+            references: references.iter().map(|&text| text.to_owned()).collect(),
+            found: found.to_owned(),
+            exact: references.iter().any(|text| text.split_whitespace().eq(found.split_whitespace())),
+            chrf: chrf.value(),
+        }
+    }
+}
+
+/// A few texts of many: the first ones, and of the others the worst.
+#[derive(Debug, Default)]
+pub(super) struct Examples {
+    first: Vec<Translated>,
+    /// The worst first.
+    worst: Vec<Translated>,
+}
+
+impl Examples {
+    const FIRST: usize = 8;
+    const WORST: usize = 4;
+
+    pub(super) fn add(&mut self, source: &str, references: &[&str], found: &str, chrf: f64) {
+        let one = || Translated::new(source, references, found);
+        if self.first.len() < Self::FIRST {
+            return self.first.push(one());
+        }
+        let at = self.worst.partition_point(|known| known.chrf <= chrf);
+        if at < Self::WORST {
+            self.worst.insert(at, one());
+            self.worst.truncate(Self::WORST);
+        }
+    }
+
+    pub(super) fn end(self) -> Vec<Translated> {
+        let Self { first, worst } = self;
+        first.into_iter().chain(worst).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_the_worst_are_kept() {
+        let mut examples = Examples::default();
+        for number in 0..100 {
+            let found = if number % 10 == 9 { "zzz" } else { "a b c" };
+            let one = Translated::new(&number.to_string(), &["a b c"], found);
+            examples.add(&one.source, &["a b c"], found, one.chrf);
+        }
+        let kept = examples.end();
+        let numbers: Vec<&str> = kept.iter().map(|one| one.source.as_str()).collect();
+        assert_eq!(numbers, ["0", "1", "2", "3", "4", "5", "6", "7", "9", "19", "29", "39"]);
+        assert_eq!((kept[0].exact, kept[0].chrf, kept[8].exact, kept[8].chrf), (true, 1.0, false, 0.0));
+    }
+}

@@ -1,0 +1,161 @@
+//! The report of a run, and of several.
+
+use std::fs;
+
+use super::{Place, reviews, with};
+
+/// Words with their tags and the label of their text.
+fn requests(texts: usize) -> [String; 3] {
+    let of = |i: usize| match i % 2 {
+        0 => ("play some jazz", "O O B-genre", "music"),
+        _ => ("wake me at nine please", "O O O B-time O", "alarm"),
+    };
+    let column = |pick: fn((&'static str, &'static str, &'static str)) -> &'static str| {
+        (0..texts).map(|i| format!("{}\n", pick(of(i)))).collect()
+    };
+    [column(|of| of.0), column(|of| of.1), column(|of| of.2)]
+}
+
+#[test]
+fn a_test_set_is_reported_by_class_and_by_length() {
+    let place = Place::new("report-classes");
+    place.write("reviews.tsv", &reviews());
+    place.write("test.tsv", "it was fine\tgood\nit was dull\tbad\nit was <b>\tmiddling\n");
+    let train = ["train", "--train", "reviews.tsv", "--test", "test.tsv", "--run", "run"];
+    place.said(&with(&train, &["--epochs", "4"]), "");
+    let page = fs::read_to_string(place.0.join("run/report.html")).unwrap();
+    for part in [
+        "<h3>Each label</h3>",
+        "<h3>Confusion of labels</h3>",
+        "Test set: wrong texts by length in tokens",
+        "middling",
+        "95 % interval",
+        "<h2 id=\"confusion\">Held-out texts</h2>",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let scores = place.json(&["eval", "run", "test.tsv", "--json"], "");
+    assert_eq!(scores["confusions"]["label"], scores["confusion"], "{scores}");
+    assert_eq!(scores["shares"], serde_json::json!(["accuracy", "macro F1", "weighted F1"]));
+    let texts = scores["lengths"]["ranges"].as_array().unwrap().iter().map(|range| range["texts"].as_u64());
+    assert_eq!((texts.sum::<Option<u64>>(), &scores["lengths"]["of"]), (Some(3), &"wrong texts".into()));
+}
+
+#[test]
+fn intents_stand_beside_chunks() {
+    let place = Place::new("report-tags");
+    for folder in ["train", "test"] {
+        fs::create_dir(place.0.join(folder)).unwrap();
+        let texts = requests(if folder == "train" { 60 } else { 10 });
+        for (name, text) in ["seq.in", "seq.out", "label"].iter().zip(texts) {
+            place.write(&format!("{folder}/{name}"), &text);
+        }
+    }
+    // All texts are equal but for two: none could be held out.
+    let train =
+        ["train", "--task", "tag", "--train", "train", "--dev", "test", "--test", "test", "--run", "run"];
+    place.said(&with(&train, &["--epochs", "2"]), "");
+    let page = fs::read_to_string(place.0.join("run/report.html")).unwrap();
+    for part in [
+        "<h3>Each chunk type</h3>",
+        "<h3>Each label</h3>",
+        "<h3>Confusion of tags</h3>",
+        "<h3>Confusion of labels</h3>",
+        "Test set: wrong tags by length in words",
+        "token accuracy",
+        "alarm",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let scores = place.json(&["eval", "run", "test", "--json"], "");
+    assert_eq!(scores["confusion"], scores["confusions"]["label"], "{scores}");
+    assert!(!scores["confusions"]["tag"].as_array().unwrap().is_empty(), "{scores}");
+}
+
+#[test]
+fn translations_are_shown_with_their_attention() {
+    let place = Place::new("report-pairs");
+    let numbers = [("eins", "one"), ("zwei", "two"), ("drei", "three"), ("vier", "four")];
+    let line = |i: usize| {
+        let (a, b) = (numbers[i % 4], numbers[i / 4 % 4]);
+        format!("{} {}\t{} {}\n", a.0, b.0, a.1, b.1)
+    };
+    place.write("pairs.tsv", &(0..64).map(line).collect::<String>());
+    place.write("test.tsv", "eins vier\tone four\nzwei\ttwo\n");
+    let train = ["train", "--task", "translate", "--train", "pairs.tsv", "--dev", "pairs.tsv"];
+    place.said(&with(&train, &["--test", "test.tsv", "--epochs", "1", "--run", "run"]), "");
+    place.said(&with(&train, &["--epochs", "1", "--run", "untested"]), "");
+    for (run, examples) in [("run", 2), ("untested", 12)] {
+        let page = fs::read_to_string(place.0.join(run).join("report.html")).unwrap();
+        assert_eq!(page.matches("<dl class=\"pair\">").count(), examples, "{run}");
+        assert!(page.contains("<dt>reference</dt>") && page.contains("chrF by length in tokens"), "{run}");
+        let attended = page.matches("<table class=\"attention\">").count();
+        // Nothing is attended to where nothing is written.
+        assert_eq!(attended + page.matches("made\" dir=\"auto\"><i>(empty)</i>").count(), examples, "{run}");
+        assert_eq!(page.contains("Of the test set"), run == "run");
+    }
+    let test = fs::read_to_string(place.0.join("run/test.json")).unwrap();
+    let test: serde_json::Value = serde_json::from_str(&test).unwrap();
+    assert_eq!(test["examples"][0]["references"], serde_json::json!(["one four"]), "{test}");
+}
+
+#[test]
+fn several_runs_are_one_page() {
+    let place = Place::new("report-runs");
+    place.write("reviews.tsv", &reviews());
+    place.write("test.tsv", "it was fine\tgood\nit was dull\tbad\n");
+    let train = |run: &'static str, more: &[&'static str]| {
+        let all = ["train", "--train", "reviews.tsv", "--run", run];
+        place.said(&with(&[&all[..], more].concat(), &[]), "");
+    };
+    train("one", &["--test", "test.tsv", "--epochs", "2"]);
+    train("two", &["--test", "test.tsv", "--epochs", "3"]);
+    train("three", &["--epochs", "1"]);
+    place.said(&["report", "one", "two", "three", "--output", "all.html"], "");
+    let page = fs::read_to_string(place.0.join("all.html")).unwrap();
+    for part in [
+        "<h1 dir=\"auto\">3 runs</h1>",
+        "held-out accuracy",
+        "test accuracy",
+        "<code>training.epochs</code>",
+        "F1 of each class",
+        "two: wrong texts by length in tokens",
+        "1 run has no test.json",
+        "class=\"line run2\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"));
+    // To standard output, as `graph` writes.
+    assert_eq!(place.said(&["report", "one", "two", "three"], "").trim_end(), page.trim_end());
+
+    assert!(place.refused(&["report", "one", "-o", "all.html"]).contains("new file"));
+    assert!(place.refused(&["report", "one", "none"]).contains("`none`: expected a run folder"));
+    for (name, text, said) in [
+        ("metrics.jsonl", "{\"epoch\": 1}\n", "metrics.jsonl:1: expected the metrics of an epoch"),
+        ("metrics.jsonl", "", ""),
+        ("test.json", "{\"dataset\": 3}", "test.json: "),
+        ("test.json", "{", "test.json:1: expected"),
+    ] {
+        let path = place.0.join("three").join(name);
+        let before = fs::read(&path).ok();
+        fs::write(&path, text).unwrap();
+        match text.is_empty() {
+            // A run whose first epoch is not over has no curves yet.
+            true => assert!(place.said(&["report", "three"], "").contains("No epoch was trained.")),
+            false => {
+                let refused = place.refused(&["report", "one", "three"]);
+                assert!(refused.contains(said), "{refused}");
+            }
+        }
+        match before {
+            Some(before) => fs::write(&path, before).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+    }
+    // A line that is being written is no epoch yet.
+    let path = place.0.join("three/metrics.jsonl");
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, whole + "{\"epoch\": 2, \"st").unwrap();
+    assert!(place.said(&["report", "three"], "").contains("1 epoch,"));
+}
