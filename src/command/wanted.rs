@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::outcome::Outcome;
+use super::outcome::{Asked, Outcome};
 use super::{file, init};
 use unpadded::recipes::{Config, Task};
 
@@ -46,7 +46,7 @@ impl Wanted {
     /// The config: a file or the task's own, then flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
         let config = match &self.config {
-            Some(path) => file::read(path)?,
+            Some(path) => Config::load(path).asked()?,
             None => Config::new(self.task.unwrap_or(Task::Classify)),
         };
         self.over(config)

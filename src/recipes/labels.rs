@@ -122,13 +122,14 @@ impl<'a> Scores<'a> {
         let scored = if few { scored } else { scored.with("macro F1", true, macro_f1(&rows)) };
         let scored = scored.with("weighted F1", true, weighted_f1(&rows));
         let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
-        Ok(Scored {
+        let scored = Scored {
             confusion: tally.confusion(),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: tally.unseen_ones(),
             said,
-            ..scored.with_loss(mean)
-        })
+            ..scored
+        };
+        Ok(scored.with_loss(mean))
     }
 }
 

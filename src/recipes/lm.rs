@@ -42,7 +42,8 @@ pub(super) struct Lm;
 
 impl Recipe for Lm {
     fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text = TextConfig { tokens: Tokens::Characters, lowercase: false, min_count: 1, ..text.clone() };
+        *text =
+            TextConfig { tokens: Some(Tokens::Characters), lowercase: false, min_count: 1, ..text.clone() };
         (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
         *training = TrainingConfig { epochs: 15, batch: 64, rate: 3e-3, ..training.clone() };
     }
@@ -349,7 +350,7 @@ fn nats(logits: &[f32], id: i64) -> f64 {
 
 /// Whether tokens are characters.
 fn by_characters(config: &Config) -> bool {
-    config.text.tokens == Tokens::Characters && config.text.tokenizer.is_none()
+    config.text.tokens == Some(Tokens::Characters) && config.text.tokenizer.is_none()
 }
 
 /// How a line begins.

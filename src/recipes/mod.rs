@@ -24,6 +24,7 @@ mod answer;
 mod classify;
 mod compare;
 mod config;
+mod config_file;
 mod embedded;
 mod labels;
 mod lm;
@@ -74,7 +75,7 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     let mut prepared = prepared.at_caller()?;
     prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
-    let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_string());
+    let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     prepared.trainer = match config.training.patience {
         Some(epochs) => trainer.patience(epochs),
         None => trainer,

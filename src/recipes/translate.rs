@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
-use super::config::{Cell, Config, TextConfig, Tokens, TrainingConfig};
+use super::config::{Cell, Config, TextConfig, TrainingConfig};
 use super::net;
 use super::prepared::{
     CUT, Case, Column, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, batches, both,
@@ -46,7 +46,7 @@ pub(super) struct Translate;
 
 impl Recipe for Translate {
     fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text = TextConfig { tokens: Tokens::Pieces, lowercase: false, ..text.clone() };
+        *text = TextConfig { tokens: None, lowercase: false, ..text.clone() };
         text.max_size = Some(12_000);
         (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
         model.bidirectional = true;
