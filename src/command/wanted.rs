@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::outcome::{Asked, Outcome};
 use super::{file, init};
+use unpadded::data::Parts;
 use unpadded::recipes::{Config, Task};
 
 /// What is to be trained.
@@ -58,7 +59,7 @@ impl Wanted {
             config.data.train.clone_from(&self.train);
         }
         if let (Some(source), Some(target)) = (&self.train_source, &self.train_target) {
-            config.data.train = Some(format!("{{{source},{target}}}"));
+            config.data.train = Some(Parts::of_lines(source, target));
         }
         config.run.threads = self.threads.unwrap_or(config.run.threads);
         self.set.iter().try_for_each(|flag| file::set(&mut config, flag))?;

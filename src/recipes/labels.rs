@@ -111,8 +111,7 @@ impl<'a> Scores<'a> {
     pub(super) fn end(self, name: &str, said: Vec<String>) -> Result<Scored> {
         let Self { tally, sample, loss, .. } = self;
         if sample.texts() == 0 {
-            let what = format!("texts of `{name}`");
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+            return Err(none(name));
         }
         let rows = tally.rows();
         let accuracy: Figures = &[("accuracy", true, |sums| ratio(sums[RIGHT], sums[ALL]))];
@@ -131,6 +130,11 @@ impl<'a> Scores<'a> {
         };
         Ok(scored.with_loss(mean))
     }
+}
+
+/// That a file has no text to score.
+pub(super) fn none(name: &str) -> Error {
+    Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }
 
 type Figures<'a> = &'a [(&'static str, bool, Of)];

@@ -91,6 +91,10 @@ impl Trained for Writer {
         data(config, predictor, &self.cut, path)
     }
 
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        Ok(data(config, predictor, &self.cut, path)?.said)
+    }
+
     fn scores(
         &self,
         config: &Config,
@@ -199,7 +203,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let read = |path: PathBuf| PlainText::open_with([path], &options(config, COLUMNS)?);
     let whole = train.map_or_else(embedded::prose, read)?;
-    let (dev, tested) = (dev.map(read).transpose()?, test.clone().map(read).transpose()?);
+    let dev = dev.map(read).transpose()?;
     let cut = tokenizer(config)?;
     let count = |text: &str| cut.tokens(text).count();
     let (name, as_read) = (whole.name().to_owned(), read_as(whole.read_as()));
@@ -219,8 +223,6 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let tokens = net::known(cut.vocabulary([train], &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let stream = |text: &str| stream(config, &cut, &tokens, text);
     let (of_train, of_dev) = (stream(train)?, stream(dev)?);
-    // That it can be scored is known before hours are spent.
-    tested.as_ref().map(|test| stream(test.text())).transpose()?;
     let length = count(train);
     let steps =
         (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::answer::Answer;
 use super::config::{Config, TrainingConfig};
 use super::embedded;
+use super::labels::none;
 use super::net::{self, TABLE};
 use super::prepared::{
     Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, batches, both,
@@ -94,6 +95,20 @@ impl Trained for Tagger {
         data(config, predictor, path)
     }
 
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let known = Found::of(predictor)?;
+        let (texts, tagging) = test_texts(config, predictor, path)?;
+        if texts.records().is_empty() {
+            return Err(none(texts.name()));
+        }
+        let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
+        for (number, text) in (1..).zip(texts.records()) {
+            let tags = &vec![0; text.words.len()];
+            scores.add(text, number, &FoundTags { tags, label: None }, &mut |_| ())?;
+        }
+        Ok(read_as(texts.read_as()).into_iter().collect())
+    }
+
     fn scores(
         &self,
         config: &Config,
@@ -163,6 +178,14 @@ fn tagging(predictor: &Predictor, texts: &TaggedTexts) -> Result<Tagging> {
     tagging.and_then(Tagging::of_note).map_or_else(|| TaggedTexts::scheme([texts]), Ok)
 }
 
+/// The texts of a path, which are read as those of the training, and the scheme of its tags.
+fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedTexts, Tagging)> {
+    let like = options_of(config, COLUMNS, predictor)?;
+    let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let tagging = tagging(predictor, &texts)?;
+    Ok((texts, tagging))
+}
+
 fn scores(
     config: &Config,
     predictor: &Predictor,
@@ -170,9 +193,7 @@ fn scores(
     each: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Scored> {
     let known = Found::of(predictor)?;
-    let like = options_of(config, COLUMNS, predictor)?;
-    let texts = TaggedTexts::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-    let tagging = tagging(predictor, &texts)?;
+    let (texts, tagging) = test_texts(config, predictor, path)?;
     let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
     let size = |(_, text): &(u64, &TaggedText)| text.words.iter().map(String::len).sum();
     in_parts((1..).zip(texts.records()).map(Ok), size, |part| {
@@ -282,12 +303,11 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None if own => train.hold_out(one_in(config), config.run.seed),
         None => (train, embedded::requests(false)?),
     };
-    let tested = test.as_ref().map(|test| part(&train, test)).transpose()?;
     // Tags and labels that the test file alone has are scored as wrong.
     let all = [&train, &dev];
     let some = |texts: &&&TaggedTexts| !texts.records().is_empty();
     let labelled = all.iter().filter(some).all(|texts| texts.labelled());
-    both(all.iter().copied().chain(&tested).map(|texts| (texts.name(), texts.records().len())))?;
+    both(all.map(|texts| (texts.name(), texts.records().len())))?;
     let tagging = TaggedTexts::scheme(all)?;
     let found = Found {
         words: net::known(train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?,
@@ -309,8 +329,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         dev.records().len()
     )];
     said.extend(read_as(train.read_as()));
-    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
-    said.extend(others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as())));
+    let others = Some(&dev).filter(|_| given);
+    said.extend(others.and_then(|of| read_otherwise(of.name(), of.read_as(), train.read_as())));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
         said.push(format!("plain tags{why}: scored token by token"));

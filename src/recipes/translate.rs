@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
-use super::config::{Cell, Config, TextConfig, TrainingConfig};
+use super::config::{Cell, Config, TextConfig, Tokens, TrainingConfig};
+use super::labels::none;
 use super::net;
 use super::prepared::{
     CUT, Case, Column, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, batches, both,
@@ -14,7 +15,7 @@ use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::text_scores::TextScores;
-use crate::data::{Asking, Loader, Pairs, Tokenizer, Vocabulary};
+use crate::data::{Asking, Loader, Pairs, Tokenizer, Vocabulary, are_pronunciations};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -82,10 +83,15 @@ impl Recipe for Translate {
     }
 }
 
+/// The pairs of a path, which are read as those of the training.
+fn test_pairs(config: &Config, predictor: &Predictor, path: &str) -> Result<Pairs> {
+    let like = options_of(config, COLUMNS, predictor)?;
+    Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))
+}
+
 fn data(config: &Config, predictor: &Predictor, cuts: [&Tokenizer; 2], path: &str) -> Result<TestData> {
     let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
-    let like = options_of(config, COLUMNS, predictor)?;
-    let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let pairs = test_pairs(config, predictor, path)?;
     let data = batches(pairs.loader(FEEDS, cuts, known, ENDS)?, config);
     Ok(TestData { data: Box::new(data), said: read_as(pairs.read_as()).into_iter().collect() })
 }
@@ -108,8 +114,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             train.hold_out(one_in, config.run.seed)
         }
     };
-    let tested = test.as_ref().map(read).transpose()?;
     both([&train, &dev].map(|pairs| (pairs.name(), pairs.records().len())))?;
+    let spoken = spoken(config, &train);
+    let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
+    let config = spoken.as_ref().unwrap_or(config);
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     let sources = net::known(train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let targets = net::known(
@@ -134,9 +142,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         targets.len(),
         dev.records().len()
     );
-    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
-    let others = others.filter_map(|of| read_otherwise(of.name(), of.read_as(), train.read_as()));
-    let others: Vec<String> = others.collect();
+    let others = Some(&dev).filter(|_| given);
+    let others = others.and_then(|of| read_otherwise(of.name(), of.read_as(), train.read_as()));
     let case = |(source, targets): (&str, Vec<&str>)| Case {
         text: source.to_owned(),
         truth: Truth::Texts(targets.into_iter().map(str::to_owned).collect()),
@@ -151,7 +158,26 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         coverage,
         lengths: train.records().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
         held_out: dev.by_source().into_iter().map(case).collect(),
-        said: [said].into_iter().chain(read_as(train.read_as())).chain(others).collect(),
+        said: [said]
+            .into_iter()
+            .chain(read_as(train.read_as()))
+            .chain(said_of_tokens)
+            .chain(others)
+            .collect(),
+    })
+}
+
+const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
+                              `text.target_tokens` set others";
+
+/// The config for words with their phonemes, unless it sets tokens.
+fn spoken(config: &Config, pairs: &Pairs) -> Option<Config> {
+    let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
+        return None;
+    };
+    are_pronunciations(pairs.records()).then(|| {
+        let (tokens, target_tokens) = (Some(Tokens::Characters), Some(Tokens::Whitespace));
+        Config { text: TextConfig { tokens, target_tokens, ..config.text.clone() }, ..config.clone() }
     })
 }
 
@@ -212,6 +238,14 @@ impl Trained for Translator {
         data(config, predictor, [&self.cut, &self.target_cut], path)
     }
 
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let pairs = test_pairs(config, predictor, path)?;
+        if pairs.records().is_empty() {
+            return Err(none(pairs.name()));
+        }
+        Ok(read_as(pairs.read_as()).into_iter().collect())
+    }
+
     fn scores(
         &self,
         config: &Config,
@@ -219,8 +253,7 @@ impl Trained for Translator {
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
-        let like = options_of(config, COLUMNS, predictor)?;
-        let pairs = Pairs::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+        let pairs = test_pairs(config, predictor, path)?;
         let mut scores = TextScores::new([&self.cut, &self.target_cut]);
         let size = |(source, _): &(&str, Vec<&str>)| source.len();
         in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
