@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "command/console.rs"]
+mod console;
 #[path = "command/lines.rs"]
 mod lines;
 #[path = "command/printable.rs"]
 mod printable;
+#[path = "command/translate.rs"]
+mod translate;
 #[path = "command/words.rs"]
 mod words;
 

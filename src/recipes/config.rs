@@ -354,18 +354,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() -> Result<()> {
+    fn each_setting_is_written_with_its_comment() -> Result<()> {
         for &task in Task::ALL {
             let config = Config::new(task);
             config.check()?;
-            let mut other = Config { run: RunConfig { task, ..RunConfig::default() }, ..Config::default() };
-            for key in Config::keys(task) {
-                let name = key.to_string();
-                if let Some(value) = config.get(&name) {
-                    other.set(&name, &value)?;
-                }
-            }
-            assert_eq!(other.to_toml(), config.to_toml());
             let commented = config.commented();
             assert!(
                 Config::keys(task).all(|key| commented.contains(&format!("{} =", key.name))),

@@ -163,59 +163,38 @@ fn integer(number: &DeInteger<'_>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipes::{RunConfig, Setting};
 
     fn wrong(text: &str) -> String {
         parse("run.toml", text).err().map(|e| format!("{e:#}")).unwrap_or_default()
     }
 
-    /// Another value of the same type, which a check may refuse.
-    fn other(name: &str, value: Option<Value>) -> Vec<Value> {
-        match value {
-            Some(Value::Flag(flag)) => vec![Value::Flag(!flag)],
-            Some(Value::Int(number)) => vec![Value::Int(number + 1)],
-            Some(Value::Float(_)) => vec![Value::Float(0.25)],
-            Some(Value::Text(_)) | None => {
-                let texts = ["mean", "gru", "iob2", "a \"b\" \\ \u{7}\u{85}\té", name];
-                let texts = texts.into_iter().map(|text| Value::Text(text.to_owned()));
-                texts.chain([Value::Int(1), Value::Flag(true)]).collect()
-            }
-        }
-    }
-
     #[test]
     fn every_setting_comes_back_from_toml() -> Result<()> {
         for &task in Task::ALL {
-            let mut all = Config::new(task);
+            let mut config = Config::new(task);
+            assert_eq!(Config::from_toml(&config.commented())?, config);
             for key in Config::keys(task).filter(|key| key.name != "task") {
-                let (name, mut config) = (key.to_string(), Config::new(task));
-                let before = config.clone();
-                for value in other(&name, config.get(&name)) {
-                    if config.set(&name, &value).is_ok() && config != before && config.check().is_ok() {
-                        break;
-                    }
-                    config = before.clone();
-                }
-                if config == before {
-                    // Of a window there must be data.
-                    config.data.train = Some("x".into());
-                    config
-                        .set(&name, &Value::Text("whitespace".into()))
-                        .or_else(|_| config.set(&name, &Value::Int(1)))?;
-                }
-                assert_ne!(config, before, "{name}");
-                assert_eq!(Config::from_toml(&config.to_toml())?, config, "{name}");
-                assert_eq!(Config::from_toml(&config.commented())?, config, "{name}");
-                if let Some(value) = config.get(&name) {
-                    all.set(&name, &value)?;
-                }
+                let name = key.to_string();
+                let value = match (key.name, config.get(&name)) {
+                    ("window", _) if task != Task::Classify => continue,
+                    ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
+                    ("cell", _) => Value::Text("rnn".into()),
+                    ("pool", _) => Value::Text("max".into()),
+                    ("header", _) => Value::Flag(true),
+                    ("window" | "first_index" | "max_size" | "patience", _) => Value::Int(1),
+                    (_, Some(Value::Flag(flag))) => Value::Flag(!flag),
+                    (_, Some(Value::Int(number))) => Value::Int(number + 1),
+                    (_, Some(Value::Float(_))) => Value::Float(2.5e-7),
+                    _ => Value::Text(format!("{name} \"b\" \\ \u{7}\u{85}\t\n# é")),
+                };
+                let before = config.get(&name);
+                config.set(&name, &value)?;
+                assert!(config.get(&name) != before, "{name}");
             }
-            all.text.tokenizer = None;
-            all.data.window = None;
-            assert_eq!(Config::from_toml(&all.to_toml())?, all);
-            assert_eq!(all.run, RunConfig { task, seed: 2, threads: 1 });
+            for text in [config.to_toml(), config.commented()] {
+                assert_eq!(Config::from_toml(&text)?, config, "{text}");
+            }
         }
-        assert_eq!(<usize as Setting>::expected(), "a whole number from 0 on");
         Ok(())
     }
 
