@@ -18,7 +18,8 @@ pub(crate) struct Wanted {
     /// What is to be learnt: classify, tag, lm or translate [default: classify]
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
-    /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}'
+    /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}', or a
+    /// folder of such files, as 'corpus/*.{de,en}': the source first
     #[arg(long, value_name = "PATH")]
     train: Option<String>,
     /// A file with a text a line to translate, whose translations are the lines of --train-target

@@ -143,6 +143,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 /// The parts in a folder of which each is two files, by their endings.
 fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<Parts> {
     let mut found: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
+    let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display();
     let (mut finding, mut others) = (Finding::default(), Vec::new());
     for name in names(folder)? {
         let Some((stem, ending)) = cut(&name).filter(|_| part(&name).is_some()) else { continue };
@@ -152,14 +153,14 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<Parts> {
         };
         let slot = &mut found.entry(stem.to_owned()).or_default()[side];
         if let Some(other) = slot {
-            let what = format!("files `{stem}.{ending}` of `{}`", folder.display());
+            let what = format!("files `{stem}.{ending}` of `{shown}`");
             return Err(Error::of(ErrorKind::Format, what, "one", format!("`{other}` and `{name}`")));
         }
         *slot = Some(name);
     }
     for (stem, files) in found {
         let [Some(a), Some(b)] = files else {
-            let what = format!("part `{stem}` of `{}`", folder.display());
+            let what = format!("part `{stem}` of `{shown}`");
             let [has, lacks] = if files[0].is_some() { [source, target] } else { [target, source] };
             let expected = format!("`{stem}.{lacks}` beside `{stem}.{has}`");
             return Err(Error::of(ErrorKind::Format, what, expected, "none"));
@@ -175,7 +176,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<Parts> {
     }
     finding.left_out.extend(others);
     finding.parts().ok_or_else(|| {
-        let what = format!("parts of `{}`", folder.display());
+        let what = format!("parts of `{shown}`");
         Error::of(ErrorKind::Format, what, format!("`train.{source}` and `train.{target}`"), "none")
     })
 }
