@@ -211,6 +211,18 @@ impl Error {
         self
     }
 
+    /// What it is about.
+    pub(crate) fn what(&self) -> &str {
+        &self.0.what
+    }
+
+    /// Puts the place in a file before what it is about, as `run.toml:3`.
+    #[must_use]
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.0.what = format!("{place}: {}", self.0.what);
+        self
+    }
+
     /// Adds what else the user should know: where a training can be resumed, which file it is about.
     #[must_use]
     pub fn noted(self, note: impl Into<String>) -> Self {

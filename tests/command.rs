@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "command/console.rs"]
+mod console;
 #[path = "command/lines.rs"]
 mod lines;
 #[path = "command/printable.rs"]
 mod printable;
 #[path = "command/reports.rs"]
 mod reports;
+#[path = "command/translate.rs"]
+mod translate;
 #[path = "command/words.rs"]
 mod words;
 

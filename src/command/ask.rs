@@ -11,7 +11,7 @@ use super::wanted::whole;
 use super::which::Which;
 use super::{json, terminal};
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Config, Model, Task};
+use unpadded::recipes::{Answer, Model, Task};
 
 /// How lines of standard input are answered.
 #[derive(Args)]
@@ -145,8 +145,7 @@ impl Predict {
         let model = self.which.load()?.threads(self.threads);
         let batch = self.batch.max(1);
         if let Some(path) = &self.file {
-            let mut config: Config = super::file::parse("config of the checkpoint", model.config())?;
-            self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
+            let config = super::file::of_model(&model, &self.set)?;
             let on_file = OnFile {
                 model: &model,
                 config: &config,

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
+use super::json;
 use super::outcome::{Asked, Ended, Outcome};
+use super::scores::Table;
+use super::terminal::{self, Console};
 use super::wanted::Wanted;
-use super::{json, terminal};
 use unpadded::executor::Rates;
 use unpadded::recipes::{Model, Prepared, Task, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Trainer, Until};
@@ -34,9 +36,8 @@ pub(crate) struct Bench {
     /// How long to train for, about
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
-    /// One line of JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    console: Console,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -93,7 +94,10 @@ impl Bench {
         config.training.patience = None;
         config.check().asked()?;
         let Prepared { trainer, train, dev, held_out, said, name, .. } = prepare(&config).asked()?;
-        said.iter().for_each(terminal::say);
+        let console = self.console;
+        if !console.quiet {
+            said.iter().for_each(terminal::say);
+        }
         let mut trainer = trainer.progress(Progress::Quiet);
         let fit = |trainer: &mut Trainer, more: u64| -> Outcome<Report> {
             let until = Until::Steps(trainer.position().step + more);
@@ -138,7 +142,7 @@ impl Bench {
                 operators.push((entry.operator.clone(), share, bound));
             }
         }
-        if self.json {
+        console.object(|| {
             let named = |(name, share, bound): &(String, f64, String)| {
                 json::object([
                     ("operator", name.as_str().into()),
@@ -147,7 +151,7 @@ impl Bench {
                 ])
             };
             let measured = |of: &Option<Measured>| of.as_ref().map_or(Value::Null, Measured::json);
-            terminal::print(json::object([
+            json::object([
                 ("task", config.run.task.name().into()),
                 ("dataset", name.into()),
                 ("threads", threads.into()),
@@ -156,26 +160,24 @@ impl Bench {
                 ("predict", measured(&together)),
                 ("alone_ms", measured(&alone)),
                 ("operators", operators.iter().map(named).collect::<Vec<_>>().into()),
-            ]))?;
-            return Ok(Ended::Done);
-        }
-        terminal::print(format!(
-            "machine: {threads} thread{}; {rates}",
-            if threads == 1 { "" } else { "s" }
-        ))?;
-        terminal::print(format!(
+            ])
+        })?;
+        console
+            .result(format!("machine: {threads} thread{}; {rates}", if threads == 1 { "" } else { "s" }))?;
+        console.result(format!(
             "train:   {tokens_per_s} tokens/s, median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows"
         ))?;
         if let (Some(together), Some(alone)) = (together, alone) {
             let Measured([middle, lowest, highest]) = alone;
-            terminal::print(format!("predict: {together} texts/s, {} together", texts.len()))?;
-            terminal::print(format!(
-                "         one alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"
-            ))?;
+            console.result(format!("predict: {together} texts/s, {} together", texts.len()))?;
+            console
+                .result(format!("         one alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"))?;
         }
-        terminal::print("where training's time goes:")?;
-        for (name, share, bound) in operators {
-            terminal::print(format!("  {:>4.1} %  {name:<32} {bound}", 100.0 * share))?;
+        if !console.quiet {
+            let mut table = Table::new("where training's time goes:", &["operator", "share", "bound by"]);
+            let row = |(name, share, bound)| vec![name, format!("{:.1} %", 100.0 * share), bound];
+            table.rows = operators.into_iter().map(row).collect();
+            table.print(console)?;
         }
         Ok(Ended::Done)
     }

@@ -72,7 +72,7 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
             folder.display()
         ));
     }
-    let config = file::read(&run::config(folder))?;
+    let config = Config::load(run::config(folder)).asked()?;
     let tested = folder.join("test.json");
     let tested = match tested.is_file() {
         true => Some(scores(&tested)?),

@@ -3,8 +3,10 @@
 use clap::{Args, Subcommand};
 
 use super::outcome::{Asked, Ended, Outcome};
+use super::scores::Table;
+use super::terminal::{self, Console};
 use super::wanted::whole;
-use super::{init, json, terminal};
+use super::{init, json};
 use serde_json::Value;
 use unpadded::data::FileFormat;
 use unpadded::recipes::{Config, Prepared, Preview, Task, prepare, preview};
@@ -50,9 +52,8 @@ struct Texts {
     /// Any other setting, as text.tokens=characters; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// One line of JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    console: Console,
 }
 
 impl Texts {
@@ -83,12 +84,14 @@ fn check(texts: &Texts) -> Outcome<()> {
     let config = texts.config()?;
     let Preview { said: shown, how, records } = preview(&config).asked()?;
     let how: Value = serde_json::from_str(&how).unwrap_or_default();
-    if !texts.json {
-        // What is understood is shown even if there is too little to train on.
-        shown.iter().try_for_each(terminal::print)?;
-        for (number, record) in (1..).zip(&records) {
-            terminal::print(format!("record {number}: {}", terminal::shown(record)))?;
-        }
+    let console = texts.console;
+    // What is understood is shown even if there is too little to train on.
+    shown.iter().try_for_each(|line| console.more(line))?;
+    if !records.is_empty() {
+        console.more(format!("the first {} records:", records.len()))?;
+    }
+    for (number, record) in (1..).zip(&records) {
+        console.more(format!("record {number}: {}", terminal::shown(record)))?;
     }
     let prepared = match &config.data.window {
         None if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() => {
@@ -101,20 +104,20 @@ fn check(texts: &Texts) -> Outcome<()> {
         _ => prepare(&config),
     };
     let prepared = prepared.asked()?;
-    if texts.json {
-        let line = json::object([
+    console.object(|| {
+        json::object([
             ("dataset", prepared.name.as_str().into()),
             ("texts", prepared.lengths.len().into()),
             ("held_out", prepared.held_out.count.into()),
             ("labels", labelled(counts(&prepared))),
             ("read_as", how),
             ("records", records.into()),
-        ]);
-        return terminal::print(line);
-    }
-    prepared.said.iter().filter(|line| Some(*line) != shown.as_ref()).try_for_each(terminal::print)?;
+        ])
+    })?;
+    let said = prepared.said.iter().filter(|line| Some(*line) != shown.as_ref());
+    said.into_iter().try_for_each(|line| console.more(line))?;
     let doubt = shown.is_some_and(|said| said.contains("if it is a header"));
-    terminal::print(if doubt {
+    console.result(if doubt {
         "nothing is wrong with it if its first line is a record"
     } else {
         "nothing is wrong with it"
@@ -151,11 +154,13 @@ fn stats(texts: &Texts) -> Outcome<()> {
         lengths.get(((lengths.len().max(1) - 1) as f64 * share).round() as usize).copied().unwrap_or(0)
     };
     let more = 100.0 * (padded as f64 / (tokens as f64).max(1.0) - 1.0);
-    if texts.json {
-        return terminal::print(json::object([
+    let console = texts.console;
+    let held_out = held_out.count;
+    console.object(|| {
+        json::object([
             ("dataset", name.as_str().into()),
             ("texts", lengths.len().into()),
-            ("held_out", held_out.count.into()),
+            ("held_out", held_out.into()),
             ("tokens", tokens.into()),
             ("padded", padded.into()),
             ("characters", characters.map_or(Value::Null, Value::from)),
@@ -164,12 +169,12 @@ fn stats(texts: &Texts) -> Outcome<()> {
             ("p95", at(0.95).into()),
             ("longest", at(1.0).into()),
             ("coverage", coverage.map_or(Value::Null, json::number)),
-            ("labels", labelled(labels)),
-        ]));
-    }
-    said.iter().try_for_each(terminal::print)?;
+            ("labels", labelled(labels.clone())),
+        ])
+    })?;
+    said.iter().try_for_each(|line| console.more(line))?;
     if !lengths.is_empty() {
-        terminal::print(format!(
+        console.result(format!(
             "lengths in tokens: {} to {}, median {}, 19 in 20 have at most {}",
             at(0.0),
             at(1.0),
@@ -177,27 +182,27 @@ fn stats(texts: &Texts) -> Outcome<()> {
             at(0.95)
         ))?;
     }
-    terminal::print(format!(
+    console.result(format!(
         "{tokens} tokens an epoch; padded batches of these would have {padded}, {more:.0} % more"
     ))?;
     if let Some(characters) = characters {
-        terminal::print(format!("{characters} characters in these tokens, which are words"))?;
+        console.result(format!("{characters} characters in these tokens, which are words"))?;
     }
     if let Some(coverage) = coverage {
-        terminal::print(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
+        console.result(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }
     let counted: u64 = labels.iter().map(|(_, count)| count).sum();
     let held = match counted.checked_sub(lengths.len() as u64) {
         Some(held) if held > 0 => format!(", of which {held} are held out"),
         _ => String::new(),
     };
-    if !labels.is_empty() {
-        terminal::print(format!("labels of {counted} texts{held}:"))?;
+    if labels.is_empty() {
+        return Ok(());
     }
-    for (label, count) in labels {
-        terminal::print(format!("label {}: {count}", terminal::shown(&label)))?;
-    }
-    Ok(())
+    let mut table = Table::new(&format!("labels of {counted} texts{held}:"), &["label", "texts"]);
+    let row = |(label, count): (String, u64)| vec![terminal::shown(&label), count.to_string()];
+    table.rows = labels.into_iter().map(row).collect();
+    table.print(console)
 }
 
 fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {
@@ -206,16 +211,15 @@ fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {
     for (name, vocabulary) in prepared.trainer.vocabularies() {
         let known = vocabulary.tokens().enumerate().take(top);
         let counted = known.map(|(id, token)| (token, vocabulary.count(id as i64)));
-        if texts.json {
+        if texts.console.json {
             let counts = counted.map(|(token, count)| (token.to_owned(), count.into()));
             let of = [("size", vocabulary.len().into()), ("counts", Value::Object(counts.collect()))];
             all.insert(name.to_owned(), json::object(of));
             continue;
         }
-        terminal::print(format!("{name}: {} known", vocabulary.len()))?;
-        for (token, count) in counted {
-            terminal::print(format!("{count:>10} {}", terminal::shown(token)))?;
-        }
+        let mut table = Table::new(&format!("{name}: {} known", vocabulary.len()), &["token", "count"]);
+        table.rows = counted.map(|(token, count)| vec![terminal::shown(token), count.to_string()]).collect();
+        table.print(texts.console)?;
     }
-    if texts.json { terminal::print(Value::Object(all)) } else { Ok(()) }
+    texts.console.object(|| Value::Object(all))
 }

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
+use super::beside;
+use super::json;
 use super::outcome::{Asked, Ended, Outcome};
 use super::scores::{self as show, Table};
+use super::terminal::{self, Console};
 use super::which::Which;
-use super::{beside, json, terminal};
 use unpadded::recipes::{Against, Compared, Config, Disagreement, Model, compare, scores};
 
 /// How the difference of two models is tested.
@@ -20,7 +22,7 @@ const TEXT: usize = 200;
 #[command(after_help = "\
 Examples:
   unpadded eval runs/classify-1 test.tsv               scores with 95 % intervals, and each class
-  unpadded eval runs/tag-1 test.conll --json           the same, then all of it as a line of JSON
+  unpadded eval runs/tag-1 test.conll --json           the same as a line of JSON
   unpadded eval runs/tag-1 runs/tag-2 test.conll       side by side, with a paired bootstrap test
 Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are named with
 their places, and scored as wrong.")]
@@ -34,9 +36,8 @@ pub(crate) struct Eval {
     /// How FILE is read, as data.text=review; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// End in a line of JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    console: Console,
 }
 
 /// A model with its name and the config that it was trained with.
@@ -48,32 +49,28 @@ struct Run {
 
 impl Eval {
     pub(crate) fn run(self) -> Outcome<Ended> {
-        let Self { runs, data, set, json } = self;
+        let Self { runs, data, set, console } = self;
         let load = |path: PathBuf| -> Outcome<Run> {
             let name = path.display().to_string();
             let model = Which { path }.load()?;
-            let mut config: Config = super::file::parse("config of the checkpoint", model.config())?;
-            set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
+            let mut config = super::file::of_model(&model, &set)?;
             config.data.test = Some(data.clone());
             Ok(Run { name, config, model })
         };
         let runs: Vec<Run> = runs.into_iter().map(load).collect::<Outcome<_>>()?;
-        let object = match &runs[..] {
+        match &runs[..] {
             [Run { config, model, .. }] => {
                 let scored = scores(config, model).asked()?;
-                show::say(&scored);
-                show::print(&scored)?;
-                show::object(&data, &scored)
+                show::say(&scored, console);
+                show::print(&scored, console)?;
+                console.object(|| show::object(&data, &scored))?;
             }
             _ => {
                 let of: Vec<(&Config, &Model)> = runs.iter().map(|run| (&run.config, &run.model)).collect();
                 let compared = compare(&of).asked()?;
-                side_by_side(&runs, &compared)?;
-                several(&data, &runs, &compared)
+                side_by_side(&runs, &compared, console)?;
+                console.object(|| several(&data, &runs, &compared))?;
             }
-        };
-        if json {
-            terminal::print(object)?;
         }
         Ok(Ended::Done)
     }
@@ -83,11 +80,12 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
     beside::settings(&runs.iter().map(|run| &run.config).collect::<Vec<_>>())
 }
 
-fn side_by_side(runs: &[Run], Compared { scored, against_first }: &Compared) -> Outcome<()> {
+fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<()> {
+    let Compared { scored, against_first } = compared;
     // Files are read alike by models that were trained alike.
     for (at, of) in scored.iter().enumerate() {
         if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
-            show::say(of);
+            show::say(of, console);
         }
     }
     let head = |of: &str| {
@@ -103,7 +101,7 @@ fn side_by_side(runs: &[Run], Compared { scored, against_first }: &Compared) -> 
         }
     }
     for name in names {
-        let mut row = vec![name.to_owned()];
+        let mut row = vec![show::named(name).to_owned()];
         row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == name) {
             Some(figure) if figure.interval.is_some() => {
                 format!("{} ({})", show::shown(figure, figure.value), show::interval(figure))
@@ -114,12 +112,16 @@ fn side_by_side(runs: &[Run], Compared { scored, against_first }: &Compared) -> 
         figures.rows.push(row);
     }
     figures.notes.push("in brackets: 95 % intervals".to_owned());
-    figures.print()?;
+    let mut notes: Vec<&String> = scored.iter().flat_map(|of| &of.notes).collect();
+    notes.sort();
+    notes.dedup();
+    figures.notes.extend(notes.into_iter().cloned());
+    figures.print(console)?;
     let settings = settings(runs);
-    if !settings.is_empty() {
+    if !settings.is_empty() && !console.quiet {
         let mut table = head("setting");
         table.rows.extend(settings.into_iter().map(|(key, values)| [vec![key], values].concat()));
-        table.print()?;
+        table.print(console)?;
     }
     let (Some(one), Some(first)) = (runs.first(), scored.first()) else { return Ok(()) };
     for (run, Against { p_value, differ, texts }) in runs.iter().skip(1).zip(against_first) {
@@ -128,17 +130,18 @@ fn side_by_side(runs: &[Run], Compared { scored, against_first }: &Compared) -> 
             Some(p) => format!("p = {p:.3} for {} ({METHOD})", first.headline),
             None => "no test: they read other texts, or have other headline scores".to_owned(),
         };
-        terminal::print(format!("\n{two} against {one}: {tested}"))?;
+        console.more("")?;
+        console.result(format!("{two} against {one}: {tested}"))?;
         if *differ > 0 {
             let shown = texts.len();
-            terminal::print(format!("{differ} texts are answered otherwise; the first {shown}:"))?;
+            console.more(format!("{differ} texts are answered otherwise; the first {shown}:"))?;
         }
         for Disagreement { text, truth, found: [a, b] } in texts {
             let lines = [("text", text), ("truth", truth), (one.as_str(), a), (two.as_str(), b)];
             let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-            terminal::print("")?;
+            console.more("")?;
             for (name, line) in lines {
-                terminal::print(format!("  {name:width$}  {}", cut(line)))?;
+                console.more(format!("  {name:width$}  {}", cut(line)))?;
             }
         }
     }

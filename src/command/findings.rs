@@ -71,7 +71,7 @@ impl Findings<'_> {
                 .map(|best| (format!("held-out {metric}"), scaled(best.value), unit.to_owned())),
             epochs: report.history.iter().map(epoch).collect(),
             operators: self.profile.map(operators).unwrap_or_default(),
-            config: config.to_string(),
+            config: config.to_toml(),
             tested,
             ..Page::default()
         };

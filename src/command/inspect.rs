@@ -3,25 +3,32 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Ended, Outcome};
+use super::json;
+use super::outcome::{Asked, Ended, Outcome, bad};
+use super::scores::Table;
+use super::terminal::{self, Console};
 use super::which::Which;
-use super::{json, terminal};
 use unpadded::checkpoint::{Checkpoint, Purpose};
 use unpadded::program::{Role, VarRole};
+use unpadded::recipes::Config;
 
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  unpadded inspect runs/classify-1\n  unpadded inspect model.ckpt --json | jq .tensors"
-)]
+#[command(after_help = "\
+Examples:
+  unpadded inspect runs/classify-1
+  unpadded inspect runs/classify-1 --config > again.toml     the config alone, for `unpadded train again.toml`
+  unpadded inspect model.ckpt --json | jq .tensors")]
 pub(crate) struct Inspect {
     #[command(flatten)]
     which: Which,
     /// Show the program, too
     #[arg(long)]
     program: bool,
-    /// One line of JSON
-    #[arg(long)]
-    json: bool,
+    /// Write the config of the training alone, as TOML
+    #[arg(long, conflicts_with_all = ["program", "json"])]
+    config: bool,
+    #[command(flatten)]
+    console: Console,
 }
 
 /// What trains a program: the kinds of operators that update it, each with how many there are, and how many numbers they keep.
@@ -57,6 +64,20 @@ fn sparkline(numbers: &[f64]) -> String {
 impl Inspect {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let checkpoint = self.which.checkpoint()?;
+        let console = self.console;
+        if self.config {
+            let Some(config) = checkpoint.notes.get("config") else {
+                let name = self.which.path.display();
+                return bad(format!(
+                    "--config: expected a checkpoint of `unpadded train`, got `{name}`, which has no config"
+                ));
+            };
+            // A config of another version may have settings that there are no more.
+            let config =
+                Config::from_toml(config).map_err(|e| e.noted("in the config of the checkpoint")).asked()?;
+            terminal::print(config.to_toml().trim_end())?;
+            return Ok(Ended::Done);
+        }
         // A run's file for prediction has no history, the other one beside it has.
         let beside = self.which.path.is_dir().then(|| super::run::last(&self.which.path));
         let training = match beside {
@@ -75,7 +96,7 @@ impl Inspect {
         let (updates, states) = optimizer(of);
         let feeds = checkpoint.program.vars().filter(|(_, var)| var.role == VarRole::Feed);
         let inputs: Vec<String> = feeds.map(|(_, var)| var.name.clone()).collect();
-        if self.json {
+        if console.json {
             let tensors = sizes.iter().map(|(name, shape, _)| ((*name).to_owned(), shape.clone().into()));
             let vocabularies =
                 checkpoint.vocabularies.iter().map(|(name, of)| (name.clone(), of.len().into()));
@@ -104,12 +125,14 @@ impl Inspect {
         terminal::print(format!("{task}, {purpose}"))?;
         let operators: usize = checkpoint.program.blocks().map(|(_, block)| block.ops.len()).sum();
         terminal::print(format!("program: {operators} operators; seed {}", checkpoint.program.seed))?;
-        terminal::print(format!("parameters: {parameters}"))?;
-        for (name, shape, size) in &sizes {
+        let mut table = Table::new(&format!("parameters: {parameters}"), &["parameter", "shape", "numbers"]);
+        let row = |(name, shape, size): &(&str, Vec<usize>, usize)| {
             let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
-            let name = terminal::shown(name);
-            terminal::print(format!("  {name:<40} {:>14} {size:>10}", shape.join(" × ")))?;
-        }
+            vec![terminal::shown(name), shape.join(" × "), size.to_string()]
+        };
+        table.rows = sizes.iter().map(row).collect();
+        table.print(console)?;
+        console.more("")?;
         if !updates.is_empty() {
             let each = |(kind, count): &(&str, usize)| {
                 if *count > 1 { format!("{kind} × {count}") } else { (*kind).to_owned() }
@@ -139,10 +162,12 @@ impl Inspect {
             terminal::print(format!("held-out {name}: {} {first:.4} to {last:.4}", sparkline(&curve)))?;
         }
         if let Some(config) = checkpoint.notes.get("config") {
-            terminal::print(format!("\n{}", config.trim_end()))?;
+            console.more("\nconfig (--config writes it alone, to train from):")?;
+            terminal::print(config.trim_end())?;
         }
         if self.program {
-            terminal::print(format!("\n{}", checkpoint.program))?;
+            console.more("\nprogram:")?;
+            terminal::print(&checkpoint.program)?;
         }
         Ok(Ended::Done)
     }

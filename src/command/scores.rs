@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::json;
 use super::outcome::Outcome;
-use super::{json, terminal};
+use super::terminal::{self, Console};
 use unpadded::recipes::{
     ByLength, Confused, Confusion, Figure, LengthRange, ScoreRow, ScoreTable, Scored, Translated,
 };
@@ -14,6 +15,15 @@ const ROWS: usize = 30;
 const UNSEEN: usize = 10;
 /// The most characters of a name in a table.
 const NAME: usize = 40;
+
+/// The name of a figure for people, with the usual abbreviation.
+pub(crate) fn named(figure: &str) -> &str {
+    match figure {
+        "phoneme error rate" => "phoneme error rate (PER)",
+        "word error rate" => "word error rate (WER)",
+        other => other,
+    }
+}
 
 /// A value with its unit.
 pub(crate) fn shown(figure: &Figure, value: f64) -> String {
@@ -29,9 +39,11 @@ pub(crate) fn interval(figure: &Figure) -> String {
     }
 }
 
-/// How the file was read, and which labels training never saw: the lines printed beside the scores.
-pub(crate) fn say(scored: &Scored) {
-    scored.said.iter().for_each(terminal::say);
+/// How the file was read, and which labels training never saw: the lines written beside the scores. Under `--quiet` the warnings alone.
+pub(crate) fn say(scored: &Scored, console: Console) {
+    if !console.quiet {
+        scored.said.iter().for_each(terminal::say);
+    }
     for unseen in scored.unseen.iter().take(UNSEEN) {
         let (what, name, places) = (unseen.what, terminal::shown(&unseen.name), unseen.places.join(", "));
         let more = if unseen.count as usize > unseen.places.len() { ", …" } else { "" };
@@ -54,13 +66,11 @@ pub(crate) fn say(scored: &Scored) {
 pub(crate) fn tables(scored: &Scored) -> Vec<Table> {
     let mut figures = Table::new("", &["score", "value", "95 % interval"]);
     for figure in &scored.figures {
-        figures.rows.push(vec![figure.name.to_owned(), shown(figure, figure.value), interval(figure)]);
+        figures.rows.push(vec![named(figure.name).to_owned(), shown(figure, figure.value), interval(figure)]);
     }
-    let mut counts: Vec<String> =
-        scored.counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
-    counts = vec![counts.join(", ")];
-    counts.extend(scored.signatures.iter().cloned());
-    figures.notes = counts;
+    let counts: Vec<String> = scored.counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    let lines = [counts.join(", ")].into_iter().chain(scored.notes.iter().chain(&scored.signatures).cloned());
+    figures.notes = lines.collect();
     [figures].into_iter().chain(scored.tables.iter().map(classes)).collect()
 }
 
@@ -101,29 +111,30 @@ impl Table {
         Self { caption: caption.to_owned(), head, ..Self::default() }
     }
 
-    /// Writes it to standard output, behind a blank line.
-    pub(crate) fn print(&self) -> Outcome<()> {
+    /// Writes the table as a result, behind a blank line; under `--quiet` the rows alone.
+    pub(crate) fn print(&self, console: Console) -> Outcome<()> {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
         let widths: Vec<usize> = (0..self.head.len()).map(|at| width(at).unwrap_or(0)).collect();
-        terminal::print("")?;
+        console.more("")?;
         if !self.caption.is_empty() {
-            terminal::print(&self.caption)?;
+            console.more(&self.caption)?;
         }
-        for row in lines() {
+        for row in lines().skip(usize::from(console.quiet)) {
             let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
                 0 => format!("{cell:width$}"),
                 _ => format!("{cell:>width$}"),
             });
-            terminal::print(cells.collect::<Vec<_>>().join("  ").trim_end())?;
+            console.result(cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
-        self.notes.iter().try_for_each(terminal::print)
+        self.notes.iter().try_for_each(|note| console.more(note))
     }
 }
 
-/// Writes the scores to standard output.
-pub(crate) fn print(scored: &Scored) -> Outcome<()> {
-    tables(scored).iter().try_for_each(Table::print)
+/// Writes the scores; under `--quiet` the figures alone.
+pub(crate) fn print(scored: &Scored, console: Console) -> Outcome<()> {
+    let most = if console.quiet { 1 } else { usize::MAX };
+    tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
 /// The scores as an object: shares from 0 to 1, but for `value` and `interval`, which are in percent where the metric is a share.
@@ -210,6 +221,7 @@ pub(crate) fn object(dataset: &str, scored: &Scored) -> Value {
         ("examples", scored.examples.iter().map(example).collect::<Vec<_>>().into()),
         ("unseen", unseen.collect::<Vec<_>>().into()),
         ("signatures", scored.signatures.clone().into()),
+        ("notes", scored.notes.clone().into()),
         ("read_as", scored.said.clone().into()),
     ])
 }

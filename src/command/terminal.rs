@@ -5,6 +5,9 @@
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
 
+use clap::Args;
+use serde_json::Value;
+
 use super::outcome::Outcome;
 use unpadded::Printable;
 use unpadded::data::TextFile;
@@ -12,6 +15,41 @@ use unpadded::recipes::Answer;
 
 /// Limit of a batch of lines that are answered together, in bytes of text.
 const BYTES_TOGETHER: usize = 1 << 18;
+
+/// What a command writes where: its result, and what is said around it.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Console {
+    /// Write the result as a line of JSON to standard output, all else to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the result alone: no progress, headings, examples or tables of classes
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+impl Console {
+    /// Writes a line of the result for people: to standard output, beside JSON to standard error.
+    pub(crate) fn result(self, text: impl Display) -> Outcome<()> {
+        match (self.json, self.quiet) {
+            (false, _) => print(text),
+            (true, false) => {
+                say(text);
+                Ok(())
+            }
+            (true, true) => Ok(()),
+        }
+    }
+
+    /// Writes a heading, an example or another line beside the result; nothing under `--quiet`.
+    pub(crate) fn more(self, text: impl Display) -> Outcome<()> {
+        if self.quiet { Ok(()) } else { self.result(text) }
+    }
+
+    /// Writes the result as a line of JSON, under `--json`.
+    pub(crate) fn object(self, value: impl FnOnce() -> Value) -> Outcome<()> {
+        if self.json { print(value()) } else { Ok(()) }
+    }
+}
 
 /// Writes a line to standard output.
 pub(crate) fn print(text: impl Display) -> Outcome<()> {

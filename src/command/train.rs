@@ -11,8 +11,9 @@ use serde_json::Value;
 use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder, Log};
+use super::terminal::{self, Console};
 use super::wanted::{Wanted, whole};
-use super::{file, json, report, scores as show, terminal};
+use super::{file, json, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
@@ -24,7 +25,8 @@ Examples:
   unpadded train reviews.toml                       as a config says (`unpadded init` writes one)
   unpadded train --train reviews.tsv --epochs 5     lines of text<TAB>label; a tenth is held out
   unpadded train --task tag --train train.conll --dev dev.conll
-  unpadded train --resume runs/classify-1           goes on where it was interrupted")]
+  unpadded train --resume runs/classify-1           goes on where it was interrupted
+--json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.")]
 pub(crate) struct Train {
     #[command(flatten)]
     wanted: Wanted,
@@ -49,12 +51,8 @@ pub(crate) struct Train {
     /// Replace the run that is in the folder
     #[arg(long, requires = "run", conflicts_with = "resume")]
     overwrite: bool,
-    /// No progress, only what came out
-    #[arg(long, short)]
-    quiet: bool,
-    /// End in a line of JSON: `value`, in percent where it is a share, and `run`, the run folder
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    console: Console,
 }
 
 impl Train {
@@ -109,7 +107,7 @@ impl Train {
         if self.overwrite {
             folder.clear()?;
         }
-        if !self.quiet {
+        if !self.console.quiet {
             prepared.said.iter().for_each(terminal::say);
             terminal::say(format!("run folder: {}", folder.path().display()));
         }
@@ -120,7 +118,7 @@ impl Train {
         let Prepared { mut trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
         let last = run::last(folder.path());
         trainer = trainer.checkpoint(&last);
-        if self.quiet {
+        if self.console.quiet {
             trainer = trainer.progress(Progress::Quiet);
         }
         let mut history = Vec::new();
@@ -139,7 +137,7 @@ impl Train {
             std::fs::remove_file(run::best(folder.path())).ok();
         }
         folder.write("config.toml", &config.commented())?;
-        let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_string())?, None)));
+        let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_toml())?, None)));
         let to = log.clone();
         trainer = trainer.on_epoch(move |epoch| {
             let mut to = to.borrow_mut();
@@ -224,23 +222,30 @@ impl Train {
         held_out: &[Case],
     ) -> Outcome<()> {
         let Conclusion { folder, name, metric, percent, value, tested } = *found;
+        let console = self.console;
         let unit = if percent > 1.0 { " %" } else { "" };
         let epoch = report.best.map_or(0, |best| best.epoch);
-        terminal::print(format!(
-            "\nheld-out {metric}: {:.2}{unit}, in epoch {epoch} of {}, which was chosen by it",
+        console.more("")?;
+        console.result(format!(
+            "held-out {metric}: {:.2}{unit}, in epoch {epoch} of {}, which was chosen by it",
             percent * value,
             report.epochs
         ))?;
         if let Some((scored, _)) = tested {
             if let Some(value) = scored.get(metric) {
-                terminal::print(format!("test {metric}: {:.2}{unit}", percent * value))?;
+                console.result(format!("test {metric}: {:.2}{unit}", percent * value))?;
             }
-            show::say(scored);
-            show::print(scored)?;
-            terminal::print("")?;
+            show::say(scored, console);
+            show::print(scored, console)?;
         }
         let shown: Vec<&Case> = held_out.iter().take(3).collect();
         let texts: Vec<&str> = shown.iter().map(|case| case.text.as_str()).collect();
+        if !shown.is_empty() {
+            console.more(format!(
+                "\nthe first {} held-out texts, each with its answer below it:",
+                shown.len()
+            ))?;
+        }
         for (case, answer) in shown.iter().zip(model.predict(&texts)?) {
             let truth = match &case.truth {
                 Truth::Label(label) => format!("  (truth: {})", terminal::shown(label)),
@@ -248,23 +253,23 @@ impl Train {
                 Truth::Tags(..) | Truth::Open => String::new(),
             };
             let answer = terminal::columns(&answer).join("  ");
-            terminal::print(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
+            console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
         if *tokens > 0 {
             let more = 100.0 * (*padded as f64 / *tokens as f64 - 1.0);
-            terminal::print(format!(
+            console.more(format!(
                 "\n{tokens} tokens in {seconds:.1} s, {tokens_per_s:.0} tokens/s; padded batches would have had {more:.0} % more"
             ))?;
         }
         let at = folder.display();
-        terminal::print(format!(
+        console.more(format!(
             "report:  {}\nask it:  unpadded predict {at}",
             folder.join("report.html").display()
         ))?;
-        if self.json {
+        console.object(|| {
             let test = tested.and_then(|(scored, _)| scored.get(metric));
-            let line = json::object([
+            json::object([
                 ("task", model.task().name().into()),
                 ("dataset", name.into()),
                 ("metric", metric.into()),
@@ -275,10 +280,8 @@ impl Train {
                 ("epochs", report.epochs.into()),
                 ("train_seconds", json::number(*seconds)),
                 ("tokens_per_s", json::number(*tokens_per_s)),
-            ]);
-            terminal::print(line)?;
-        }
-        Ok(())
+            ])
+        })
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::outcome::Outcome;
+use super::outcome::{Asked, Outcome};
 use super::{file, init};
+use unpadded::data::Parts;
 use unpadded::recipes::{Config, Task};
 
 /// What is to be trained.
@@ -17,7 +18,8 @@ pub(crate) struct Wanted {
     /// What is to be learnt: classify, tag, lm or translate [default: classify]
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
-    /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}'
+    /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}', or a
+    /// folder of such files, as 'corpus/*.{de,en}': the source first
     #[arg(long, value_name = "PATH")]
     train: Option<String>,
     /// A file with a text a line to translate, whose translations are the lines of --train-target
@@ -46,7 +48,7 @@ impl Wanted {
     /// The config: a file or the task's own, then flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
         let config = match &self.config {
-            Some(path) => file::read(path)?,
+            Some(path) => Config::load(path).asked()?,
             None => Config::new(self.task.unwrap_or(Task::Classify)),
         };
         self.over(config)
@@ -58,7 +60,7 @@ impl Wanted {
             config.data.train.clone_from(&self.train);
         }
         if let (Some(source), Some(target)) = (&self.train_source, &self.train_target) {
-            config.data.train = Some(format!("{{{source},{target}}}"));
+            config.data.train = Some(Parts::of_lines(source, target));
         }
         config.run.threads = self.threads.unwrap_or(config.run.threads);
         self.set.iter().try_for_each(|flag| file::set(&mut config, flag))?;

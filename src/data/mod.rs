@@ -104,6 +104,7 @@ pub use labelled_rows::{LabelledRows, Target};
 pub use labelled_texts::LabelledTexts;
 pub use libsvm::{FirstIndex, LabelledRow};
 pub use loader::{Batching, Loader};
+pub(crate) use open::are_pronunciations;
 pub use open::{Added, Asking, FileFormat, Parts, PlainFiles, PlainText, Question, Questions, ReadOptions};
 pub use pairs::Pairs;
 pub(crate) use prefetch::until_stopped;

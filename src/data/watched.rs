@@ -60,7 +60,8 @@ impl Watched {
             return wrong("a file", "a folder: give the path of a file in it");
         }
         if !about.is_file() {
-            return wrong("a file that can be read more than once", "a pipe or a device");
+            let got = "a pipe or a device, which is read once only: write what comes out of it to a file, as `cat > FILE` does";
+            return wrong("a file that can be read more than once", got);
         }
         let modified = about.modified().ok();
         Ok(Self { path: path.into(), size: about.len(), modified, sum: OnceLock::new() })

@@ -79,6 +79,16 @@ impl Trained for Classifier {
         data(config, predictor, &self.cut, path)
     }
 
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let files = test_files(config, predictor, path)?;
+        let mut texts = 0;
+        files.records().try_for_each(|text| text.map(|_| texts += 1))?;
+        if texts == 0 {
+            return Err(labels::none(&files.name()));
+        }
+        Ok(read_as(files.read_as()).into_iter().collect())
+    }
+
     /// Texts are read as they are scored, and none is held.
     fn scores(
         &self,
@@ -87,8 +97,7 @@ impl Trained for Classifier {
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
-        let like = options_of(config, COLUMNS, predictor)?;
-        let files = LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+        let files = test_files(config, predictor, path)?;
         let (words, mut scores) =
             (predictor.vocabulary(WORDS)?, labels::Scores::new(predictor.vocabulary(LABELS)?));
         let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
@@ -119,6 +128,12 @@ impl Trained for Classifier {
     }
 }
 
+/// The texts of a path, which are read as those of the training, one after another.
+fn test_files(config: &Config, predictor: &Predictor, path: &str) -> Result<LabelledFiles> {
+    let like = options_of(config, COLUMNS, predictor)?;
+    LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
+}
+
 fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
     let known = (predictor.vocabulary(WORDS)?, predictor.vocabulary(LABELS)?);
     // Nothing is shuffled that a model is measured on.
@@ -135,7 +150,6 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::reviews(true)?),
     };
-    let tested = test.as_ref().map(|path| train.open_alike(path)).transpose()?;
     let cut = tokenizer(config)?;
     let part = if own && dev.is_none() { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
@@ -162,10 +176,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let coverage = tokens.coverage(&words);
     let loader = |texts: &Texts<Labelled>| texts.loader(FEEDS, &cut, (&words, &labels), config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
-    let others = [Some(&dev).filter(|_| part == 0 && own), tested.as_ref()];
-    let others = others.into_iter().flatten();
-    let others: Vec<String> =
-        others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())).collect();
+    let others = Some(&dev).filter(|_| part == 0 && own);
+    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let mut trainer = network(config, &words, &labels, lengths.len())?
         .note(CUT, cut.name())
         .note(READ_AS, train.read_as().to_note());

@@ -126,8 +126,7 @@ impl<'a> Scores<'a> {
     pub(super) fn end(self, name: &str, said: Vec<String>) -> Result<Scored> {
         let Self { tally, sample, loss, lengths, .. } = self;
         if sample.texts() == 0 {
-            let what = format!("texts of `{name}`");
-            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+            return Err(none(name));
         }
         let rows = tally.rows();
         let accuracy: Figures = &[("accuracy", true, |sums| ratio(sums[RIGHT], sums[ALL]))];
@@ -137,15 +136,21 @@ impl<'a> Scores<'a> {
         let scored = if few { scored } else { scored.with("macro F1", true, macro_f1(&rows)) };
         let scored = scored.with("weighted F1", true, weighted_f1(&rows));
         let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
-        Ok(Scored {
+        let scored = Scored {
             confusions: vec![tally.confusion()],
             lengths: Some(lengths),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: tally.unseen_ones(),
             said,
-            ..scored.with_loss(mean)
-        })
+            ..scored
+        };
+        Ok(scored.with_loss(mean))
     }
+}
+
+/// That a file has no text to score.
+pub(super) fn none(name: &str) -> Error {
+    Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }
 
 type Figures<'a> = &'a [(&'static str, bool, Of)];

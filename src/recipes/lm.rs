@@ -45,7 +45,8 @@ pub(super) struct Lm;
 
 impl Recipe for Lm {
     fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text = TextConfig { tokens: Tokens::Characters, lowercase: false, min_count: 1, ..text.clone() };
+        *text =
+            TextConfig { tokens: Some(Tokens::Characters), lowercase: false, min_count: 1, ..text.clone() };
         (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
         *training = TrainingConfig { epochs: 15, batch: 64, rate: 3e-3, ..training.clone() };
     }
@@ -92,6 +93,10 @@ impl Trained for Writer {
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
         data(config, predictor, &self.cut, path)
+    }
+
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        Ok(data(config, predictor, &self.cut, path)?.said)
     }
 
     fn scores(
@@ -291,7 +296,6 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None => Prose::Held(embedded::prose()?),
     };
     let dev = dev.map(|path| Prose::open(path, config)).transpose()?;
-    let tested = test.as_ref().map(|path| Prose::open(path, config)).transpose()?;
     let cut = tokenizer(config)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
     // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
@@ -309,10 +313,6 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let tokens = net::known(train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
-    // That it can be scored is known before hours are spent.
-    if let Some(tested) = tested {
-        stream(&tested, tested.count(&cut)?)?;
-    }
     let steps =
         (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));
     let (trainer, metric) = network(config, tokens.len(), steps)?;
@@ -454,7 +454,7 @@ fn nats(logits: &[f32], id: i64) -> f64 {
 
 /// Whether tokens are characters.
 fn by_characters(config: &Config) -> bool {
-    config.text.tokens == Tokens::Characters && config.text.tokenizer.is_none()
+    config.text.tokens == Some(Tokens::Characters) && config.text.tokenizer.is_none()
 }
 
 /// How a line begins.

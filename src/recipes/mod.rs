@@ -26,6 +26,7 @@ mod by_length;
 mod classify;
 mod compare;
 mod config;
+mod config_file;
 mod embedded;
 mod labels;
 mod lm;
@@ -70,7 +71,7 @@ use crate::error::{AtCaller, Error, Result};
 /// Reads the texts and builds the model that a config describes.
 ///
 /// # Errors
-/// If the config makes no sense, or the texts cannot be read or are not of its task.
+/// If the config makes no sense, or the texts cannot be read or are not of its task: the test part is read as [`scores`] reads it.
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Prepared> {
     config.check().at_caller()?;
@@ -80,11 +81,19 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     let mut prepared = prepared.at_caller()?;
     prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
-    let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_string());
+    let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     prepared.trainer = match config.training.patience {
         Some(epochs) => trainer.patience(epochs),
         None => trainer,
     };
+    if let Some(path) = &prepared.test {
+        let model = Model::new(prepared.trainer.for_inference().at_caller()?).at_caller()?;
+        let path = path.to_string_lossy();
+        let read = model.check(config, &path).at_caller()?;
+        let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
+        let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
+        prepared.said.extend(otherwise);
+    }
     Ok(prepared)
 }
 

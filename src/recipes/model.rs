@@ -91,6 +91,11 @@ impl Model {
         self.trained.data(config, &self.predictor, path)
     }
 
+    /// Checks that the texts of a path can be scored.
+    pub(super) fn check(&self, config: &Config, path: &str) -> Result<Vec<String>> {
+        self.trained.check(config, &self.predictor, path)
+    }
+
     /// What it scores on the texts of a path; `each` sees every text.
     pub(super) fn scores(
         &self,

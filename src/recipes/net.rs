@@ -94,9 +94,9 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
     found.map_err(|e| match e.kind() {
         ErrorKind::Mismatch => {
             let text = &config.text;
-            let cut = match Config::has(config.run.task, "text.tokens") {
-                true => format!(", or cut text otherwise: `text.tokens` is `{}`", text.tokens.name()),
-                false => String::new(),
+            let cut = match text.tokens.filter(|_| Config::has(config.run.task, "text.tokens")) {
+                Some(tokens) => format!(", or cut text otherwise: `text.tokens` is `{}`", tokens.name()),
+                None => String::new(),
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
         }

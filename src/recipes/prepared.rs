@@ -233,7 +233,7 @@ pub(super) fn one_in(config: &Config) -> u64 {
 pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
     match &config.text.tokenizer {
         Some(path) => Tokenizer::hugging_face(path),
-        None => Ok(of_kind(config, config.text.tokens)),
+        None => Ok(of_kind(config, config.text.tokens.unwrap_or(Tokens::Pieces))),
     }
 }
 

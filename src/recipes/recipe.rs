@@ -46,6 +46,10 @@ pub(super) trait Trained: Send + Sync {
     /// The texts of a path, with what is right, as [`Predictor::evaluate`] takes them.
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
 
+    /// Reads the texts of a path as [`Self::scores`] does, and scores none: what is wrong with them is known before a training. Returns how
+    /// they are read, for people.
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>>;
+
     /// What it scores on the texts of a path; `each` sees every text, in order.
     fn scores(
         &self,

@@ -63,6 +63,11 @@ impl Trained for Classifier {
         data(config, predictor, path)
     }
 
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let (rows, said) = test_rows(config, predictor, path)?;
+        if rows.records().is_empty() { Err(labels::none(rows.name())) } else { Ok(said) }
+    }
+
     fn scores(
         &self,
         config: &Config,
@@ -195,9 +200,6 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         let what = format!("rows of `{}`", train.name());
         let expected = "enough that some are held out, or `data.dev`";
         return Err(Error::of(ErrorKind::Format, what, expected, count.to_string()));
-    }
-    if let Some((_, dropped)) = test.as_ref().map(read).transpose()? {
-        said.extend(dropped);
     }
     let of_train = loader(config, &train, columns, &labels)?.shuffle(config.run.seed).prefetch(4);
     let of_dev = loader(config, &dev, columns, &labels)?;

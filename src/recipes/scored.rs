@@ -36,6 +36,8 @@ pub struct Scored {
     pub unseen: Vec<Unseen>,
     /// How BLEU and chrF were computed, as sacreBLEU writes it.
     pub signatures: Vec<String>,
+    /// What the figures are of, for people: texts that a figure leaves out, or counts once.
+    pub notes: Vec<String>,
     /// How the file was read, for people.
     pub said: Vec<String>,
     pub(super) sample: Sample,
@@ -176,6 +178,10 @@ impl Scored {
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
         let figure = |value| Figure { name: "loss", value, share: false, interval: None };
         self.figures.splice(0..0, loss.map(figure));
+        if loss.is_some() && !self.unseen.is_empty() {
+            let note = "loss: without texts that have a label or tag that training never saw";
+            self.notes.push(note.to_owned());
+        }
         self
     }
 }

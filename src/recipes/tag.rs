@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::answer::Answer;
 use super::config::{Config, TrainingConfig};
 use super::embedded;
+use super::labels::none;
 use super::net::{self, TABLE};
 use super::prepared::{
     Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, one_in, options,
@@ -96,6 +97,23 @@ impl Trained for Tagger {
         data(config, predictor, path)
     }
 
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let known = Found::of(predictor)?;
+        let (texts, tagging) = test_texts(config, predictor, path)?;
+        let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
+        let mut count = 0;
+        for text in texts.records() {
+            let text = text?;
+            count += 1;
+            let tags = &vec![0; text.words.len()];
+            scores.add(&text, count, &FoundTags { tags, label: None }, &mut |_| ())?;
+        }
+        if count == 0 {
+            return Err(none(&texts.name()));
+        }
+        Ok(read_as(texts.read_as()).into_iter().collect())
+    }
+
     fn scores(
         &self,
         config: &Config,
@@ -165,6 +183,14 @@ fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagg
     tagging.and_then(Tagging::of_note).map_or_else(|| scheme_of(&[texts]), Ok)
 }
 
+/// The texts of a path, which are read as those of the training, and the scheme of its tags.
+fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedFiles, Tagging)> {
+    let like = options_of(config, COLUMNS, predictor)?;
+    let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+    let tagging = tagging(predictor, &texts)?;
+    Ok((texts, tagging))
+}
+
 /// Texts are read as they are scored, and none is held.
 fn scores(
     config: &Config,
@@ -173,9 +199,7 @@ fn scores(
     each: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Scored> {
     let known = Found::of(predictor)?;
-    let like = options_of(config, COLUMNS, predictor)?;
-    let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
-    let tagging = tagging(predictor, &texts)?;
+    let (texts, tagging) = test_texts(config, predictor, path)?;
     let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
     let size = |(_, text): &(u64, TaggedText)| text.words.iter().map(String::len).sum();
     let learnt = known.learnt();
@@ -326,7 +350,6 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None => (train, Texts::Held(embedded::requests(false)?)),
     };
     // Tags and labels that the test file alone has are scored as wrong.
-    let tested = test.as_ref().map(|test| part(&train, test)).transpose()?;
     let (mut tags, mut labels) = (Counted::default(), Counted::default());
     let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
     let (mut lengths, mut held_out) = (Vec::new(), HeldOut::default());
@@ -346,10 +369,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     })?;
     held_out.count = of_dev.texts;
     let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
-    let size = |texts: &Texts<TaggedText>| texts.count().map(|count| (texts.name().into_owned(), count));
-    let tested_size = tested.as_ref().map(size).transpose()?;
-    both([(train.name().into_owned(), of_train.texts), (dev.name().into_owned(), of_dev.texts)])?;
-    both(tested_size)?;
+    both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
     let tagging = scheme_of(&[&train, &dev])?;
     let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
     let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
@@ -373,8 +393,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         of_dev.texts
     )];
     said.extend(read_as(train.read_as()));
-    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
-    said.extend(others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())));
+    let others = Some(&dev).filter(|_| given);
+    said.extend(others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as())));
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
         said.push(format!("plain tags{why}: scored token by token"));

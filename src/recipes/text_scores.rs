@@ -21,6 +21,8 @@ pub(super) struct TextScores {
     /// Whether tokens are what is between spaces.
     whitespace: bool,
     several: [usize; 2],
+    /// How many references there are.
+    references: usize,
     sample: Sample,
     cut: Tokenizer,
     lengths: ByLength,
@@ -40,6 +42,7 @@ impl TextScores {
             spoken,
             whitespace,
             several: [usize::MAX, 0],
+            references: 0,
             sample: Sample::default(),
             cut: source.clone(),
             lengths: wrong,
@@ -56,6 +59,7 @@ impl TextScores {
         each: &mut dyn FnMut(Outcome<'_>),
     ) {
         self.several = [self.several[0].min(references.len()), self.several[1].max(references.len())];
+        self.references += references.len();
         let (mut bleu, mut chrf) = (Bleu::of_texts(), ChrF::default());
         let words = |text: &'_ str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let tokens = |text: &str| if self.whitespace { words(text) } else { tokens_13a(text) };
@@ -108,6 +112,11 @@ impl TextScores {
         scored.lengths = Some(self.lengths);
         scored.examples = self.examples.end();
         let [fewest, most] = self.several;
+        scored.notes.push(format!(
+            "each of {} different sources is written and scored once, against all its targets; loss and perplexity are of all {} pairs",
+            scored.sample.texts(),
+            self.references
+        ));
         let references = if fewest == most { most.to_string() } else { "var".to_owned() };
         let (cut, version) = (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));
         scored.signatures = vec![

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::config::{Cell, Config, TextConfig, Tokens, TrainingConfig};
+use super::labels::none;
 use super::net;
 use super::prepared::{
     CUT, Case, Column, HeldOut, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, both,
@@ -15,7 +16,9 @@ use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::text_scores::TextScores;
 use super::texts::Texts;
-use crate::data::{Asking, Counted, Loader, Pair, PairFiles, Pairs, Passes, Tokenizer, Vocabulary};
+use crate::data::{
+    Asking, Counted, Loader, Pair, PairFiles, Pairs, Passes, Tokenizer, Vocabulary, are_pronunciations,
+};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -47,7 +50,7 @@ pub(super) struct Translate;
 
 impl Recipe for Translate {
     fn defaults(&self, Config { text, model, training, .. }: &mut Config) {
-        *text = TextConfig { tokens: Tokens::Pieces, lowercase: false, ..text.clone() };
+        *text = TextConfig { tokens: None, lowercase: false, ..text.clone() };
         text.max_size = Some(12_000);
         (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
         model.bidirectional = true;
@@ -81,6 +84,12 @@ impl Recipe for Translate {
         let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
         Ok(Box::new(Translator { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut }))
     }
+}
+
+/// The pairs of a path, which are read as those of the training.
+fn test_pairs(config: &Config, predictor: &Predictor, path: &str) -> Result<PairFiles> {
+    let like = options_of(config, COLUMNS, predictor)?;
+    PairFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
 }
 
 fn data(config: &Config, predictor: &Predictor, cuts: [&Tokenizer; 2], path: &str) -> Result<TestData> {
@@ -155,7 +164,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             train.hold_out(one_in, config.run.seed)
         }
     };
-    let tested = test.as_ref().map(|path| train.open_alike(path)).transpose()?;
+    let spoken = spoken(config, &train)?;
+    let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
+    let config = spoken.as_ref().unwrap_or(config);
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     let (mut lengths, mut known) = (Vec::new(), Counted::default());
     train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
@@ -195,9 +206,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         sources.len(),
         targets.len(),
     );
-    let others = [Some(&dev).filter(|_| given), tested.as_ref()].into_iter().flatten();
-    let others = others.filter_map(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    let others: Vec<String> = others.collect();
+    let others = Some(&dev).filter(|_| given);
+    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     Ok(Prepared {
         trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
         train: Box::new(of_train),
@@ -208,8 +218,32 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         coverage,
         lengths,
         held_out,
-        said: [said].into_iter().chain(read_as(train.read_as())).chain(others).collect(),
+        said: [said]
+            .into_iter()
+            .chain(read_as(train.read_as()))
+            .chain(said_of_tokens)
+            .chain(others)
+            .collect(),
     })
+}
+
+const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
+                              `text.target_tokens` set others";
+
+/// The config for words with their phonemes, unless it sets tokens.
+fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
+    let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
+        return Ok(None);
+    };
+    const LOOKED_AT: usize = 1_000;
+    let first: Vec<Pair> = match pairs {
+        Texts::Held(pairs) => pairs.records().iter().take(LOOKED_AT).cloned().collect(),
+        Texts::InFiles(files, _) => files.records().take(LOOKED_AT).collect::<Result<_>>()?,
+    };
+    Ok(are_pronunciations(&first).then(|| {
+        let (tokens, target_tokens) = (Some(Tokens::Characters), Some(Tokens::Whitespace));
+        Config { text: TextConfig { tokens, target_tokens, ..config.text.clone() }, ..config.clone() }
+    }))
 }
 
 /// The logits of the network, what they are to say, and if asked for what attention looks for and finds: the query of each written token,
@@ -292,6 +326,15 @@ impl Trained for Translator {
         data(config, predictor, [&self.cut, &self.target_cut], path)
     }
 
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let (pairs, mut count) = (test_pairs(config, predictor, path)?, 0);
+        pairs.each(&mut |_| count += 1)?;
+        if count == 0 {
+            return Err(none(&pairs.name()));
+        }
+        Ok(read_as(pairs.read_as()).into_iter().collect())
+    }
+
     fn scores(
         &self,
         config: &Config,
@@ -299,8 +342,7 @@ impl Trained for Translator {
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
-        let like = options_of(config, COLUMNS, predictor)?;
-        let pairs = PairFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
+        let pairs = test_pairs(config, predictor, path)?;
         let (mut scores, mut by_source) =
             (TextScores::new([&self.cut, &self.target_cut]), BySource::default());
         let size = |(source, _): &(&str, Vec<&str>)| source.len();

@@ -32,7 +32,7 @@ fn a_classifier_answers_out_of_its_file() -> Result<()> {
         config.model.bidirectional = pool != Pooling::Attention;
         let (path, [_, after]) = trained(&format!("classify-{}", pool.name()), &config)?;
         let model = Model::load(&path)?;
-        assert_eq!((model.task(), model.config()), (Task::Classify, config.to_string().as_str()));
+        assert_eq!((model.task(), model.config()), (Task::Classify, config.to_toml().as_str()));
         let texts = ["Nobody would call it dull.", "", "zzz"];
         let answers = model.predict(&texts)?;
         for (text, answer) in texts.iter().zip(&answers) {
@@ -126,7 +126,7 @@ fn a_translator_answers_out_of_its_file() -> std::result::Result<(), Box<dyn std
     let lines: String =
         (0..60).map(|i| format!("{} {}\t{} to {}\n", i % 10, i / 10, i / 10, i % 10)).collect();
     config.data.train = Some(written("pairs.tsv", &lines)?);
-    (config.text.tokens, config.text.target_tokens) = (Tokens::Characters, Some(Tokens::Whitespace));
+    (config.text.tokens, config.text.target_tokens) = (Some(Tokens::Characters), Some(Tokens::Whitespace));
     config.text.min_count = 1;
     (config.model.hidden, config.model.embedding, config.model.dropout) = (24, 16, 0.0);
     (config.training.epochs, config.training.rate, config.training.batch) = (30, 1e-2, 8);
@@ -259,7 +259,7 @@ fn a_text_that_spells_a_special_token_is_translated_as_text() -> Result<()> {
     (config.data.train, config.data.dev) = (Some(written("specials.tsv", &lines)?), Some(dev));
     (config.model.embedding, config.model.hidden, config.model.dropout) = (24, 24, 0.0);
     (config.training.epochs, config.training.batch, config.training.rate) = (12, 16, 0.01);
-    config.text.tokens = Tokens::Whitespace;
+    config.text.tokens = Some(Tokens::Whitespace);
     let (path, _) = trained("specials", &config)?;
     let model = Model::load(&path)?;
     let targets = model.predictor().vocabulary("targets")?;

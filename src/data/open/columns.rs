@@ -123,6 +123,9 @@ impl Columns<'_> {
             }
         }
         let mut notes = vec![why];
+        if languages && given.iter().any(|given| matches!(given, Given::Number(_))) {
+            notes.push("columns by their numbers".to_owned());
+        }
         let free: Vec<usize> = (0..width).filter(|column| !columns.contains(&Some(*column))).collect();
         let open: Vec<usize> = (0..wanted.len()).filter(|&place| columns[place].is_none()).collect();
         let labelled = wanted.iter().any(|one| one.what == "label");
@@ -253,10 +256,10 @@ impl Columns<'_> {
         }
     }
 
-    /// Whether the first two cells of pairs name two languages and occur nowhere else in their columns.
+    /// Whether the first two cells of pairs name two languages and occur nowhere else in their columns, where no column has a name yet.
     fn has_languages(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> bool {
         let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
-        let open = given.iter().all(|given| matches!(given, Given::Nothing)) && self.header.is_none();
+        let open = !given.iter().any(|given| matches!(given, Given::Name(_))) && self.header.is_none();
         let named = |column| self.first(column).is_some_and(language) && !self.occurs_again(column);
         pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }

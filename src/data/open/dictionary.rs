@@ -5,6 +5,30 @@ use std::collections::HashSet;
 use crate::data::Pair;
 use crate::data::lines::Reason;
 
+/// Whether pairs are words with their phonemes: each source is one word, and each target is a sequence of signs between spaces, about as
+/// many as the word has letters.
+pub(crate) fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool {
+    const LOOKED_AT: usize = 1_000;
+    /// The most characters of a phoneme: some have a base, a tie, a length and a tone.
+    const LONGEST: usize = 6;
+    let (mut words, mut letters, mut phonemes, mut signs) = (0usize, 0usize, 0usize, 0usize);
+    for Pair { source, target } in pairs.into_iter().take(LOOKED_AT) {
+        if source.contains(char::is_whitespace) {
+            return false;
+        }
+        for phoneme in target.split_whitespace() {
+            let length = phoneme.chars().count();
+            if length > LONGEST {
+                return false;
+            }
+            (phonemes, signs) = (phonemes + 1, signs + length);
+        }
+        (words, letters) = (words + 1, letters + source.chars().count());
+    }
+    // A translation of a word has fewer and longer words.
+    words > 0 && phonemes > words && 2 * phonemes > letters && 5 * signs <= 12 * phonemes
+}
+
 /// Reads lines of a word, at times with a number in brackets behind it for another way to speak it, and its phonemes, after which a
 /// comment may stand behind a `#`. Lines that begin with `;;;` are comments. A way to speak a word that came before is left out, as
 /// some are the same without stress.
@@ -20,7 +44,11 @@ pub(super) fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<Pair>, R
         let plain = |phoneme: &'_ str| -> String {
             match stress {
                 true => phoneme.to_owned(),
-                false => phoneme.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+                // Digits of other phonemes are tones, or signs of X-SAMPA.
+                false => match phoneme.strip_suffix(['0', '1', '2']) {
+                    Some(vowel) if vowel.bytes().all(|b| b.is_ascii_uppercase()) => vowel.to_owned(),
+                    _ => phoneme.to_owned(),
+                },
             }
         };
         let phonemes: Vec<String> = cells.map(plain).collect();
@@ -46,6 +74,27 @@ fn spelling(word: &str) -> &str {
 mod tests {
     use super::*;
     use crate::data::records::OneLine;
+
+    #[test]
+    fn pronunciations_are_words_with_short_signs() {
+        let are = |lines: &[(&str, &str)]| {
+            let pair =
+                |&(source, target): &(&str, &str)| Pair { source: source.into(), target: target.into() };
+            are_pronunciations(&lines.iter().map(pair).collect::<Vec<_>>())
+        };
+        assert!(are(&[("alma", "ɒ l m ɒ"), ("gyár", "ɟ aː r"), ("x", "i k s")]));
+        assert!(are(&[("abbey", "AE B IY"), ("aback", "AH B AE K")]));
+        assert!(are(&[("Zweig", "t͡s v aɪ k")]));
+        for lines in [
+            &[("dog", "Hund"), ("cat", "Katze")][..],
+            &[("hello", "bon jour"), ("goodbye", "au revoir")],
+            &[("go", "va t en"), ("go on", "k l")],
+            &[("go", "geh"), ("I", "ich")],
+            &[],
+        ] {
+            assert!(!are(lines), "{lines:?}");
+        }
+    }
     use crate::data::{Records, TextFile};
 
     #[test]

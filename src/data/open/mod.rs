@@ -24,6 +24,7 @@ mod trees;
 mod walk;
 mod wanted;
 
+pub(crate) use dictionary::are_pronunciations;
 pub use options::{FileFormat, ReadOptions};
 pub use parts::Parts;
 pub use plain::{PlainFiles, PlainText};

@@ -126,6 +126,8 @@ pub struct ReadOptions {
     pub(super) repair_tags: bool,
     pub(in crate::data) scheme: Option<TagScheme>,
     pub(in crate::data) first_index: Option<FirstIndex>,
+    /// The languages of source and target, as endings of files name them.
+    pub(super) languages: Option<[String; 2]>,
     /// The columns of words and tags, once they were found.
     pub(super) columns: Option<Box<Columns>>,
     /// The scheme by which tags are repaired, once it was found.

@@ -1,11 +1,12 @@
 //! The parts of a data set: to train on, to choose by, to test on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::json;
 use super::options::FileFormat;
-use super::paths::{by_ending, is_note};
+use super::paths::{by_ending, is_note, of_two, two};
 use crate::data::TextFile;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -73,16 +74,7 @@ impl Finding {
                 let expected = format!("one to {}", ["train on", "choose by", "test on"][place]);
                 let got = format!("`{}` and `{}`", other.display(), path.display());
                 let error = Error::of(ErrorKind::Format, what, expected, got);
-                return Err(match other.file_stem() == path.file_stem() {
-                    // As `train.en` and `train.de`.
-                    true => error.noted(format!(
-                        "if their lines belong together, `{}.{{{},{}}}` names both, the source first",
-                        path.with_extension("").display(),
-                        other.extension().unwrap_or_default().display(),
-                        path.extension().unwrap_or_default().display()
-                    )),
-                    false => error.noted("`data.train`, `data.dev` and `data.test` name the parts"),
-                });
+                return Err(error.noted("`data.train`, `data.dev` and `data.test` name the parts"));
             }
             None => *slot = Some((path, exact)),
         }
@@ -118,13 +110,139 @@ pub(super) fn parts_in<'a>(below: impl IntoIterator<Item = &'a str>) -> Option<[
     None
 }
 
+/// The endings that say themselves which file is the source.
+const SOURCES: [&str; 2] = ["src", "source"];
+const TARGETS: [&str; 3] = ["tgt", "trg", "target"];
+
+/// A name without the ending of gzip, cut at its last dot.
+fn cut(name: &str) -> Option<(&str, &str)> {
+    name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
+}
+
+/// The folder and the endings of `folder/*.{de,en}`: of the sources, and of the targets.
+fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
+    let [source, target] = two(path)?;
+    let ending = |of: &Path| of.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
+    let of = [ending(&source)?, ending(&target)?];
+    (source.parent() == target.parent())
+        .then(|| (source.parent().map(Path::to_owned).unwrap_or_default(), of))
+}
+
+/// The names of what is in a folder, sorted.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
+    let read = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(read).map_err(refused)? {
+        names.push(entry.map_err(refused)?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The parts in a folder of which each is two files, by their endings.
+fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<Parts> {
+    let mut found: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
+    let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display();
+    let (mut finding, mut others) = (Finding::default(), Vec::new());
+    for name in names(folder)? {
+        let Some((stem, ending)) = cut(&name).filter(|_| part(&name).is_some()) else { continue };
+        let Some(side) = [source, target].iter().position(|of| *of == ending) else {
+            others.push(folder.join(&name));
+            continue;
+        };
+        let slot = &mut found.entry(stem.to_owned()).or_default()[side];
+        if let Some(other) = slot {
+            let what = format!("files `{stem}.{ending}` of `{shown}`");
+            return Err(Error::of(ErrorKind::Format, what, "one", format!("`{other}` and `{name}`")));
+        }
+        *slot = Some(name);
+    }
+    for (stem, files) in found {
+        let [Some(a), Some(b)] = files else {
+            let what = format!("part `{stem}` of `{shown}`");
+            let [has, lacks] = if files[0].is_some() { [source, target] } else { [target, source] };
+            let expected = format!("`{stem}.{lacks}` beside `{stem}.{has}`");
+            return Err(Error::of(ErrorKind::Format, what, expected, "none"));
+        };
+        let short = folder.join(of_endings(&stem, [&a, &b]));
+        let whole = [folder.join(a), folder.join(b)];
+        // Names that have braces in them are written out.
+        let path = match two(&short).is_some_and(|found| found == whole) {
+            true => short,
+            false => PathBuf::from(of_two([&whole[0].to_string_lossy(), &whole[1].to_string_lossy()])),
+        };
+        finding.add(folder, &stem, path)?;
+    }
+    finding.left_out.extend(others);
+    finding.parts().ok_or_else(|| {
+        let what = format!("parts of `{shown}`");
+        Error::of(ErrorKind::Format, what, format!("`train.{source}` and `train.{target}`"), "none")
+    })
+}
+
+/// `stem.{de,en}`.
+fn of_endings(stem: &str, names: [&str; 2]) -> String {
+    let [a, b] = names.map(|name| name.get(stem.len() + 1..).unwrap_or_default());
+    format!("{stem}.{{{a},{b}}}")
+}
+
+/// The two endings of the files to train on in a folder, the source first, if there are such and they say which it is.
+///
+/// # Errors
+/// If they do not: which is the source is a choice.
+fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
+    let all = || names.iter().filter(|name| part(name) == Some(0) && !is_note(name));
+    let exact = all().any(|name| is_exact(name));
+    let mut train: Vec<(&str, &str)> =
+        all().filter(|name| !exact || is_exact(name)).filter_map(|name| cut(name)).collect();
+    train.retain(|(stem, ending)| by_ending(&format!("{stem}.{ending}")).is_none());
+    train.sort_unstable();
+    train.dedup();
+    let Some(alike) = train.chunk_by(|a, b| a.0 == b.0).find(|alike| alike.len() > 1) else {
+        return Ok(None);
+    };
+    let endings: Vec<&str> = alike.iter().map(|(_, ending)| *ending).collect();
+    let of = |known: &[&str]| endings.iter().find(|ending| known.contains(ending)).map(|of| (*of).to_owned());
+    if let (2, Some(source), Some(target)) = (endings.len(), of(&SOURCES), of(&TARGETS)) {
+        return Ok(Some([source, target]));
+    }
+    let (stem, at) = (alike.first().map_or("", |(stem, _)| stem), folder.display());
+    let got: Vec<String> = endings.iter().map(|ending| format!("`{stem}.{ending}`")).collect();
+    let error =
+        Error::of(ErrorKind::Format, format!("parts of `{at}`"), "one to train on", got.join(" and "));
+    let path = |a: &str, b: &str| format!("`{}`", folder.join(format!("*.{{{a},{b}}}")).display());
+    Err(match endings[..] {
+        [a, b] => error.noted(format!(
+            "if their lines belong together, say which is the source: `data.train` (`--train`) {} for `{a}`, {} for `{b}`",
+            path(a, b),
+            path(b, a)
+        )),
+        _ => error.noted(format!(
+            "if their lines belong together, `data.train` (`--train`) {} names the endings of source and target",
+            path("SOURCE", "TARGET")
+        )),
+    })
+}
+
 impl Parts {
+    /// The path of two files whose lines belong together, as `data.train` and the like have it.
+    ///
+    /// ```
+    /// assert_eq!(unpadded::data::Parts::of_lines("a,b.en", "c.de"), r"{a\,b.en,c.de}");
+    /// ```
+    pub fn of_lines(source: &str, target: &str) -> String {
+        of_two([source, target])
+    }
+
     /// The parts that a path has: of a folder, the files or folders in it whose names say so, as `train.tsv`, `dev.tsv` and
-    /// `test.tsv`, or `train/` and `valid/`; of a JSON file, the lists in its object, as `data.json!train`. A name that is the word for a
+    /// `test.tsv`, or `train/` and `valid/`; of `folder/*.{de,en}`, the files there with these endings, also with `.gz`, two a part, the
+    /// sources first; of a JSON file, the lists in its object, as `data.json!train`. A name that is the word for a
     /// part is preferred to one that has it among others. Of any other path it is all to train on.
     ///
     /// # Errors
-    /// If it cannot be read, or has two files for a part.
+    /// If it cannot be read, or has two files for a part: of `train.de` and `train.en` the error says how the source is chosen. Endings
+    /// `src` and `tgt` choose themselves.
     #[track_caller]
     pub fn find(path: impl AsRef<Path>) -> Result<Self> {
         Self::found(path.as_ref()).at_caller()
@@ -133,6 +251,9 @@ impl Parts {
     fn found(path: &Path) -> Result<Self> {
         let whole = Self { train: path.to_owned(), dev: None, test: None, left_out: Vec::new() };
         let mut finding = Finding::default();
+        if let Some((folder, endings)) = endings(path) {
+            return parallel(&folder, &endings);
+        }
         if !path.is_dir() {
             // Whatever else it is, whoever reads it says what is wrong with it.
             let lists = || json::lists_in(&TextFile::open(path)?);
@@ -143,14 +264,12 @@ impl Parts {
             }
             return Ok(finding.parts().unwrap_or(whole));
         }
-        let refused = |e: std::io::Error| Error::io(format!("folder `{}`", path.display()), "read", &e);
-        let (mut entries, mut others) = (Vec::new(), false);
-        for entry in fs::read_dir(path).map_err(refused)? {
-            entries.push(entry.map_err(refused)?.path());
+        let (names, mut others) = (names(path)?, false);
+        if let Some(endings) = languages(path, &names)? {
+            return parallel(path, &endings);
         }
-        entries.sort();
-        for entry in entries {
-            let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for name in names {
+            let entry = path.join(&name);
             if part(&name).is_none() || name.starts_with('.') || is_note(&name) {
                 others |= entry.is_dir() && !name.starts_with('.');
                 continue;

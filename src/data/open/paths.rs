@@ -41,13 +41,55 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
     Ok((names.join(", "), found))
 }
 
-/// Two files whose lines belong together, as `train.{de,en}` names them; none of a path that is there, or has no such braces.
+/// Two files whose lines belong together, as `train.{de,en}` names them; none of a path that is there, or has no such braces. Within
+/// the braces a comma or a brace behind a backslash is one of a name.
 pub(super) fn two(path: &Path) -> Option<[PathBuf; 2]> {
     let text = path.to_str().filter(|_| !path.exists())?;
-    let (before, rest) = text.split_once('{')?;
-    let (within, behind) = rest.split_once('}')?;
-    let (first, second) = within.split_once(',').filter(|(_, second)| !second.contains(','))?;
-    Some([first, second].map(|one| PathBuf::from(format!("{before}{}{behind}", one.trim()))))
+    // What is before the braces, the two within, and what is behind.
+    let (mut parts, mut at) = <([String; 4], usize)>::default();
+    let mut characters = text.chars().peekable();
+    while let Some(mut c) = characters.next() {
+        match (at, c) {
+            (1 | 2, '\\') if characters.peek().is_some_and(|next| [',', '{', '}'].contains(next)) => {
+                c = characters.next().unwrap_or(c);
+            }
+            (0, '{') | (1, ',') => {
+                at += 1;
+                continue;
+            }
+            (2, ',') => return None,
+            (2, '}') => {
+                at = 3;
+                continue;
+            }
+            // Braces around one name are a part of it.
+            (1, '}') => {
+                let within = std::mem::take(&mut parts[1]);
+                parts[0] += &format!("{{{within}}}");
+                at = 0;
+                continue;
+            }
+            _ => {}
+        }
+        parts[at].push(c);
+    }
+    let [before, first, second, behind] = parts;
+    (at == 3).then(|| [first, second].map(|one| PathBuf::from(format!("{before}{}{behind}", one.trim()))))
+}
+
+/// The path of two files whose lines belong together: what [`two`] reads.
+pub(super) fn of_two([source, target]: [&str; 2]) -> String {
+    let escaped = |name: &str| {
+        let mut escaped = String::new();
+        for c in name.chars() {
+            if [',', '{', '}'].contains(&c) {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        escaped
+    };
+    format!("{{{},{}}}", escaped(source), escaped(target))
 }
 
 /// The files of a pattern, sorted; any other path as it is.

@@ -30,6 +30,8 @@ struct Stored {
     #[serde(skip_serializing_if = "Option::is_none")]
     tags: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    languages: Option<[String; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     columns: Option<Columns>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tagging: Option<String>,
@@ -60,6 +62,7 @@ impl ReadOptions {
             target: self.target.clone(),
             tokens: self.tokens.clone(),
             tags: self.tags.clone(),
+            languages: self.languages.clone(),
             columns: self.columns.as_deref().cloned(),
             tagging: self.tagging.as_deref().map(Tagging::to_note),
         };
@@ -125,6 +128,7 @@ impl ReadOptions {
             target: self.target.or(stored.target),
             tokens: self.tokens.or(stored.tokens),
             tags: self.tags.or(stored.tags),
+            languages: self.languages.or(stored.languages),
             columns: self.columns.or(stored.columns.filter(|_| !reset).map(Box::new)),
             tagging: self.tagging.or(tagging.transpose()?),
             told: Some(told),

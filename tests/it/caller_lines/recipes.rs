@@ -9,6 +9,8 @@ use super::Calls;
 
 pub(super) fn calls(calls: &mut Calls) {
     let mut config = Config::new(Task::Classify);
+    calls.at("Config::from_toml", || Config::from_toml("seed = 1.5"));
+    calls.at("Config::load", || Config::load("no such file.toml"));
     calls.at("Config::set", || config.set("nothing", &Value::Int(1)));
     config.data.train = Some("no such file".into());
     calls.at("recipes::prepare", || recipes::prepare(&config).map(drop));

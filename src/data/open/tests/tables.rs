@@ -100,7 +100,7 @@ fn tables_of_texts_alone_are_classes() {
     assert_eq!(LabelledTexts::open_with([files.at("numbered")], &set).unwrap().records().len(), 4);
     let said = files.said(crate::data::Parts::find(files.at("lines")));
     assert!(
-        said.contains("if their lines belong together, `lines/train.{en,fr}` names both, the source first"),
+        said.contains("say which is the source: `data.train` (`--train`) `lines/*.{en,fr}` for `en`, `lines/*.{fr,en}` for `fr`"),
         "{said}"
     );
     let said = files.said(Pairs::open(files.at("four.tsv")));

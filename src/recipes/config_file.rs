@@ -1,0 +1,227 @@
+//! Configs as TOML, held against the settings of their task: each mistake has its line.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::config::{Config, Task, nearest};
+use super::settings::{Key, Value};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// The longest config that is read, in bytes: one with every setting has a few thousand.
+const MOST: u64 = 1 << 20;
+
+impl Config {
+    /// Parses a config: TOML as [`Self::to_toml`] and `unpadded init` write it. Settings that are not in it have the task's defaults.
+    ///
+    /// ```
+    /// use unpadded::recipes::{Config, Task};
+    /// let config = Config::from_toml("task = \"tag\"\n[model]\nhidden = 64\n")?;
+    /// assert_eq!((config.run.task, config.model.hidden), (Task::Tag, 64));
+    /// assert_eq!(Config::from_toml(&config.to_toml())?, config);
+    /// let error = Config::from_toml("[model]\nhidden = \"wide\"").unwrap_err().to_string();
+    /// assert!(error.starts_with("config:2: model.hidden: expected a whole number from 0 on, got \"wide\""), "{error}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Each setting that is unknown or makes no sense, with its line and what was expected ([`Error::all`]).
+    #[track_caller]
+    pub fn from_toml(text: &str) -> Result<Self> {
+        parse("config", text).at_caller()
+    }
+
+    /// Reads a config file; errors name the file and the line.
+    ///
+    /// # Errors
+    /// As [`Self::from_toml`]; if the file cannot be read, has more than a megabyte, or is not in UTF-8.
+    #[track_caller]
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        read(path).and_then(|text| parse(&path.display().to_string(), &text)).at_caller()
+    }
+}
+
+/// The text of a config file of at most [`MOST`] bytes.
+fn read(path: &Path) -> Result<String> {
+    let what = || format!("config `{}`", path.display());
+    let mut bytes = Vec::new();
+    // A device may have no end.
+    let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes));
+    read.map_err(|e| Error::of(ErrorKind::Io, what(), "a file that can be read", e.to_string()))?;
+    if bytes.len() as u64 > MOST {
+        let error = Error::of(ErrorKind::Format, what(), format!("a config of at most {MOST} bytes"), "more");
+        return Err(error.noted("`data.train` (`--train`) names a file of texts"));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Error::of(ErrorKind::Format, what(), "TOML in UTF-8", format!("other bytes from byte {at} on"))
+    })
+}
+
+/// All that is wrong is said at once.
+fn parse(name: &str, text: &str) -> Result<Config> {
+    let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
+    let place = |at: usize| format!("{name}:{}", line(at));
+    let table = match DeTable::parse(text) {
+        Ok(table) => table.into_inner(),
+        Err(e) => {
+            let at = e.span().map_or(0, |span| span.start);
+            return Err(Error::of(ErrorKind::Format, place(at), "TOML", e.message()));
+        }
+    };
+    let mut task = Task::Classify;
+    if let Some((key, value)) = table.get_key_value("task") {
+        let found = value.get_ref().as_str();
+        match found.and_then(Task::from_name) {
+            Some(found) => task = found,
+            None => {
+                let names: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
+                let got = found.map_or_else(|| "no text".to_owned(), |found| format!("`{found}`"));
+                let expected = format!("one of `{}`", names.join("`, `"));
+                return Err(Error::new("task", expected, got).within(&place(key.span().start)));
+            }
+        }
+    }
+    let mut config = Config::new(task);
+    let mut sections: Vec<&str> =
+        Config::keys(task).map(|key| key.section).filter(|s| !s.is_empty()).collect();
+    sections.dedup();
+    let (mut wrong, mut places) = (Vec::<(usize, Error)>::new(), HashMap::<String, usize>::new());
+    let mut set = |path: &str, at: usize, value: &DeValue<'_>| {
+        places.insert(path.to_owned(), at);
+        let outcome = match scalar(value) {
+            Some(value) => config.set(path, &value),
+            None => Err(Error::new(path, "a number, a text, true or false", "another kind of value")),
+        };
+        wrong.extend(outcome.err().map(|e| (at, e.within(&place(at)))));
+    };
+    let mut unknown: Vec<(usize, Error)> = Vec::new();
+    for (key, value) in &table {
+        let (name, at) = (key.get_ref(), key.span().start);
+        match value.get_ref() {
+            DeValue::Table(inner) if sections.contains(&name.as_ref()) => {
+                for (inside, value) in inner {
+                    set(&format!("{name}.{}", inside.get_ref()), inside.span().start, value.get_ref());
+                }
+            }
+            DeValue::Table(_) => {
+                let expected = format!("one of `[{}]`", sections.join("]`, `["));
+                let error = Error::new("table", expected, format!("`[{name}]`")).within(&place(at));
+                unknown.push((at, advised(error, task, name, &sections)));
+            }
+            other => set(name, at, other),
+        }
+    }
+    wrong.extend(unknown);
+    wrong.sort_by_key(|(at, _)| *at);
+    let mut wrong: Vec<Error> = wrong.into_iter().map(|(_, error)| error).collect();
+    if wrong.is_empty() {
+        let makes_no_sense = config.check().err();
+        let placed = |e: &Error| match places.get(e.what()) {
+            Some(&at) => e.clone().within(&place(at)),
+            None => e.clone().within(name),
+        };
+        wrong.extend(makes_no_sense.iter().flat_map(Error::all).map(placed));
+    }
+    Error::several(&wrong).map_or(Ok(config), Err)
+}
+
+/// With what is probably meant by the name of a table that there is not.
+fn advised(error: Error, task: Task, name: &str, sections: &[&str]) -> Error {
+    let setting = Config::keys(task).find(|key| key.name == name);
+    match (setting, nearest(name, sections.iter().copied())) {
+        (Some(Key { section: "", name, .. }), _) => {
+            error.noted(format!("`{name}` is a setting: write `{name} = …` above all tables"))
+        }
+        (Some(key), _) => {
+            error.noted(format!("`{key}` is a setting: write `{} = …` below `[{}]`", key.name, key.section))
+        }
+        (None, Some(near)) => error.noted(format!("perhaps `[{near}]` is meant")),
+        (None, None) => error,
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<Value> {
+    match value {
+        DeValue::String(text) => Some(Value::Text(text.to_string())),
+        DeValue::Boolean(flag) => Some(Value::Flag(*flag)),
+        DeValue::Integer(number) => integer(number),
+        DeValue::Float(number) => number.as_str().replace('_', "").parse().ok().map(Value::Float),
+        _ => None,
+    }
+}
+
+fn integer(number: &DeInteger<'_>) -> Option<Value> {
+    let digits = number.as_str().replace('_', "");
+    i64::from_str_radix(&digits, number.radix()).ok().map(Value::Int)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        parse("run.toml", text).err().map(|e| format!("{e:#}")).unwrap_or_default()
+    }
+
+    #[test]
+    fn every_setting_comes_back_from_toml() -> Result<()> {
+        for &task in Task::ALL {
+            let mut config = Config::new(task);
+            assert_eq!(Config::from_toml(&config.commented())?, config);
+            for key in Config::keys(task).filter(|key| key.name != "task") {
+                let name = key.to_string();
+                let value = match (key.name, config.get(&name)) {
+                    ("window", _) if task != Task::Classify => continue,
+                    ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
+                    ("cell", _) => Value::Text("rnn".into()),
+                    ("pool", _) => Value::Text("max".into()),
+                    ("header", _) => Value::Flag(true),
+                    ("window" | "first_index" | "max_size" | "patience", _) => Value::Int(1),
+                    (_, Some(Value::Flag(flag))) => Value::Flag(!flag),
+                    (_, Some(Value::Int(number))) => Value::Int(number + 1),
+                    (_, Some(Value::Float(_))) => Value::Float(2.5e-7),
+                    _ => Value::Text(format!("{name} \"b\" \\ \u{7}\u{85}\t\n# é")),
+                };
+                let before = config.get(&name);
+                config.set(&name, &value)?;
+                assert!(config.get(&name) != before, "{name}");
+            }
+            for text in [config.to_toml(), config.commented()] {
+                assert_eq!(Config::from_toml(&text)?, config, "{text}");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        let said = wrong("task = \"classify\"\n[model]\nhiden = 3\nlayers = \"two\"\n[modle]\nx = 1\n");
+        for expected in [
+            "run.toml:3: settings of `classify`: expected `model.hidden`, perhaps",
+            "run.toml:4: model.layers: expected a whole number from 0 on, got \"two\"",
+            "run.toml:5: table: expected one of `[data]`, `[text]`, `[model]`, `[training]`, got `[modle]`; perhaps `[model]` is meant",
+        ] {
+            assert!(said.contains(expected), "{said}");
+        }
+        let said = wrong("[train]\ntrain = \"a.tsv\"\n");
+        assert!(
+            said.contains("got `[train]`; `data.train` is a setting: write `train = …` below `[data]`"),
+            "{said}"
+        );
+        let said = wrong("[model\n");
+        assert!(said.starts_with("run.toml:1: expected TOML, got "), "{said}");
+        assert!(wrong("task = \"clasify\"").contains("run.toml:1: task: expected one of `classify`"));
+        assert!(wrong("\n[model]\ndropout = 1.5").contains("run.toml:3: model.dropout: expected a share"));
+        assert!(wrong("seed = [1]").contains("run.toml:1: seed: expected a number, a text"));
+        let error = Config::load("no such file.toml").unwrap_err().to_string();
+        assert!(
+            error.starts_with("config `no such file.toml`: expected a file that can be read, got"),
+            "{error}"
+        );
+    }
+}

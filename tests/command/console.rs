@@ -1,0 +1,85 @@
+//! What goes to standard output: under `--json` JSON alone, under `-q` the result alone, and else tables and examples with headings.
+
+use super::*;
+
+/// What a command writes to standard output.
+fn output(place: &Place, arguments: &[&str]) -> String {
+    place.said(arguments, "it was fine\n")
+}
+
+#[test]
+fn json_stands_alone_and_quiet_leaves_the_result() {
+    let place = Place::new("console");
+    place.write("reviews.tsv", &reviews());
+    place.write("test.tsv", "it was fine\tgood\nit was dull\tbad\nit was\tmiddling\n");
+    let train = with(&["train", "--train", "reviews.tsv", "--test", "test.tsv"], &["--epochs", "2", "--run"]);
+    let run =
+        |name: &'static str, flags: &[&'static str]| [train.clone(), vec![name], flags.to_vec()].concat();
+    let lm = with(&["train", "--task", "lm", "--train", "test.tsv"], &["--epochs", "1", "--run", "lm", "-q"]);
+    let lm = [lm, vec!["--set", "data.format=plain", "--set", "data.hold_out=0.5"]].concat();
+    assert_eq!(output(&place, &lm).lines().count(), 1);
+    let bench = with(&["bench", "--train", "reviews.tsv"], &["--seconds", "0.2"]);
+    let commands: [&[&str]; 11] = [
+        &run("one", &[]),
+        &run("two", &["-q"]),
+        &["eval", "one", "test.tsv"],
+        &["eval", "one", "two", "test.tsv"],
+        &["predict", "one"],
+        &["generate", "lm", "--length", "3"],
+        &["inspect", "one"],
+        &["data", "check", "reviews.tsv"],
+        &["data", "stats", "reviews.tsv"],
+        &["data", "vocab", "reviews.tsv"],
+        &bench,
+    ];
+    for command in commands {
+        let said = output(&place, &[command, &["--json"]].concat());
+        assert!(!said.is_empty(), "{command:?}");
+        for line in said.lines() {
+            assert!(serde_json::from_str::<Value>(line).is_ok(), "{command:?}: {line}");
+        }
+    }
+
+    // Figures and no headings, examples or notes.
+    let said = output(&place, &run("three", &["-q"]));
+    let first: Vec<&str> = said.lines().map(|line| line.split("  ").next().unwrap_or_default()).collect();
+    assert!(first[0].starts_with("held-out accuracy: ") && first[1].starts_with("test accuracy: "), "{said}");
+    assert_eq!(first[2..], ["loss", "accuracy", "macro F1", "weighted F1"], "{said}");
+    let said = output(&place, &["eval", "one", "three", "test.tsv", "-q"]);
+    assert!(said.starts_with("loss ") && said.lines().last().unwrap().starts_with("three against one: p = "));
+    assert_eq!(output(&place, &["data", "check", "reviews.tsv", "-q"]), "nothing is wrong with it\n");
+
+    let said = output(&place, &run("four", &[]));
+    assert!(said.contains("the first 3 held-out texts, each with its answer below it:\n  "), "{said}");
+    assert!(said.contains("\nscore ") && said.contains("\nlabel "), "{said}");
+    assert!(
+        said.contains("\nloss: without texts that have a label or tag that training never saw\n"),
+        "{said}"
+    );
+    let said = output(&place, &["inspect", "one"]);
+    assert!(said.contains("\nparameter ") && said.contains("\nconfig (--config "), "{said}");
+    assert!(output(&place, &["data", "stats", "reviews.tsv"]).contains("\nlabel  texts\n"));
+    assert!(output(&place, &["data", "check", "reviews.tsv"]).contains("the first 3 records:\nrecord 1: "));
+    assert!(output(&place, &bench).contains("\noperator "));
+}
+
+#[test]
+fn the_config_of_a_checkpoint_trains_again() {
+    let place = Place::new("config");
+    place.write("reviews.tsv", &reviews());
+    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "one", "-q"]), "");
+    let config = place.said(&["inspect", "one", "--config"], "");
+    assert!(config.contains("epochs = 1\n") && config.contains("train = \"reviews.tsv\"\n"), "{config}");
+    place.write("again.toml", &config);
+    place.said(&["train", "again.toml", "--run", "two", "-q"], "");
+    assert_eq!(
+        fs::read(place.0.join("one/best.ckpt")).unwrap(),
+        fs::read(place.0.join("two/best.ckpt")).unwrap()
+    );
+    place.write("wrong.toml", "[model]\nhidden = 8\nlayers = \"two\"\n");
+    let said = place.refused(&["train", "wrong.toml"]);
+    assert!(
+        said.contains("wrong.toml:3: model.layers: expected a whole number from 0 on, got \"two\""),
+        "{said}"
+    );
+}

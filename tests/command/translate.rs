@@ -1,0 +1,176 @@
+//! Pairs as they come: two files, folders of them, headers of languages, dictionaries.
+
+use super::*;
+
+const SMALL: [&str; 10] = [
+    "--set",
+    "model.hidden=8",
+    "--set",
+    "model.embedding=8",
+    "--set",
+    "text.min_count=1",
+    "--epochs",
+    "1",
+    "--set",
+    "training.batch=8",
+];
+
+/// Counts in two languages.
+fn counts(range: std::ops::Range<usize>) -> [Vec<String>; 2] {
+    const EN: [&str; 5] = ["zero", "one", "two", "three", "four"];
+    const DE: [&str; 5] = ["null", "eins", "zwei", "drei", "vier"];
+    [EN, DE]
+        .map(|of| range.clone().map(|i| format!("{} {} {}", of[i % 5], of[i / 5 % 5], of[i / 25])).collect())
+}
+
+fn write(place: &Place, part: &str, range: std::ops::Range<usize>) {
+    let [en, de] = counts(range);
+    place.write(&format!("corpus/{part}.en"), &en.join("\n"));
+    place.write(&format!("corpus/{part}.de"), &de.join("\n"));
+}
+
+fn train<'a>(train: &[&'a str], run: &'a str) -> Vec<&'a str> {
+    [&["train", "--task", "translate"], train, &SMALL, &["--run", run]].concat()
+}
+
+/// What was said of how the files were read.
+fn read(place: &Place, arguments: &[&str]) -> String {
+    let output = place.given(arguments, "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn two_languages_are_read_by_their_names() {
+    let place = Place::new("languages");
+    fs::create_dir(place.0.join("corpus")).unwrap();
+    [("train", 0..80), ("dev", 80..100), ("test", 100..120)]
+        .into_iter()
+        .for_each(|(part, range)| write(&place, part, range));
+    let said = place.refused(&train(&["--train", "corpus"], "run"));
+    for command in ["`corpus/*.{de,en}` for `de`", "`corpus/*.{en,de}` for `en`"] {
+        assert!(said.contains(command), "{said}");
+    }
+    let said = read(&place, &train(&["--train", "corpus/*.{en,de}"], "run"));
+    assert!(said.contains("corpus/train.{en,de}: 80 pairs") && said.contains("; 20 held out"), "{said}");
+    assert!(said.contains("source in the lines of `corpus/train.en`"), "{said}");
+    let tested: Value =
+        serde_json::from_str(&fs::read_to_string(place.0.join("run/test.json")).unwrap()).unwrap();
+    assert_eq!(tested["counts"], serde_json::json!({"texts": 20, "pairs": 20}));
+    let note = "each of 20 different sources is written and scored once, against all its targets; loss and perplexity are of all 20 pairs";
+    assert_eq!(tested["notes"][0], note);
+
+    // What is the source, names say, whatever their order.
+    let [en, de] = counts(100..120);
+    let rows = |head: &str, a: &[String], b: &[String]| {
+        let rows: Vec<String> = a.iter().zip(b).map(|(a, b)| format!("{a},{b}\n")).collect();
+        format!("{head}\n{}", rows.concat())
+    };
+    place.write("other.csv", &rows("de,en", &de, &en));
+    let scores = |file: &str| place.json(&["eval", "run", file, "--json", "-q"], "")["scores"].clone();
+    for file in ["other.csv", "corpus/test.{de,en}", "corpus/test.{en,de}"] {
+        assert_eq!(scores(file), tested["scores"], "{file}");
+    }
+    assert!(
+        read(&place, &["eval", "run", "corpus/test.{de,en}"]).contains("source is `en`, as in the training")
+    );
+    place.write("others.csv", &rows("German,English", &de, &en));
+    let said = place.refused(&["eval", "run", "others.csv"]);
+    assert!(
+        said.contains("expected `en` and `de`, the languages of the training, got `German` and `English`"),
+        "{said}"
+    );
+    place
+        .said(&["eval", "run", "others.csv", "--set", "data.text=English", "--set", "data.label=German"], "");
+
+    // Without names in the training it is the order, which is said.
+    place.write("plain.tsv", &rows("", &en, &de).replace(',', "\t"));
+    place.said(&train(&["--train", "plain.tsv"], "plain"), "");
+    let said = read(&place, &["eval", "plain", "other.csv"]);
+    assert!(said.contains("source in `de`, target in `en`; line 1 is a header, since it names two languages; columns by their numbers"), "{said}");
+}
+
+#[test]
+fn files_of_any_name_are_two_parts() {
+    let place = Place::new("names");
+    fs::create_dir(place.0.join("corpus")).unwrap();
+    write(&place, "a,b", 0..60);
+    write(&place, "{c}", 60..80);
+    let files = ["--train-source", "corpus/a,b.en", "--train-target", "corpus/{c}.de"];
+    let said = place.refused(&train(&files, "run"));
+    assert!(said.contains("expected as many lines in both"), "{said}");
+    let files = ["--train-source", "corpus/a,b.en", "--train-target", "corpus/a,b.de"];
+    let said = read(&place, &train(&files, "run"));
+    assert!(said.contains("corpus/a\\,b.de}: 5"), "{said}");
+    // Files that say themselves which is the source, and those that lack one.
+    fs::create_dir(place.0.join("ends")).unwrap();
+    let [en, de] = counts(0..60);
+    place.write("ends/train.src", &en.join("\n"));
+    place.write("ends/train.tgt", &de.join("\n"));
+    assert!(read(&place, &train(&["--train", "ends"], "ends/run")).contains("ends/train.{src,tgt}: "));
+    place.write("ends/dev.src", &en.join("\n"));
+    let said = place.refused(&train(&["--train", "ends"], "other"));
+    assert!(said.contains("part `dev` of `ends`: expected `dev.tgt` beside `dev.src`, got none"), "{said}");
+}
+
+#[test]
+fn dictionaries_are_read_by_characters_and_scored_by_phonemes() {
+    let place = Place::new("dictionary");
+    let words = (0..60).map(|i| {
+        [["ba", "B AA1"], ["ko", "K OW0"], ["ti", "T IY2"]].map(|s| s[0..2].to_vec())[i % 3].clone()
+    });
+    let words: Vec<_> = words
+        .enumerate()
+        .map(|(i, s)| {
+            (format!("{}{}", s[0], "ks".repeat(i / 3 + 1)), format!("{}{}", s[1], " K S".repeat(i / 3 + 1)))
+        })
+        .collect();
+    let lines = |between: &str| {
+        words.iter().map(|(word, said)| format!("{word}{between}{said}\n")).collect::<String>()
+    };
+    place.write("some.dict", &lines("  "));
+    place.write("words.tsv", &lines("\t").to_lowercase());
+    for (file, run) in [("some.dict", "one"), ("words.tsv", "two")] {
+        let said = read(&place, &train(&["--train", file, "--test", file], run));
+        assert!(
+            said.contains("words and their phonemes: tokens are `characters`, target tokens `whitespace`"),
+            "{said}"
+        );
+        assert_eq!(said.contains("stress, as the 1 of `AH1`, is left out"), run == "one", "{said}");
+        let scored = place.said(&["eval", run, file], "");
+        assert!(
+            scored.contains("phoneme error rate (PER)") && scored.contains("word error rate (WER)"),
+            "{scored}"
+        );
+        assert!(place.json(&["eval", run, file, "--json"], "")["scores"]["phoneme error rate"].is_f64());
+    }
+    // Tokens that are set are kept.
+    let set = [train(&["--train", "some.dict"], "three"), vec!["--set", "text.tokens=pieces"]].concat();
+    assert!(!read(&place, &set).contains("words and their phonemes"));
+}
+
+#[test]
+fn a_test_file_is_checked_before_the_training_as_it_is_scored() {
+    let place = Place::new("checked");
+    place.write("reviews.csv", &format!("review,stars\n{}", reviews().replace('\t', ",")));
+    let train = |test: &'static str| {
+        with(&["train", "--train", "reviews.csv", "--test", test], &["--epochs", "1", "--run", "run", "-q"])
+    };
+    for (name, text, expected) in [
+        ("empty.csv", "", "records of file `empty.csv`: expected at least one, got none"),
+        ("texts.csv", "review\nfine\n", "column `stars` of file `texts.csv`, the label: expected a column"),
+        ("late.csv", "review,stars\nfine,good\nfine,\n", "late.csv:3: expected something in column `stars`"),
+    ] {
+        place.write(name, text);
+        let said = place.refused(&train(name));
+        assert!(said.contains(expected) && !place.0.join("run").exists(), "{name}: {said}");
+    }
+    place.write("other.csv", "label,text\ngood,fine\n");
+    place.said(&train("other.csv"), "");
+    // A pipe is read once only.
+    if cfg!(target_os = "linux") {
+        let said = place.refused(&["eval", "run", "/dev/stdin"]);
+        assert!(said.contains("read once only: write what comes out of it to a file"), "{said}");
+    }
+}
