@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Ended, Outcome, bad, fresh};
+use super::outcome::{Asked, Ended, Outcome, bad, fresh};
 use super::report::{Epoch, Run, Several, Tested, several};
-use super::{file, run, terminal};
+use super::{run, terminal};
 use unpadded::recipes::Config;
 
 #[derive(Args)]

@@ -25,6 +25,11 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
+/// Whether a metric is a share, to be shown in percent.
+pub(crate) fn shares(metric: &str) -> bool {
+    !matches!(metric, "loss" | "perplexity" | "bits per character")
+}
+
 /// A value with its unit.
 pub(crate) fn shown(figure: &Figure, value: f64) -> String {
     if figure.share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }

@@ -165,7 +165,7 @@ impl Train {
             return Ok(Ended::Interrupted);
         }
         let value = report.best.map_or(f64::NAN, |best| best.value);
-        let percent = if shares(metric) { 100.0 } else { 1.0 };
+        let percent = if show::shares(metric) { 100.0 } else { 1.0 };
         let model = Model::load(&best)?;
         let mut untested = None;
         let tested = match &test {
@@ -195,7 +195,7 @@ impl Train {
             checkpoint: Checkpoint::load(&best)?,
             name: &name,
             metric,
-            percent: shares(metric),
+            percent: show::shares(metric),
             report: &report,
             test: tested.map(|(_, object)| object),
             lengths,
@@ -294,9 +294,4 @@ struct Conclusion<'a> {
     percent: f64,
     value: f64,
     tested: Option<&'a (Scored, Value)>,
-}
-
-/// Whether a metric is a share, to be shown in percent.
-pub(crate) fn shares(metric: &str) -> bool {
-    !matches!(metric, "loss" | "perplexity" | "bits per character")
 }

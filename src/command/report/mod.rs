@@ -9,6 +9,7 @@ mod bars;
 mod chart;
 mod classes;
 mod curves;
+mod frame;
 mod page;
 mod samples;
 mod several;
@@ -18,18 +19,15 @@ mod tested;
 mod tests;
 mod text;
 
-pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page};
+pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, Tested};
 pub(crate) use several::{Run, Several, several};
-pub(crate) use tested::Tested;
 
+use frame::{foot, head};
 pub(super) use text::escape;
-use text::{LABEL, cut, number, put};
+use text::{cut, put};
 
 /// The most characters of a configuration that are shown.
 const CONFIG: usize = 100_000;
-
-/// The same of a fact.
-const FACT: usize = 240;
 
 /// The report as an HTML document.
 pub(crate) fn html(page: &Page) -> String {
@@ -76,67 +74,4 @@ pub(crate) fn html(page: &Page) -> String {
     }
     foot(&mut out);
     out
-}
-
-fn foot(out: &mut String) {
-    put(
-        out,
-        format_args!(
-            "</main>\n<footer>Written by unpadded {}.</footer>\n</body>\n</html>\n",
-            env!("CARGO_PKG_VERSION")
-        ),
-    );
-}
-
-fn head(out: &mut String, page: &Page) {
-    let title: String = page.title.chars().take(LABEL).collect();
-    put(
-        out,
-        format_args!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n",
-            escape(&title),
-            include_str!("report.css")
-        ),
-    );
-    if !page.task.is_empty() {
-        put(out, format_args!("<p class=\"task\">{}</p>\n", cut(&page.task, LABEL)));
-    }
-    put(out, format_args!("<h1 dir=\"auto\">{}</h1>\n", cut(&page.title, LABEL)));
-    if page.headline.is_some() || !page.facts.is_empty() {
-        out.push_str("<div class=\"top\">\n");
-        if let Some((metric, value, unit)) = &page.headline {
-            let unit = if unit.is_empty() {
-                String::new()
-            } else {
-                format!("<small>\u{202f}{}</small>", cut(unit, 20))
-            };
-            put(
-                out,
-                format_args!(
-                    "<p class=\"headline\"><span class=\"metric\">{}</span> <b>{}{unit}</b></p>\n",
-                    cut(metric, LABEL),
-                    number(*value)
-                ),
-            );
-        }
-        if !page.facts.is_empty() {
-            out.push_str("<dl class=\"facts\">\n");
-            for (name, value) in &page.facts {
-                put(
-                    out,
-                    format_args!(
-                        "<div><dt>{}</dt><dd dir=\"auto\">{}</dd></div>\n",
-                        cut(name, LABEL),
-                        cut(value, FACT)
-                    ),
-                );
-            }
-            out.push_str("</dl>\n");
-        }
-        out.push_str("</div>\n");
-    }
-    out.push_str("</header>\n");
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::tested::Tested;
-use unpadded::recipes::Alignment;
+use crate::command::scores;
+use unpadded::recipes::{Alignment, Figure};
 
 /// What a report shows. Everything is optional but title and curves: what is empty or `None` has no section.
 #[derive(Debug, Default)]
@@ -43,6 +43,74 @@ pub(crate) struct Epoch {
     pub(crate) dev: Vec<(String, f64)>,
     /// Whether the model that was kept is this epoch's.
     pub(crate) best: bool,
+}
+
+/// The scores of a test set.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tested {
+    /// The file.
+    pub(crate) dataset: String,
+    /// The name of the headline figure.
+    pub(crate) metric: String,
+    pub(crate) figures: Vec<Score>,
+    pub(crate) counts: Vec<(String, u64)>,
+    pub(crate) tables: Vec<ClassTable>,
+    pub(crate) confusions: Vec<Confusion>,
+    pub(crate) errors: Option<Errors>,
+    pub(crate) examples: Vec<Example>,
+    /// The signatures of scores, then how the file was read.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A named value.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Score {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    /// Whether it is a share, to be shown in percent.
+    pub(crate) share: bool,
+    pub(crate) interval: Option<[f64; 2]>,
+}
+
+impl Score {
+    /// Its value, for people.
+    pub(crate) fn shown(&self) -> String {
+        scores::shown(&self.figure(), self.value)
+    }
+
+    /// Its 95 % interval, for people.
+    pub(crate) fn interval(&self) -> String {
+        scores::interval(&self.figure())
+    }
+
+    fn figure(&self) -> Figure {
+        Figure { name: "", value: self.value, share: self.share, interval: self.interval }
+    }
+}
+
+/// Precision, recall and F1 of each class.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ClassTable {
+    /// What the classes are: `label`, `tag`, `chunk type`.
+    pub(crate) of: String,
+    /// The most frequent class first.
+    pub(crate) rows: Vec<ClassRow>,
+}
+
+/// A class.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct ClassRow {
+    pub(crate) name: String,
+    /// Precision, recall and F1.
+    pub(crate) scores: [f64; 3],
+    pub(crate) support: u64,
+}
+
+impl Tested {
+    /// The figure of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Score> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
 }
 
 /// How often a class was taken for another.

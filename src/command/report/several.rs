@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::bars;
 use super::chart::{self, Line};
-use super::page::{Epoch, Page};
+use super::frame::{foot, head};
+use super::page::{ClassRow, Epoch, Page, Score, Tested};
 use super::tables::{END, ROWS, boxed};
-use super::tested::{ClassRow, Score, Tested};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
-use super::{bars, foot, head};
-use crate::command::train::shares;
+use crate::command::scores::shares;
 
 /// How many colours there are: runs beyond them are dashed.
 const COLOURS: usize = 8;
@@ -229,13 +229,15 @@ fn settings(out: &mut String, Several { runs, settings }: &Several) {
 }
 
 /// F1 of each class in each run that has it.
-fn classes(out: &mut String, runs: &[Run]) {
-    let tables = |run: &'_ Run| run.tested.as_ref().map_or(&[][..], |tested| &tested.tables).iter();
+fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     let all =
         names(runs.iter().flat_map(|run| run.tested.iter()).flat_map(|of| &of.tables).map(|table| &table.of));
     let of_all = |of: &str| -> Vec<(usize, &Run, &[ClassRow])> {
-        let table = |run| tables(run).find(|table| table.of == of).map(|table| &table.rows[..]);
-        runs.iter().enumerate().filter_map(|(at, run)| Some((at, run, table(run)?))).collect()
+        let of_run = |(at, run): (usize, &'a Run)| {
+            let table = run.tested.as_ref()?.tables.iter().find(|table| table.of == of)?;
+            Some((at, run, &table.rows[..]))
+        };
+        runs.iter().enumerate().filter_map(of_run).collect()
     };
     let rows = |of: &str| of_all(of).into_iter().map(|(at, _, rows)| (at, rows)).collect::<Vec<_>>();
     let mut sections = String::new();

@@ -1,6 +1,6 @@
 //! The scores of the test set.
 
-use super::tested::{ClassTable, Score, Tested};
+use super::page::{ClassTable, Score, Tested};
 use super::text::{LABEL, count, cut, put};
 use super::{bars, classes};
 

@@ -2,71 +2,8 @@
 
 use serde_json::Value;
 
-use super::page::{Confusion, Errors, ErrorsOf, Example};
+use super::page::{ClassRow, ClassTable, Confusion, Errors, ErrorsOf, Example, Score, Tested};
 use crate::command::outcome::Outcome;
-use crate::command::scores;
-use unpadded::recipes::Figure;
-
-/// The scores of a test set.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Tested {
-    /// The file.
-    pub(crate) dataset: String,
-    /// The name of the headline figure.
-    pub(crate) metric: String,
-    pub(crate) figures: Vec<Score>,
-    pub(crate) counts: Vec<(String, u64)>,
-    pub(crate) tables: Vec<ClassTable>,
-    pub(crate) confusions: Vec<Confusion>,
-    pub(crate) errors: Option<Errors>,
-    pub(crate) examples: Vec<Example>,
-    /// The signatures of scores, then how the file was read.
-    pub(crate) notes: Vec<String>,
-}
-
-/// A named value.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Score {
-    pub(crate) name: String,
-    pub(crate) value: f64,
-    /// Whether it is a share, to be shown in percent.
-    pub(crate) share: bool,
-    pub(crate) interval: Option<[f64; 2]>,
-}
-
-impl Score {
-    /// Its value, for people.
-    pub(crate) fn shown(&self) -> String {
-        scores::shown(&self.figure(), self.value)
-    }
-
-    /// Its 95 % interval, for people.
-    pub(crate) fn interval(&self) -> String {
-        scores::interval(&self.figure())
-    }
-
-    fn figure(&self) -> Figure {
-        Figure { name: "", value: self.value, share: self.share, interval: self.interval }
-    }
-}
-
-/// Precision, recall and F1 of each class.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct ClassTable {
-    /// What the classes are: `label`, `tag`, `chunk type`.
-    pub(crate) of: String,
-    /// The most frequent class first.
-    pub(crate) rows: Vec<ClassRow>,
-}
-
-/// A class.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub(crate) struct ClassRow {
-    pub(crate) name: String,
-    /// Precision, recall and F1.
-    pub(crate) scores: [f64; 3],
-    pub(crate) support: u64,
-}
 
 /// A field of an object that another one wrote: an error names it.
 fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
@@ -109,7 +46,7 @@ fn texts(object: &Value, name: &str) -> Vec<String> {
 }
 
 impl Tested {
-    /// The scores of an object that [`scores::object`] wrote.
+    /// The scores of an object that `scores::object` wrote.
     ///
     /// # Errors
     /// If a field is missing or of another kind.
@@ -178,11 +115,6 @@ impl Tested {
             examples: list(object, "examples").iter().map(example).collect::<Outcome<_>>()?,
             notes,
         })
-    }
-
-    /// The figure of this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Score> {
-        self.figures.iter().find(|figure| figure.name == name)
     }
 }
 

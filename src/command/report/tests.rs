@@ -1,7 +1,6 @@
 //! Whole pages: nothing from outside is read as HTML, every tag is closed, and odd pages are pages.
 
-use super::page::{Errors, ErrorsOf};
-use super::tested::{ClassRow, ClassTable, Score};
+use super::page::{ClassRow, ClassTable, Errors, ErrorsOf, Score};
 use super::*;
 use unpadded::recipes::Alignment;
 

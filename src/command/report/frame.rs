@@ -1,0 +1,72 @@
+//! What begins and ends every page.
+
+use super::page::Page;
+use super::text::{LABEL, cut, escape, number, put};
+
+/// The most characters of a fact that are shown.
+const FACT: usize = 240;
+
+/// The end of a page.
+pub(super) fn foot(out: &mut String) {
+    put(
+        out,
+        format_args!(
+            "</main>\n<footer>Written by unpadded {}.</footer>\n</body>\n</html>\n",
+            env!("CARGO_PKG_VERSION")
+        ),
+    );
+}
+
+/// The start of a page: title, headline and facts.
+pub(super) fn head(out: &mut String, page: &Page) {
+    let title: String = page.title.chars().take(LABEL).collect();
+    put(
+        out,
+        format_args!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n",
+            escape(&title),
+            include_str!("report.css")
+        ),
+    );
+    if !page.task.is_empty() {
+        put(out, format_args!("<p class=\"task\">{}</p>\n", cut(&page.task, LABEL)));
+    }
+    put(out, format_args!("<h1 dir=\"auto\">{}</h1>\n", cut(&page.title, LABEL)));
+    if page.headline.is_some() || !page.facts.is_empty() {
+        out.push_str("<div class=\"top\">\n");
+        if let Some((metric, value, unit)) = &page.headline {
+            let unit = if unit.is_empty() {
+                String::new()
+            } else {
+                format!("<small>\u{202f}{}</small>", cut(unit, 20))
+            };
+            put(
+                out,
+                format_args!(
+                    "<p class=\"headline\"><span class=\"metric\">{}</span> <b>{}{unit}</b></p>\n",
+                    cut(metric, LABEL),
+                    number(*value)
+                ),
+            );
+        }
+        if !page.facts.is_empty() {
+            out.push_str("<dl class=\"facts\">\n");
+            for (name, value) in &page.facts {
+                put(
+                    out,
+                    format_args!(
+                        "<div><dt>{}</dt><dd dir=\"auto\">{}</dd></div>\n",
+                        cut(name, LABEL),
+                        cut(value, FACT)
+                    ),
+                );
+            }
+            out.push_str("</dl>\n");
+        }
+        out.push_str("</div>\n");
+    }
+    out.push_str("</header>\n");
+}
