@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::asked::{Asked, joined};
+pub(super) use self::asked::{Asked, Known, joined};
 use self::first::{First, Given, plain};
 use self::line::{
     Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_document, is_mark, is_number,
