@@ -15,8 +15,10 @@ use unpadded::{Error, Printable};
 const MOST_CHARACTERS: usize = 1 << 18;
 /// How many bad records are shown one by one.
 const SHOWN: u64 = 20;
-/// Limit of the records that are answered together, in bytes of text.
-const BYTES_TOGETHER: usize = 1 << 18;
+/// Limit of the records that are answered together, in bytes of text: what a batch computes is all in memory.
+const BYTES_TOGETHER: usize = 1 << 16;
+/// The same of taggers, which also read the characters of each word, and of translators.
+const WORDS_TOGETHER: usize = 1 << 14;
 
 /// What is asked, and where the answers are written.
 pub(super) struct OnFile<'a> {
@@ -66,13 +68,14 @@ impl OnFile<'_> {
             terminal::say(format!("{}: read as {}", questions.name(), questions.read_as()));
         }
         let mut done = Done::new(self);
+        let most = if reads_whole(self.model) { WORDS_TOGETHER } else { BYTES_TOGETHER };
         let (mut waiting, mut size) = (Vec::new(), 0);
         loop {
             let question = questions.next().transpose()?;
             let ended = question.is_none();
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
-            if ended || waiting.len() >= self.batch || size >= BYTES_TOGETHER {
+            if ended || waiting.len() >= self.batch || size >= most {
                 // What was answered before an error is there.
                 done.answer(&mut questions, &waiting)?;
                 waiting.clear();
@@ -276,9 +279,14 @@ impl Output {
     }
 }
 
+/// Whether a model computes something for each word or character of a text at once.
+fn reads_whole(model: &Model) -> bool {
+    matches!(model.task(), Task::Tag | Task::Translate)
+}
+
 /// An answer for each text, none of which may be too long.
 pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
-    let whole = matches!(model.task(), Task::Tag | Task::Translate);
+    let whole = reads_whole(model);
     let sizes = texts.iter().map(|text| text.chars().count());
     match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
         Some(size) => Err(Error::new(

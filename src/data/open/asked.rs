@@ -123,9 +123,7 @@ impl Opened {
         let rows = table::Table::first_rows(file, guess.format, options)?;
         let (named, note) = match is_set {
             true => (None, None),
-            false => by_header(&rows, &text, options.header)
-                .map_err(|e| guess.explain(e.noted(format!("in the header of file `{}`", file.name()))))?
-                .unzip(),
+            false => by_header(&file.name(), &rows, &text, options.header)?.unzip(),
         };
         let table = match &named {
             Some(name) => {
@@ -263,6 +261,7 @@ fn remedied(error: Error, wanted: &Wanted<'_>) -> Error {
 
 /// The name in a header by which the text is found, and a note if that is no name of the training; none without such a header.
 fn by_header(
+    file: &str,
     rows: &[Vec<String>],
     text: &Wanted<'_>,
     header: Option<bool>,
@@ -284,23 +283,22 @@ fn by_header(
         return Ok(None);
     }
     // Of two languages the name of the training says which is the source, else the place.
-    if let (true, [one, other, ..]) = (text.what == "source", &cells[..])
-        && language(one)
-        && language(other)
-        && one != other
-        && once(0)
-        && once(1)
-    {
+    let languages: Vec<usize> =
+        (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
+    if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
         if let (Some(given), None) = (given, place) {
-            let expected = format!("`{given}`, the source of the training");
+            let expected = format!("the language `{given}`");
             let got = quoted(cells.iter().copied());
-            return Err(remedied(Error::of(ErrorKind::Format, "languages", expected, got), text));
+            let what = format!("header of file `{file}`");
+            return Err(remedied(Error::of(ErrorKind::Format, what, expected, got), text));
         }
-        let name = cells.get(place.unwrap_or(1).saturating_sub(1)).copied().unwrap_or(one);
+        let at = place.unwrap_or(1).saturating_sub(1);
+        let at = if languages.contains(&at) { at } else { *first };
+        let Some(name) = cells.get(at) else { return Ok(None) };
         let note = format!(
-            "source in `{name}` by its place, since the training had no names; `--set data.text=NAME` sets another"
+            "source in `{name}` by its place, since the training had no names: `--set data.text=NAME` sets another"
         );
-        return Ok(Some((name.to_owned(), Some(note))));
+        return Ok(Some(((*name).to_owned(), Some(note))));
     }
     let fits = |at: &usize| {
         let name = plain(cells.get(*at).copied().unwrap_or_default());

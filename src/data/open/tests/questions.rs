@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+#[cfg(feature = "parquet")]
+use crate::data::TaggedText;
 use crate::data::{Added, Asking, Question, Questions};
 
 /// What is written, to be looked at.
@@ -189,10 +191,13 @@ fn names_decide_which_column_is_asked() {
     let [said, text] = source("de,en\nrot,red\n", r#"{"source":"1","target":"2"}"#);
     assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
     assert_eq!(text, "de,en,t,p\nrot,red,\"a,b\",0.5\n");
+    let [said, _] = source("de,note,en\nrot,x,red\n", r#"{"source":"1","target":"2"}"#);
+    assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
     let files = Files::new("languages", &[("b.csv", b"German,English\nrot,red\n")]);
     let said = files.said(Questions::open(files.at("b.csv"), &noted(named), Asking::Source));
     assert!(
-        said.contains("expected `en`, the source of the training") && said.contains("--set data.text"),
+        said.contains("header of file `b.csv`: expected the language `en`")
+            && said.contains("--set data.text"),
         "{said}"
     );
 
@@ -290,7 +295,8 @@ fn fields_are_added_by_the_same_names_in_all_lines() {
 fn files_without_records_are_answered_by_what_they_have() {
     for name in ["a.csv", "a.jsonl", "a.conll", "a.tsv"] {
         for (text, asking) in [("", Asking::Text), ("\n\n", Asking::Words), ("", Asking::Source)] {
-            let [said, found] = read_as(text.as_bytes(), name, asking, &ReadOptions::new(), &["label"]);
+            let trained = noted(r#"{"text":"review","source":"en"}"#);
+            let [said, found] = read_as(text.as_bytes(), name, asking, &trained, &["label"]);
             assert_eq!((&said[..], &found[..]), ("an empty file, which has no records", text));
         }
     }
@@ -347,4 +353,85 @@ fn intents_are_comments_where_columns_have_some() {
     let lines = "# id 1\na x O\nb y B-A\n\n# id 2\nc z O\n";
     assert!(words(lines, "c.conll").starts_with("# id 1\n# intent = flight\n# probability = 0.5\na x O T\n"));
     assert_eq!(words("a O\nb O\n\nc O\n", "d.conll"), "a O T\nb O T\n\nc O T\n");
+}
+
+/// The fields of each row of a Parquet file with answers, and the text of the note beside them.
+#[cfg(feature = "parquet")]
+fn of_parquet(name: &str, asking: Asking, added: &[&str]) -> (Vec<u8>, Vec<String>) {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/fixtures/parquet_{name}.parquet"));
+    let mut questions = Questions::open(path, &ReadOptions::new(), asking).unwrap();
+    let (sink, mut all) = (Sink::default(), Vec::new());
+    questions.write_to(Box::new(sink.clone()), added).unwrap();
+    // As the command does, several are read before one is answered.
+    while let Some(question) = questions.next() {
+        all.push(question.unwrap());
+    }
+    assert_eq!(questions.share(), Some(1.0));
+    let mut texts = Vec::new();
+    for question in &all {
+        let text = question.text.as_ref().unwrap();
+        let tags = text.lines().map(|word| format!("T-{word}")).collect();
+        let answer = match asking {
+            Asking::Words => vec![Added::Words(tags)],
+            // The first of them has no answer.
+            _ if texts.is_empty() => Vec::new(),
+            _ => vec![Added::Text(format!("about {}", text.len())), Added::Number(0.5)],
+        };
+        questions.answer(question, &answer).unwrap();
+        texts.push(text.clone());
+    }
+    questions.finish().unwrap();
+    let bytes = sink.0.lock().unwrap().clone();
+    (bytes, texts)
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_keeps_its_columns_and_gets_more() {
+    let columns = |files: &Files, name: &str, field: &str| -> Vec<String> {
+        let options = ReadOptions::new().source(field).target("text");
+        let pairs = Pairs::open_with([files.at(name)], &options).unwrap();
+        pairs.records().iter().map(|pair| pair.source.clone()).collect()
+    };
+    for name in ["reviews", "reviews_none", "reviews_gzip", "reviews_v2", "reviews_zstd", "reviews_brotli"] {
+        if name.ends_with("brotli") || (name.ends_with("zstd") && !cfg!(feature = "parquet-zstd")) {
+            continue;
+        }
+        let (bytes, texts) = of_parquet(name, Asking::Text, &["label", "probability"]);
+        let before =
+            std::fs::read(format!("{}/tests/it/fixtures/parquet_{name}.parquet", env!("CARGO_MANIFEST_DIR")));
+        let files = Files::new(
+            &format!("to-parquet-{name}"),
+            &[("a.parquet", &bytes), ("before.parquet", &before.unwrap())],
+        );
+        let old = LabelledTexts::open(files.at("before.parquet")).unwrap();
+        // The labels of the file are there, and those that are added beside them.
+        let labelled =
+            LabelledTexts::open_with([files.at("a.parquet")], &ReadOptions::new().label("label")).unwrap();
+        assert_eq!(labelled.records(), old.records());
+        let read: Vec<Option<String>> = {
+            let options = ReadOptions::new().text("text").label("predicted_label").malformed(Malformed::Skip);
+            let found = LabelledTexts::open_with([files.at("a.parquet")], &options).unwrap();
+            found.records().iter().map(|one| Some(one.label.clone())).collect()
+        };
+        let expected: Vec<Option<String>> =
+            texts.iter().skip(1).map(|text| Some(format!("about {}", text.len()))).collect();
+        assert_eq!(read, expected);
+        if name == "reviews" {
+            for field in ["good", "number", "share", "about.by", "about.long"] {
+                assert_eq!(columns(&files, "a.parquet", field), columns(&files, "before.parquet", field));
+            }
+        }
+    }
+    let (bytes, texts) = of_parquet("tagged_texts", Asking::Words, &["tags"]);
+    let files = Files::new("to-parquet-tags", &[("a.parquet", &bytes)]);
+    let options = ReadOptions::new().tokens("tokens").tags("predicted_tags");
+    let found = TaggedTexts::open_with([files.at("a.parquet")], &options).unwrap();
+    let expected: Vec<String> =
+        texts.iter().map(|text| text.lines().map(|word| format!("{word} T-{word}\n")).collect()).collect();
+    let written = |one: &TaggedText| -> String {
+        one.words.iter().zip(&one.tags).map(|(word, tag)| format!("{word} {tag}\n")).collect()
+    };
+    assert_eq!(found.records().iter().map(written).collect::<Vec<_>>(), expected);
 }
