@@ -107,9 +107,9 @@ Examples:
   unpadded predict runs/classify-1 reviews.csv --output labelled.csv
   echo 'What a film!' | unpadded predict runs/classify-1
   unpadded predict runs/classify-1 --json < texts.txt | jq .label
-With a FILE, which is read as the files of the training were (CSV, TSV, JSON Lines, CoNLL, a text a line), its records
-keep their order and their columns and get columns more: label and probability, tags, or translation. Labels that are
-in it are kept and never read. Lines of standard input are texts; each answer is a line, as soon as it is known.
+With a FILE, which is read as the files of the training were (CSV, TSV, JSON Lines, CoNLL, Parquet, a text a line), its
+records keep their order and their columns and get columns more: label and probability, tags, or translation. Labels
+that are in it are kept and never read. Line ends stay; answers are in UTF-8. Lines of standard input are texts; each answer is a line, as soon as it is known.
 A record or line that cannot be answered is named and gets an empty answer (--json: an object with `error`); the exit
 code is then 1. Control characters are escaped in plain lines, as \\u001b; --json and files keep each text as it was.")]
 pub(crate) struct Predict {
@@ -145,7 +145,12 @@ impl Predict {
         let model = self.which.load()?.threads(self.threads);
         let batch = self.batch.max(1);
         if let Some(path) = &self.file {
-            let config = super::file::of_model(&model, &self.set)?;
+            let mut config = super::file::of_model(&model, &[])?;
+            // The checkpoint notes the columns that the training had; those that are set here are no guess.
+            if model.predictor().note("read as").is_some() {
+                (config.data.text, config.data.label) = (None, None);
+            }
+            self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
             let on_file = OnFile {
                 model: &model,
                 config: &config,

@@ -15,8 +15,10 @@ use unpadded::{Error, Printable};
 const MOST_CHARACTERS: usize = 1 << 18;
 /// How many bad records are shown one by one.
 const SHOWN: u64 = 20;
-/// Limit of the records that are answered together, in bytes of text.
-const BYTES_TOGETHER: usize = 1 << 18;
+/// Limit of the records that are answered together, in bytes of text: what a batch computes is all in memory.
+const BYTES_TOGETHER: usize = 1 << 16;
+/// The same of taggers, which also read the characters of each word, and of translators.
+const WORDS_TOGETHER: usize = 1 << 14;
 
 /// What is asked, and where the answers are written.
 pub(super) struct OnFile<'a> {
@@ -36,25 +38,46 @@ pub(super) struct OnFile<'a> {
 impl OnFile<'_> {
     pub(super) fn run(&self) -> Outcome<Ended> {
         let (mut questions, added) = self.model.questions(self.config, self.path).asked()?;
-        let mut out = Output::open(self.output, Path::new(self.path), self.overwrite)?;
-        let head = questions.head(&added);
+        let parquet = self.output.is_some_and(|path| path.extension().is_some_and(|of| of == "parquet"));
+        match (questions.has_lines(), self.output) {
+            (true, Some(path)) if parquet => {
+                let name = path.display();
+                return bad(format!(
+                    "--output {name}: expected a name for lines of text, as {} has, got one of Parquet",
+                    questions.name()
+                ));
+            }
+            (false, Some(path)) if !parquet => {
+                let name = path.display();
+                return bad(format!(
+                    "--output {name}: expected a name that ends with `.parquet`, since answers to Parquet are Parquet"
+                ));
+            }
+            (false, None) if io::stdout().is_terminal() => {
+                return bad("predict: expected `--output NAME.parquet` for Parquet, got a terminal");
+            }
+            _ => {}
+        }
+        let output = Output::open(self.output, Path::new(self.path), self.overwrite)?;
+        let named = |e: unpadded::Error| match self.output {
+            Some(path) => format!("{}: {}", path.display(), plain(&e)),
+            None => plain(&e),
+        };
+        questions.write_to(output.writer()?, &added).map_err(named)?;
         if !self.quiet {
             terminal::say(format!("{}: read as {}", questions.name(), questions.read_as()));
         }
-        out.write(&head)?;
         let mut done = Done::new(self);
+        let most = if reads_whole(self.model) { WORDS_TOGETHER } else { BYTES_TOGETHER };
         let (mut waiting, mut size) = (Vec::new(), 0);
         loop {
             let question = questions.next().transpose()?;
             let ended = question.is_none();
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
-            if ended || waiting.len() >= self.batch || size >= BYTES_TOGETHER {
-                if let Err(e) = done.answer(&questions, &waiting, &mut out) {
-                    // What was answered before it is there.
-                    out.flush()?;
-                    return Err(e);
-                }
+            if ended || waiting.len() >= self.batch || size >= most {
+                // What was answered before an error is there.
+                done.answer(&mut questions, &waiting)?;
                 waiting.clear();
                 size = 0;
             }
@@ -62,8 +85,8 @@ impl OnFile<'_> {
                 break;
             }
         }
-        out.write(&questions.tail())?;
-        out.end()?;
+        questions.finish().map_err(named)?;
+        output.end()?;
         done.end()
     }
 }
@@ -85,7 +108,7 @@ impl<'a> Done<'a> {
         Self { how, records: 0, failed: 0, begun, shown: seen.then_some(begun) }
     }
 
-    fn answer(&mut self, questions: &Questions, asked: &[Question], out: &mut Output) -> Outcome<()> {
+    fn answer(&mut self, questions: &mut Questions, asked: &[Question]) -> Outcome<()> {
         let texts: Vec<&str> = asked.iter().filter_map(|one| one.text.as_deref().ok()).collect();
         let found = answers(self.how.model, &texts).ok().filter(|found| found.len() == texts.len());
         let mut found = found.map(Vec::into_iter);
@@ -101,15 +124,19 @@ impl<'a> Done<'a> {
                         found.into_iter().next().ok_or_else(|| "expected an answer, got none".to_owned())
                     }),
             };
-            match answer {
-                Ok(answer) => out.write(&questions.written(question, &answer.cells()))?,
+            let cells = match answer {
+                Ok(answer) => answer.cells(),
                 Err(why) => {
                     self.failed(why)?;
-                    out.write(&questions.written(question, &[]))?;
+                    Vec::new()
                 }
-            }
+            };
+            questions.answer(question, &cells).map_err(|e| match self.how.output {
+                Some(path) => format!("{}: {}", path.display(), plain(&e)),
+                None => plain(&e),
+            })?;
         }
-        self.show();
+        self.show(questions.share());
         Ok(())
     }
 
@@ -131,11 +158,12 @@ impl<'a> Done<'a> {
         format!("{} records, {:.0} a second", self.records, self.records as f64 / seconds.max(1e-9))
     }
 
-    fn show(&mut self) {
+    fn show(&mut self, share: Option<f32>) {
         const EACH: Duration = Duration::from_millis(200);
         if self.shown.is_some_and(|shown| shown.elapsed() >= EACH) {
             self.shown = Some(Instant::now());
-            eprint!("\r{}", self.rate());
+            let share = share.map(|share| format!(", {:.0} %", 100.0 * share)).unwrap_or_default();
+            eprint!("\r{}{share}", self.rate());
         }
     }
 
@@ -155,8 +183,43 @@ impl<'a> Done<'a> {
 
 /// A file that is there once it is whole, or standard output.
 enum Output {
-    Standard(Vec<u8>),
-    File { file: BufWriter<File>, path: PathBuf, temporary: Temporary },
+    Standard,
+    File { file: File, path: PathBuf, temporary: Temporary },
+}
+
+/// Standard output, whose text is without what commands a terminal.
+struct Standard {
+    waiting: Vec<u8>,
+    terminal: bool,
+}
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const TOGETHER: usize = 1 << 16;
+        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len() >= TOGETHER {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let written = match self.terminal {
+            true => {
+                let text = Printable(String::from_utf8_lossy(&waiting)).to_string();
+                terminal::print_bytes(text.as_bytes())
+            }
+            false => terminal::print_bytes(&waiting),
+        };
+        written.map_err(|_| io::Error::other("standard output cannot be written"))
+    }
+}
+
+impl Drop for Standard {
+    fn drop(&mut self) {
+        self.flush().ok();
+    }
 }
 
 /// A file that is removed unless it got its name.
@@ -170,7 +233,7 @@ impl Drop for Temporary {
 
 impl Output {
     fn open(path: Option<&Path>, input: &Path, overwrite: bool) -> Outcome<Self> {
-        let Some(path) = path else { return Ok(Self::Standard(Vec::new())) };
+        let Some(path) = path else { return Ok(Self::Standard) };
         let name = path.display();
         let real = |path: &Path| fs::canonicalize(path).ok();
         if path.exists() {
@@ -191,50 +254,39 @@ impl Output {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.part", std::process::id()));
         let file = File::create_new(&temporary).map_err(|e| format!("--output {name}: {e}"))?;
-        let (file, temporary) = (BufWriter::with_capacity(1 << 16, file), Temporary(temporary.into()));
-        Ok(Self::File { file, path: path.to_owned(), temporary })
+        Ok(Self::File { file, path: path.to_owned(), temporary: Temporary(temporary.into()) })
     }
 
-    fn write(&mut self, text: &str) -> Outcome<()> {
-        match self {
-            Self::Standard(waiting) => {
-                waiting.extend_from_slice(text.as_bytes());
-                if waiting.len() >= 1 << 16 { self.flush() } else { Ok(()) }
+    /// What answers are written by.
+    fn writer(&self) -> Outcome<Box<dyn Write + Send>> {
+        Ok(match self {
+            Self::Standard => {
+                Box::new(Standard { waiting: Vec::new(), terminal: io::stdout().is_terminal() })
             }
             Self::File { file, path, .. } => {
-                file.write_all(text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()).into())
+                let file = file.try_clone().map_err(|e| format!("{}: {e}", path.display()))?;
+                Box::new(BufWriter::with_capacity(1 << 16, file))
             }
-        }
-    }
-
-    fn flush(&mut self) -> Outcome<()> {
-        if let Self::Standard(waiting) = self {
-            match io::stdout().is_terminal() {
-                true => {
-                    terminal::print_bytes(Printable(String::from_utf8_lossy(waiting)).to_string().as_bytes())?
-                }
-                false => terminal::print_bytes(waiting)?,
-            }
-            waiting.clear();
-        }
-        Ok(())
+        })
     }
 
     /// Gives the file its name.
-    fn end(mut self) -> Outcome<()> {
-        self.flush()?;
-        if let Self::File { mut file, path, temporary } = self {
-            let wrong = |e: io::Error| format!("{}: {e}", path.display());
-            file.flush().and_then(|()| file.get_ref().sync_all()).map_err(wrong)?;
-            fs::rename(&temporary.0, &path).map_err(wrong)?;
-        }
-        Ok(())
+    fn end(self) -> Outcome<()> {
+        let Self::File { file, path, temporary } = self else { return Ok(()) };
+        let wrong = |e: io::Error| format!("{}: {e}", path.display());
+        file.sync_all().map_err(wrong)?;
+        Ok(fs::rename(&temporary.0, &path).map_err(wrong)?)
     }
+}
+
+/// Whether a model computes something for each word or character of a text at once.
+fn reads_whole(model: &Model) -> bool {
+    matches!(model.task(), Task::Tag | Task::Translate)
 }
 
 /// An answer for each text, none of which may be too long.
 pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
-    let whole = matches!(model.task(), Task::Tag | Task::Translate);
+    let whole = reads_whole(model);
     let sizes = texts.iter().map(|text| text.chars().count());
     match sizes.max().filter(|&size| whole && size > MOST_CHARACTERS) {
         Some(size) => Err(Error::new(

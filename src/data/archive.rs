@@ -65,6 +65,14 @@ impl Origin {
         }
     }
 
+    /// The share of the bytes that were read, from 0 to 1, if they are a file's.
+    pub(super) fn share(&self) -> Option<f32> {
+        match self {
+            Self::File(file) => Some(file.share()),
+            Self::Embedded { .. } => None,
+        }
+    }
+
     fn refused(&self, error: &io::Error) -> Error {
         let what = format!("file `{}`", self.name());
         Changed::of(&what, error).unwrap_or_else(|| Error::io(what, "read", error))

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::asked::{Asked, joined};
+pub(super) use self::asked::{Asked, Known, joined};
 use self::first::{First, Given, plain};
 use self::line::{
     Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_document, is_mark, is_number,
@@ -307,6 +307,9 @@ impl Columns {
 /// As in `CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs`.
 impl fmt::Display for Columns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count < 2 {
+            return f.write_str("a word in each line");
+        }
         match (self.universal, self.names.is_empty()) {
             (true, true) => f.write_str("CoNLL-U, ")?,
             (true, false) => f.write_str("CoNLL-U Plus, ")?,

@@ -106,6 +106,20 @@ impl Lines {
         Ok(Some(self.encoding.decode(self.guessed, line)))
     }
 
+    /// What ends the line that was read last; nothing where the file ends in it.
+    pub(super) fn end(&self) -> &'static str {
+        match self.bytes.as_slice() {
+            [.., b'\r', b'\n'] => "\r\n",
+            [.., b'\n'] => "\n",
+            _ => "",
+        }
+    }
+
+    /// Whether the line that was read last begins with the byte order mark of UTF-8.
+    pub(super) fn is_marked(&self) -> bool {
+        self.number == 1 && self.encoding == Encoding::Utf8 && self.bytes.starts_with(MARK)
+    }
+
     /// The line that was read last, with a mark for what is no text.
     pub(super) fn lossy(&self) -> String {
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);

@@ -310,6 +310,11 @@ impl TextFile {
         Ok((file.name().into(), bytes))
     }
 
+    /// The share of its bytes that were read since it was opened last, from 0 to 1; none of a file in a zip.
+    pub(super) fn share(&self) -> Option<f32> {
+        if self.member.is_some() { None } else { self.origin.share() }
+    }
+
     /// The file itself, if nothing is around its bytes: for what is not read from the first to the last.
     #[cfg(feature = "parquet")]
     pub(super) fn plain(&self) -> Result<Option<std::fs::File>> {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -20,6 +21,8 @@ pub(super) struct Watched {
     modified: Option<SystemTime>,
     /// The checksum of its bytes, once they have been read to the end.
     sum: OnceLock<u32>,
+    /// How many bytes whoever opened it last has read.
+    read: AtomicU64,
 }
 
 /// How a file has changed: an error of reading it.
@@ -64,7 +67,13 @@ impl Watched {
             return wrong("a file that can be read more than once", got);
         }
         let modified = about.modified().ok();
-        Ok(Self { path: path.into(), size: about.len(), modified, sum: OnceLock::new() })
+        Ok(Self {
+            path: path.into(),
+            size: about.len(),
+            modified,
+            sum: OnceLock::new(),
+            read: AtomicU64::new(0),
+        })
     }
 
     /// How the file differs from what it was.
@@ -95,7 +104,14 @@ impl Watched {
         let about = fs::metadata(&self.path).map_err(wrong)?;
         self.change(&about).map_err(|e| e.error(&what()))?;
         let file = File::open(&self.path).map_err(wrong)?;
+        self.read.store(0, Ordering::Relaxed);
         Ok(Reading { file, of: Arc::clone(self), sum: Some(Hasher::new()) })
+    }
+
+    /// The share of its bytes that whoever opened it last has read, from 0 to 1.
+    pub(super) fn share(&self) -> f32 {
+        let read = self.read.load(Ordering::Relaxed);
+        if self.size == 0 { 1.0 } else { (read as f64 / self.size as f64).min(1.0) as f32 }
     }
 
     /// The file itself, if it is as it was: for what is not read from the first byte to the last.
@@ -116,6 +132,7 @@ pub(super) struct Reading {
 impl Read for Reading {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(into)?;
+        self.of.read.fetch_add(read as u64, Ordering::Relaxed);
         if let Some(sum) = &mut self.sum {
             sum.update(into.get(..read).unwrap_or_default());
         }

@@ -142,12 +142,33 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
         ),
         (&["predict", "run", "new.csv", "--output", "/dev/null", "--overwrite"], "got a folder or a device"),
         (&["predict", "run", "new.csv", "--set", "data.text=body"], "column `body` of file `new.csv`"),
-        (&["predict", "run", "none.csv"], "none.csv"),
+        (&["predict", "run", "gone.csv"], "gone.csv"),
         (&["predict", "run", "--output", "out.csv"], "<FILE>"),
     ] {
         let (code, out, errors) = asked(&place, arguments, b"");
         assert!(code == 2 && out.is_empty() && errors.contains(expected), "{errors}");
     }
+    // A mark that is never closed costs its line; a file without records is no mistake; a known name is taken, and said.
+    place.write("open.csv", "id,text\r\n1,\"it was fine\r\n2,it was dull\r\n");
+    let (code, out, errors) = asked(&place, &["predict", "run", "open.csv"], b"");
+    assert!(code == 1 && errors.contains("open.csv:2: expected the end of the cell"), "{errors}");
+    assert!(
+        out.starts_with("id,text,label,probability\r\n1,\"it was fine,,\r\n2,it was dull,bad,0."),
+        "{out}"
+    );
+    place.write("empty.csv", "");
+    let (code, out, errors) = asked(&place, &["predict", "run", "empty.csv", "--output", "none.csv"], b"");
+    assert!(code == 0 && out.is_empty() && errors.contains("an empty file"), "{errors}");
+    assert_eq!(std::fs::read_to_string(place.0.join("none.csv")).unwrap(), "");
+    place.write("body.csv", "id,body\n1,it was fine\n");
+    let (code, _, errors) = asked(&place, &["predict", "run", "body.csv"], b"");
+    assert!(code == 0 && errors.contains("text in `body`, since there is no `text`"), "{errors}");
+    let (code, _, errors) = asked(&place, &["predict", "run", "new.csv", "--output", "out.parquet"], b"");
+    assert!(
+        code == 2 && errors.contains("got one of Parquet") && !place.0.join("out.parquet").exists(),
+        "{errors}"
+    );
+
     // At the first bad record it ends, and no file is half written.
     let strict = ["predict", "run", "new.csv", "--output", "strict.csv", "--strict"];
     let (code, _, errors) = asked(&place, &strict, b"");

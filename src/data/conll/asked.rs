@@ -1,7 +1,7 @@
 //! Columns of words that a model is asked about: their tags, if there are any, are not read.
 
 use super::first::{First, Given};
-use super::line::{Separator, cells};
+use super::line::{Separator, cells, is_between};
 use super::{Block, Columns, Sentence};
 use crate::data::TextFile;
 use crate::data::lines::Reason;
@@ -70,21 +70,43 @@ impl Parser<Asked> for Marked {
     }
 }
 
+/// What is known of a file of words before it is read.
+#[derive(Clone, Copy)]
+pub(in crate::data) struct Known<'a> {
+    /// The columns of an earlier file.
+    pub(in crate::data) like: Option<&'a Columns>,
+    /// The column of the words, if it is set.
+    pub(in crate::data) words: Option<&'a str>,
+    /// Whether it is said, or the name of the file says, that there are columns.
+    pub(in crate::data) columns: bool,
+}
+
 impl Columns {
     /// The column of the words, as in an earlier file if this one has the same columns; none of a file with a text a line.
-    pub(in crate::data) fn of_words(file: &TextFile, like: Option<&Self>) -> Result<Option<Self>> {
-        /// The least share of lines with equally many columns.
-        const EVEN: f64 = 0.9;
-        let first = First::of(file, Given { words: None, tags: None, header: None, names: &[] })?;
-        if first.share() < EVEN || (first.count < 2 && !first.has_blocks()) {
+    pub(in crate::data) fn of_words(file: &TextFile, known: Known<'_>) -> Result<Option<Self>> {
+        let Known { like, words, columns } = known;
+        let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
+        let first = First::of(file, Given { words, tags: None, header: None, names })?;
+        if !(columns || first.header.is_some() || first.are_columns(like.map(|like| like.count))) {
             return Ok(None);
         }
-        let known = like.and_then(|like| Self::of(file, None, None, None, Some(like)).ok());
-        let found = match known {
-            Some(known) => known,
-            // Which column has the tags need not be known.
-            None if first.count > 1 => Self::of(file, None, None, None, None)
-                .or_else(|_| Self::of(file, None, Some(&first.count.to_string()), None, None))?,
+        let alike = like.filter(|_| words.is_none());
+        let alike = alike.and_then(|like| Self::of(file, None, None, None, Some(like)).ok());
+        let found = match alike {
+            Some(alike) => alike,
+            None if first.count > 1 => {
+                // The names that the earlier file had say where its columns are in this one.
+                let named = |at: fn(&Self) -> usize| {
+                    let name = like.and_then(|like| names.get(at(like)));
+                    name.filter(|name| first.header.iter().flatten().any(|own| own == *name))
+                        .map(String::as_str)
+                };
+                let words = words.or_else(|| named(|like| like.words));
+                let tags = named(|like| like.tags).filter(|tags| words != Some(tags));
+                // Which column has the tags need not be known.
+                Self::of(file, words, tags, None, None)
+                    .or_else(|_| Self::of(file, words, Some(&first.count.to_string()), None, None))?
+            }
             None => Self::alone(first.header.clone()),
         };
         if first.has_numbers(found.words) {
@@ -135,6 +157,16 @@ impl Columns {
         to.push_str(line.trim_end_matches(is_blank));
         to.push(if self.separator == Separator::Spaces { ' ' } else { '\t' });
         to.push_str(cell);
+    }
+
+    /// Whether a comment may be added before a sentence.
+    pub(in crate::data) fn has_comments(&self) -> bool {
+        self.universal || self.comments
+    }
+
+    /// Whether a line is a range of words, as `3-4`, or an empty node.
+    pub(in crate::data) fn is_range(&self, line: &str) -> bool {
+        self.has_ids() && cells(line, self.separator).next().is_some_and(is_between)
     }
 
     /// Whether a line has all columns and is no comment.

@@ -209,15 +209,30 @@ impl First {
         self.count > 1 && self.all(column, is_number)
     }
 
+    /// Whether the lines are a word each, with its columns, and no running text; `known` is how many columns an earlier file had.
+    pub(super) fn are_columns(&self, known: Option<usize>) -> bool {
+        /// The least share of lines with equally many columns, and where the number is known.
+        const EVEN: [f64; 2] = [0.9, 0.5];
+        let even = self.share() >= EVEN[0];
+        if self.count < 2 || self.separator != Separator::Spaces {
+            let alike = known == Some(self.count) && self.share() >= EVEN[1];
+            return (even || alike) && (self.count > 1 || self.has_blocks());
+        }
+        // Lines of equally many words may be texts.
+        let tagged = (0..self.count).any(|at| self.all(at, is_of_scheme));
+        let some = self.share() >= EVEN[1] && known == Some(self.count);
+        even && (self.has_blocks() || tagged || self.is_numbered()) || some
+    }
+
     /// Which share of the lines that are no comments and not blank have as many columns as most.
-    pub(super) fn share(&self) -> f64 {
+    fn share(&self) -> f64 {
         let lines = || self.lines.iter().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
         let fit = lines().filter(|line| self.count_of(line) == self.count).count();
         fit as f64 / (lines().count().max(1)) as f64
     }
 
     /// Whether a blank line is between others.
-    pub(super) fn has_blocks(&self) -> bool {
+    fn has_blocks(&self) -> bool {
         let last = self.lines.iter().rposition(|line| !line.trim().is_empty()).unwrap_or(0);
         self.lines
             .iter()

@@ -11,7 +11,7 @@ const DOCUMENT: &str = "-DOCSTART-";
 pub(super) const MARKS: [&str; 3] = ["#begin document", "#end document", "###MEDLINE:"];
 
 /// What comments in front of a sentence are about.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 22] = [
     "id",
     "sent",
     "sent_id",
@@ -30,6 +30,10 @@ const KEYS: [&str; 18] = [
     "url",
     "date",
     "file",
+    "intent",
+    "predicted_intent",
+    "probability",
+    "predicted_probability",
 ];
 
 /// What separates columns.

@@ -46,9 +46,9 @@ impl Layout {
         Ok(Self { arrangement, names: columns.map(Arc::from), header: false })
     }
 
-    /// Whether each line is a record.
-    pub(super) fn has_lines(&self) -> bool {
-        matches!(self.arrangement, Arrangement::Lines) && !self.header
+    /// Whether each line is a record, and the names of the elements if the first one is these.
+    pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
+        matches!(self.arrangement, Arrangement::Lines).then(|| self.names.clone().filter(|_| self.header))
     }
 
     /// The same, with a first record that is the names of the elements.
@@ -230,8 +230,8 @@ pub(super) fn is_whole(file: &TextFile) -> Result<bool> {
     }
 }
 
-/// The record of a line, an object or a list; none of a blank one.
-fn object<'a>(
+/// The record of a line, an object or a list, with the values of the wanted fields; none of a blank one.
+pub(super) fn object<'a>(
     line: &'a str,
     wanted: Option<&[String]>,
     names: Option<&[String]>,
@@ -500,11 +500,6 @@ pub(super) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
     let mut list = List::open(&file.reopened(), layout)?;
     list.walk.peek()?;
     Ok(list.walk.line)
-}
-
-/// The record of a line, with the values of the wanted fields; none of a blank line.
-pub(super) fn of_line<'a>(line: &'a str, wanted: &[String]) -> Result<Option<Object<'a>>, Reason> {
-    object(line, Some(wanted), None)
 }
 
 /// Each line is a record, or none, made with its number.

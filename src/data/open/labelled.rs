@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, by_ending, extension, find, is_note, prepared_for};
+use super::paths::{Found, by_ending, extension, find, is_note, prepared};
 use super::wanted::{LABEL, TEXT, Wanted};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
@@ -52,7 +52,7 @@ impl Input {
         match self {
             Self::Records(file, Some(form)) => form.records(file),
             Self::Records(file, None) => {
-                let file = prepared_for(file.clone(), options, window)?;
+                let file = prepared(file.clone(), options, window)?;
                 Form::of(&file, &alike(options, &file, Task::Labelled))?.records(&file)
             }
             Self::Lines(file, label) => {
@@ -72,7 +72,7 @@ impl Input {
                 Ok(Box::new(table.records(file, of)?))
             }
             Self::Whole(file, label) => {
-                let text = prepared_for(file.clone(), options, window)?.text()?;
+                let text = prepared(file.clone(), options, window)?.text()?;
                 Ok(Box::new(std::iter::once(Ok(Labelled { text, label: label.clone() }))))
             }
         }
@@ -227,7 +227,7 @@ fn are_classes(files: &[(String, TextFile)], options: &ReadOptions) -> Result<bo
         return Ok(false);
     }
     for (_, file) in files {
-        let mut file = prepared_for(file.clone(), options, true)?;
+        let mut file = prepared(file.clone(), options, true)?;
         let is = table::Table::of_texts(&file, options)?.is_some();
         file.close();
         if !is {
@@ -301,7 +301,7 @@ fn folder(
         FileFormat::FilePerClass => {
             notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.file_per_class()? {
-                let file = prepared_for(file, options, window)?;
+                let file = prepared(file, options, window)?;
                 let name = label.clone();
                 notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
                 inputs.push(match table::Table::of_texts(&file, options)? {
@@ -335,7 +335,7 @@ fn later(
     if number > LOOKED_AT || !matches!(by_ending(&file.name()), Some(FileFormat::Csv | FileFormat::Tsv)) {
         return Ok(Input::Records(file, None));
     }
-    let file = prepared_for(file, options, window)?;
+    let file = prepared(file, options, window)?;
     let form = Form::of(&file, &alike(options, &file, Task::Labelled))?;
     let reading = form.reading();
     if reading != first {
@@ -365,7 +365,7 @@ impl Inputs {
                 name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
             };
             for (name, file) in classes.drain(..) {
-                inputs.push(Input::Lines(prepared_for(file, &options, window)?, label(&name)));
+                inputs.push(Input::Lines(prepared(file, &options, window)?, label(&name)));
             }
         }
         let mut first: Option<String> = None;
@@ -380,7 +380,7 @@ impl Inputs {
                 inputs.push(Input::Records(file, None));
                 continue;
             }
-            let file = prepared_for(file, &options, window)?;
+            let file = prepared(file, &options, window)?;
             let form = Form::of(&file, &alike(&options, &file, Task::Labelled))?;
             options = form.options.clone();
             first = form.is_table().then(|| form.reading());

@@ -1,5 +1,7 @@
 //! From a path to a data set: what the files are is found out, unless it is said.
 
+mod answers;
+mod asked;
 mod columns;
 mod dictionary;
 mod fasttext;
@@ -24,11 +26,12 @@ mod trees;
 mod walk;
 mod wanted;
 
+pub use answers::{Added, Question};
 pub(crate) use dictionary::are_pronunciations;
 pub use options::{FileFormat, ReadOptions};
 pub use parts::Parts;
 pub use plain::{PlainFiles, PlainText};
-pub use questions::{Added, Asking, Question, Questions};
+pub use questions::{Asking, Questions};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Records whose fields have names: JSON, or the rows of a Parquet file.
 
+use std::sync::Arc;
+
 use super::columns::{Columns, missing};
 use super::fields::{Object, Value, at, names};
 use super::json;
@@ -202,16 +204,25 @@ pub(super) fn two(names: &[String]) -> Result<[String; 2]> {
 }
 
 impl Picked {
-    /// Whether each record is in a line of its own.
-    pub(super) fn has_lines(&self) -> bool {
-        self.layout.as_ref().is_some_and(json::Layout::has_lines)
+    /// Whether each record is in a line of its own, and the names of the elements if the first line has them.
+    pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
+        self.layout.as_ref()?.in_lines()
     }
 
-    /// The fields of the first records.
+    /// The fields of the first records, without what is in objects in them.
     pub(super) fn fields(&self, file: &TextFile) -> Vec<String> {
         const LOOKED_AT: usize = 1000;
-        let first = self.layout.as_ref().and_then(|layout| json::first(file, layout, LOOKED_AT).ok());
-        let mut found: Vec<String> = first.unwrap_or_default().iter().flat_map(names).collect();
+        let first = match &self.layout {
+            Some(layout) => json::first(file, layout, LOOKED_AT).unwrap_or_default(),
+            #[cfg(feature = "parquet")]
+            None => parquet::example(file).into_iter().collect(),
+            #[cfg(not(feature = "parquet"))]
+            None => Vec::new(),
+        };
+        let top = |object: &Object<'_>| -> Vec<String> {
+            object.fields.iter().map(|(name, _)| name.to_string()).collect()
+        };
+        let mut found: Vec<String> = first.iter().flat_map(top).collect();
         found.sort_unstable();
         found.dedup();
         found

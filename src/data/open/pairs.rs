@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, extension, find, prepared_for, two};
+use super::paths::{Found, extension, find, prepared, two};
 use super::wanted::{SOURCE, TARGET, Wanted, language};
 use super::{dictionary, fields, objects, table};
 use crate::data::data_set::Record;
@@ -163,7 +163,7 @@ fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) ->
     // What names columns names no files.
     (options.source, options.target) = (None, None);
 
-    let open = |path: &Path| prepared_for(TextFile::open(path)?, options, window);
+    let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
     let [source, target] = [open(&paths[0])?, open(&paths[1])?];
     options.format = Some(FileFormat::Parallel);
     let note = format!("source in the lines of `{}`, target in those of `{}`", source.name(), target.name());
@@ -213,7 +213,7 @@ impl Record for Pair {
         let several = found.len() > 1;
         let mut open = |one| match one {
             Found::File(file) => {
-                let file = prepared_for(file, &options, window)?;
+                let file = prepared(file, &options, window)?;
                 of_file(file, &mut options, several)
             }
             Found::Folder(path) => {

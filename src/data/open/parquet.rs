@@ -1,6 +1,8 @@
 //! Rows of a Parquet file as records whose fields have names. Only the columns that are wanted are read, some rows at a time, so that
 //! a file may be larger than memory: what is held of it is a page of each of them.
 
+pub(super) mod write;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -494,4 +496,39 @@ pub(super) fn records<R: 'static>(
         }
         record
     })))
+}
+
+/// The rows of a file, each a text that is made of a field.
+pub(super) struct Asked {
+    rows: Rows,
+    field: String,
+    make: fn(&Object<'_>, &str) -> Result<String, Reason>,
+}
+
+impl Asked {
+    pub(super) fn open(
+        file: &TextFile,
+        field: &str,
+        make: fn(&Object<'_>, &str) -> Result<String, Reason>,
+    ) -> Result<Self> {
+        // A name may lead into an object, which is a column of that name.
+        Ok(Self { rows: Rows::open(file, &[field.to_owned()])?, field: field.to_owned(), make })
+    }
+
+    /// The number of the next row and its text, or why there is none; nothing behind the last.
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
+        let Some(row) = self.rows.next()? else { return Ok(None) };
+        let Rows { row: number, name, .. } = &self.rows;
+        let text = row.and_then(|row| (self.make)(&row, &self.field));
+        let malformed = |Reason { expected, got }| {
+            Error::of(ErrorKind::Format, format!("row {number} of {name}"), expected, got)
+        };
+        Ok(Some((*number, text.map_err(malformed))))
+    }
+
+    /// The share of the rows that were read, from 0 to 1.
+    pub(super) fn share(&self) -> f32 {
+        let all = self.rows.file.metadata().file_metadata().num_rows();
+        if all <= 0 { 1.0 } else { (self.rows.row as f64 / all as f64).min(1.0) as f32 }
+    }
 }

@@ -131,13 +131,29 @@ fn of(path: &Path) -> Result<Found> {
     }
 }
 
+/// How many bytes decide the encoding where memory does not hold a file.
+const IN_A_WINDOW: u64 = 1 << 18;
+
 /// A file that is read as the options say, and in the encoding that it has; in a window, fewer bytes decide the encoding, since memory
 /// holds these bytes.
-pub(super) fn prepared_for(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
-    const IN_A_WINDOW: u64 = 1 << 18;
+pub(super) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> Result<TextFile> {
+    in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
+}
+
+/// As [`prepared`], of a file that is read record by record: where few bytes are none of `known`, their records are malformed.
+pub(super) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
+    in_encoding(file, options, IN_A_WINDOW, Some(known))
+}
+
+fn in_encoding(
+    file: TextFile,
+    options: &ReadOptions,
+    most: u64,
+    known: Option<Encoding>,
+) -> Result<TextFile> {
     let file = match options.encoding {
         Some(encoding) => file.encoding(encoding),
-        None => match encoding(&file, if window { IN_A_WINDOW } else { u64::MAX })? {
+        None => match encoding(&file, most, known)? {
             Encoding::Utf8 => file,
             other => file.encoding(other).guessed(),
         },
@@ -150,16 +166,18 @@ pub(super) fn prepared_for(file: TextFile, options: &ReadOptions, window: bool) 
 ///
 /// # Errors
 /// If another encoding is likeliest: text in it would be read wrongly without a word.
-fn encoding(file: &TextFile, most: u64) -> Result<Encoding> {
+fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
     /// How many bytes, in pieces that are not ASCII alone, the guess takes.
     const GUESSED: usize = 1 << 20;
     /// How many characters of UTF-8 may be there by chance, as a share of those that are none.
     const CHANCE: usize = 10;
+    /// Of how many lines one may have a byte that is none of the known encoding.
+    const FEW: usize = 10;
     let (name, bytes) = file.raw_sample()?;
     let what = || format!("file `{name}`");
     let mut bytes = bytes.take(most);
-    let (mut good, mut bad, mut piece, mut begun) = (0, 0, Vec::new(), false);
+    let (mut good, mut bad, mut lines, mut piece, mut begun) = (0, 0, 0, Vec::new(), false);
     let mut looked_at = Vec::new();
     loop {
         piece.clear();
@@ -178,6 +196,7 @@ fn encoding(file: &TextFile, most: u64) -> Result<Encoding> {
             let got = format!("{unmarked} without a byte order mark: {}", set(unmarked));
             return Err(Error::of(ErrorKind::Format, what(), "UTF-8, or UTF-16 with a byte order mark", got));
         }
+        lines += piece.iter().filter(|&&byte| byte == b'\n').count();
         if piece.is_ascii() {
             continue;
         }
@@ -201,6 +220,7 @@ fn encoding(file: &TextFile, most: u64) -> Result<Encoding> {
         // Where UTF-8 is among them, the lines that are none are named.
         of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => Ok(Encoding::Windows1252),
+        _ if let Some(known) = known.filter(|_| bad * FEW <= lines.max(2 * FEW)) => Ok(known),
         other => {
             let got = format!("bytes that are likeliest {other}: {}, or another one", set(other));
             Err(Error::of(ErrorKind::Format, what(), "UTF-8 or windows-1252", got))

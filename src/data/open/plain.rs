@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, is_note, prepared_for};
+use super::paths::{Found, find, is_note, prepared};
 use super::wanted::{TEXT, Wanted};
 use super::{fields, objects, table};
 use crate::data::files::{Opener, Plan};
@@ -88,7 +88,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     let markup = set || files.iter().all(|file| is_markup(&file.name()));
     let mut read_as = ReadOptions::new();
     if let Some(first) = files.first_mut() {
-        *first = prepared_for(first.clone().markup(markup), options, window)?;
+        *first = prepared(first.clone().markup(markup), options, window)?;
         drop(of_file(first, options, window, &mut read_as)?);
         *first = first.reopened();
     }
@@ -97,7 +97,7 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
         Box::new(move || {
             let file = match number {
                 0 => file.clone(),
-                _ => prepared_for(file.clone().markup(markup), &options, window)?,
+                _ => prepared(file.clone().markup(markup), &options, window)?,
             };
             of_file(&file, &options, window, &mut ReadOptions::new())
         })

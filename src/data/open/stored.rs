@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::options::{FileFormat, ReadOptions};
-use crate::data::Tagging;
+use super::options::{FileFormat, Found, ReadOptions};
 use crate::data::conll::Columns;
+use crate::data::{Encoding, Tagging};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// What holds for other files, too; formats and schemes by their names.
@@ -35,6 +35,8 @@ struct Stored {
     columns: Option<Columns>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tagging: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
 }
 
 impl ReadOptions {
@@ -65,6 +67,7 @@ impl ReadOptions {
             languages: self.languages.clone(),
             columns: self.columns.as_deref().cloned(),
             tagging: self.tagging.as_deref().map(Tagging::to_note),
+            encoding: self.found.encoding.filter(|name| *name != Encoding::Utf8.name()).map(str::to_owned),
         };
         // It has strings, numbers and flags alone, which are all written; of an empty note reading says so.
         serde_json::to_string(&stored).unwrap_or_default()
@@ -114,6 +117,8 @@ impl ReadOptions {
         if stored.columns.as_ref().is_some_and(|columns| !columns.are_whole()) {
             return Err(wrong("columns that are not there".to_owned()));
         }
+        let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
+        let found = Found { encoding: encoding.map(Encoding::name), ..*self.found };
         // The columns of words and tags that are set anew are looked for anew.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
@@ -132,6 +137,7 @@ impl ReadOptions {
             columns: self.columns.or(stored.columns.filter(|_| !reset).map(Box::new)),
             tagging: self.tagging.or(tagging.transpose()?),
             told: Some(told),
+            found: Box::new(found),
             ..self
         })
     }

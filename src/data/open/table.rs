@@ -44,8 +44,9 @@ struct Cells {
     stray: bool,
     row: Vec<String>,
     cell: String,
-    /// Of the record so far.
+    /// Of the record so far, and at most.
     size: usize,
+    most: usize,
     /// The number of the line that is parsed.
     line: u64,
     /// Where the cell in quotation marks begins.
@@ -54,8 +55,18 @@ struct Cells {
 
 impl Cells {
     fn new(separator: char, quotes: Quotes) -> Self {
-        let (row, cell) = (Vec::new(), String::new());
-        Self { separator, quotes, state: State::Start, stray: false, row, cell, size: 0, line: 0, opened: 0 }
+        Self {
+            separator,
+            quotes,
+            state: State::Start,
+            stray: false,
+            row: Vec::new(),
+            cell: String::new(),
+            size: 0,
+            most: TextFile::MAX_LINE,
+            line: 0,
+            opened: 0,
+        }
     }
 
     fn clear(&mut self) {
@@ -81,12 +92,9 @@ impl Cells {
             return Ok(Some(line.split(self.separator).map(cell).collect()));
         }
         self.size += line.len();
-        if self.size > TextFile::MAX_LINE {
+        if self.size > self.most {
             let got = format!("a longer one; is the quotation mark of line {} never closed?", self.opened);
-            return Err(Reason {
-                expected: format!("a record of at most {} bytes", TextFile::MAX_LINE),
-                got,
-            });
+            return Err(Reason { expected: format!("a record of at most {} bytes", self.most), got });
         }
         for c in line.chars() {
             self.take(c).map_err(|got| {
@@ -455,6 +463,16 @@ impl Table {
         Self::of(file, format, &options, &[Wanted { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
+    /// The first records, to see what a header says.
+    pub(super) fn first_rows(
+        file: &TextFile,
+        format: FileFormat,
+        options: &ReadOptions,
+    ) -> Result<Vec<Vec<String>>> {
+        let Dialect { separator, quotes, .. } = Dialect::of(file, format, options)?;
+        Ok(rows(file, separator, quotes)?.take(LOOKED_AT).flatten().collect())
+    }
+
     /// The name of each wanted column, or its number.
     pub(super) fn names(&self) -> &[String] {
         &self.picked.names
@@ -518,7 +536,10 @@ impl Table {
         let column = self.picked.columns.first().copied().unwrap_or_default();
         let make =
             move |mut row: Vec<String>| Ok(make(row.get_mut(column).map(std::mem::take).unwrap_or_default()));
-        Box::new(Rows { cells: self.dialect.cells(), width: Some(self.picked.width), header: false, make })
+        // Behind a mark that is never closed, this much is read twice.
+        const MOST: usize = 1 << 22;
+        let cells = Cells { most: MOST, ..self.dialect.cells() };
+        Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
     }
 
     /// The records, each made of the cells of the wanted columns.

@@ -7,7 +7,7 @@ use super::fields;
 use super::guess::{Task, alike, guess};
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, prepared_for};
+use super::paths::{Found, find, prepared};
 use super::wanted::{INTENT, TAGS, TOKENS, Wanted};
 use crate::data::conll::Columns;
 use crate::data::data_set::{Change, Pass, Record};
@@ -32,7 +32,7 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
         return Err(Error::of(ErrorKind::Format, what, expected, got));
     }
     let mut open = |path: &Path| -> Result<TextFile> {
-        let file = prepared_for(TextFile::open(path)?, options, window)?;
+        let file = prepared(TextFile::open(path)?, options, window)?;
         options.encoded_as(&file);
         Ok(file)
     };
@@ -143,7 +143,7 @@ impl Record for TaggedText {
         let mut open = |one| match one {
             Found::Folder(path) => folder(&path, &mut options, window),
             Found::File(file) => {
-                let file = prepared_for(file, &options, window)?;
+                let file = prepared(file, &options, window)?;
                 of_file(file, &mut options, several)
             }
         };

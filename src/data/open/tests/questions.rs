@@ -1,11 +1,30 @@
 //! Files whose records are answered: all that they have stays, in their order.
 
+use std::sync::{Arc, Mutex};
+
 use super::*;
+#[cfg(feature = "parquet")]
+use crate::data::TaggedText;
 use crate::data::{Added, Asking, Question, Questions};
 
+/// What is written, to be looked at.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The file with an answer to each record: a label, or a tag `T` for each word; a record that cannot be asked has none.
-fn answered(questions: &mut Questions, added: &[&str]) -> (String, Vec<String>) {
-    let (mut text, mut asked) = (questions.head(added), Vec::new());
+fn answered(mut questions: Questions, added: &[&str]) -> (String, Vec<String>) {
+    let (sink, mut asked) = (Sink::default(), Vec::new());
+    questions.write_to(Box::new(sink.clone()), added).unwrap();
     while let Some(question) = questions.next() {
         let question: Question = question.unwrap();
         let answer = match &question.text {
@@ -20,20 +39,25 @@ fn answered(questions: &mut Questions, added: &[&str]) -> (String, Vec<String>) 
                 let tags = vec!["T".to_owned(); words];
                 match added {
                     ["tags"] => vec![Added::Words(tags)],
+                    ["tags", ..] => {
+                        vec![Added::Words(tags), Added::Text("flight".into()), Added::Number(0.5)]
+                    }
                     _ => vec![Added::Text("a,b".into()), Added::Number(0.5)],
                 }
             }
         };
-        text += &questions.written(&question, &answer);
+        questions.answer(&question, &answer).unwrap();
     }
-    (text + &questions.tail(), asked)
+    questions.finish().unwrap();
+    let written = sink.0.lock().unwrap().clone();
+    (String::from_utf8(written).unwrap(), asked)
 }
 
 fn read(text: &str, name: &str, asking: Asking, options: &ReadOptions) -> (String, Vec<String>) {
     let files = Files::new(&format!("questions-{name}-{}", text.len()), &[(name, text.as_bytes())]);
-    let mut questions = Questions::open(files.at(name), options, asking).unwrap();
+    let questions = Questions::open(files.at(name), options, asking).unwrap();
     let added: &[&str] = if asking == Asking::Words { &["tags"] } else { &["label", "p"] };
-    answered(&mut questions, added)
+    answered(questions, added)
 }
 
 #[test]
@@ -42,7 +66,7 @@ fn tables_keep_their_columns_and_quotation_marks() {
     let table = "sep=;\nid;review;label\n\n7;\"so; \"\"fine\"\"\";good\n8;\"two\r\nlines\";bad\n9;short\n10;last;good\n";
     let (text, asked) = read(table, "a.csv", Asking::Text, &trained);
     let expected = "sep=;\nid;review;label;predicted_label;p\n\n7;\"so; \"\"fine\"\"\";good;a,b;0.5\n\
-                    8;\"two\nlines\";bad;a,b;0.5\n9;short;;\n10;last;good;a,b;0.5\n";
+                    8;\"two\r\nlines\";bad;a,b;0.5\n9;short;;\n10;last;good;a,b;0.5\n";
     assert_eq!(text, expected);
     assert_eq!(asked[..2], ["4: so; \"fine\"", "5: two\nlines"]);
     assert!(asked[2].starts_with("7: a.csv:7: expected 3 columns"), "{asked:?}");
@@ -137,10 +161,277 @@ fn what_may_be_read_wrongly_is_refused() {
     assert!(asked[0].eq_ignore_ascii_case("1: go"), "{asked:?}");
     let utf_8 = ReadOptions::new().encoding("utf-8".parse().unwrap());
     let files = Files::new("doubt-bytes", &[("f.csv", b"text,id\nfine,1\nd\xe9j\xe0,2\nso,3\n")]);
-    let mut questions = Questions::open(files.at("f.csv"), &utf_8, Asking::Text).unwrap();
-    let (text, asked) = answered(&mut questions, &["label", "p"]);
+    let questions = Questions::open(files.at("f.csv"), &utf_8, Asking::Text).unwrap();
+    let (text, asked) = answered(questions, &["label", "p"]);
     assert_eq!(text.lines().nth(2), Some("d\u{fffd}j\u{fffd},2,,"), "{text}");
     assert!(asked[1].contains("f.csv:3: expected UTF-8") && asked.len() == 3, "{asked:?}");
     let (text, _) = read("{\"text\":\"a\"}\nnot json\n", "g.jsonl", Asking::Text, &ReadOptions::new());
     assert!(text.ends_with("\nnot json\n"), "{text}");
+}
+
+/// How a file is read, and what becomes of it.
+fn read_as(text: &[u8], name: &str, asking: Asking, options: &ReadOptions, added: &[&str]) -> [String; 2] {
+    let files = Files::new(&format!("read-as-{name}-{}", text.len()), &[(name, text)]);
+    let questions = Questions::open(files.at(name), options, asking).unwrap();
+    let said = questions.read_as().to_string();
+    [said, answered(questions, added).0]
+}
+
+fn noted(note: &str) -> ReadOptions {
+    ReadOptions::new().or_note(note).unwrap()
+}
+
+#[test]
+fn names_decide_which_column_is_asked() {
+    let source =
+        |text: &str, note: &str| read_as(text.as_bytes(), "a.csv", Asking::Source, &noted(note), &["t", "p"]);
+    let named = r#"{"source":"en","target":"de"}"#;
+    assert!(source("de,en\nrot,red\n", named)[0].contains("source in `en`"));
+    // Without names in the training the place decides, and that is said.
+    let [said, text] = source("de,en\nrot,red\n", r#"{"source":"1","target":"2"}"#);
+    assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
+    assert_eq!(text, "de,en,t,p\nrot,red,\"a,b\",0.5\n");
+    let [said, _] = source("de,note,en\nrot,x,red\n", r#"{"source":"1","target":"2"}"#);
+    assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
+    let files = Files::new("languages", &[("b.csv", b"German,English\nrot,red\n")]);
+    let said = files.said(Questions::open(files.at("b.csv"), &noted(named), Asking::Source));
+    assert!(
+        said.contains("header of file `b.csv`: expected the language `en`")
+            && said.contains("--set data.text"),
+        "{said}"
+    );
+
+    let text = |text: &str, name: &str, note: &str| {
+        read_as(text.as_bytes(), name, Asking::Text, &noted(note), &["label", "p"])
+    };
+    // Another name than in the training, where only one is known; the place of a number does not go before a name.
+    let [said, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
+    assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
+    let [said, _] = text("id,text\na1,cat\nb2,dog\n", "d.csv", r#"{"text":"1","label":"2"}"#);
+    assert!(said.contains("text in `text` by its name; the training had it in column 1"), "{said}");
+    let [said, _] = text("{\"id\":1,\"text\":\"cat\"}\n", "e.jsonl", r#"{"text":"review"}"#);
+    assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
+    let refused = |text: &str, name: &str, options: &ReadOptions| {
+        let files = Files::new(&format!("no-name-{name}"), &[(name, text.as_bytes())]);
+        files.said(Questions::open(files.at(name), options, Asking::Text))
+    };
+    let trained = noted(r#"{"text":"review"}"#);
+    for (text, name) in [
+        ("id,body,title\n1,a,b\n", "f.csv"),
+        ("{\"a\":\"x\",\"b\":\"y\"}\n", "g.jsonl"),
+        ("id,x\na,b\n", "i.csv"),
+    ] {
+        let said = refused(text, name, &trained);
+        assert!(
+            said.contains("`review` is the text of the training") && said.contains("--set data.text=NAME"),
+            "{said}"
+        );
+    }
+    let set = ReadOptions::new().text("body").or_note(r#"{"text":"review"}"#).unwrap();
+    assert!(refused("id,text\n1,cat\n", "h.csv", &set).contains("column `body`"));
+}
+
+#[test]
+fn line_ends_stay_and_encodings_are_told() {
+    let trained = ReadOptions::new();
+    let text = |text: &[u8], name: &str| read_as(text, name, Asking::Text, &trained, &["label", "p"]);
+    let [_, found] = text(b"\xef\xbb\xbfid,text\r\n1,cat\r\n2,dog", "a.csv");
+    assert_eq!(found, "\u{feff}id,text,label,p\r\n1,cat,\"a,b\",0.5\r\n2,dog,\"a,b\",0.5\r\n");
+    let [said, found] = text(b"id,text\n1,caf\xe9\n", "b.csv");
+    assert!(said.contains("windows-1252") && said.ends_with("answers are written in UTF-8"), "{said}");
+    assert!(found.contains("1,caf\u{e9},"), "{found}");
+    let utf_16: Vec<u8> = "\u{feff}id,text\r\n1,cat\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let [said, found] = text(&utf_16, "c.csv");
+    assert!(
+        said.contains("UTF-16LE") && found == "id,text,label,p\r\n1,cat,\"a,b\",0.5\r\n",
+        "{said} {found}"
+    );
+    // A few bytes of no known encoding cost their records alone.
+    let mut bad = b"id,text\n".to_vec();
+    (0..40).for_each(|i| bad.extend(format!("{i},a cat\n").bytes()));
+    bad.extend(b"40,a \xff\xfe cat\n41,dog\n");
+    let [_, found] = text(&bad, "d.csv");
+    assert!(found.contains("40,a \u{fffd}\u{fffd} cat,,\n41,dog,\"a,b\",0.5\n"), "{found}");
+}
+
+#[test]
+fn a_mark_that_is_never_closed_costs_its_line() {
+    let trained = ReadOptions::new().text("text");
+    let (text, asked) = read("id,text\n1,\"a cat\n2,dog\n3,cow\n", "a.csv", Asking::Text, &trained);
+    assert_eq!(text, "id,text,label,p\n1,\"a cat,,\n2,dog,\"a,b\",0.5\n3,cow,\"a,b\",0.5\n");
+    assert!(
+        asked[0].contains("a.csv:2: expected the end of the cell whose quotation mark is in line 2"),
+        "{asked:?}"
+    );
+    assert!(asked[0].contains("the lines behind it are read as records of their own"), "{asked:?}");
+    assert_eq!(asked[1..], ["3: dog", "4: cow"]);
+    // The mark of a later line does not close it.
+    let (_, asked) =
+        read("id,text\n1,\"a cat\n2,dog\n3,\"a \"\"b\"\"\nc\"\n", "b.csv", Asking::Text, &trained);
+    assert_eq!(
+        (asked.len(), &asked[1..]),
+        (3, &["3: dog".to_owned(), "4: a \"b\"\nc".to_owned()][..]),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn fields_are_added_by_the_same_names_in_all_lines() {
+    let (text, asked) =
+        read("[\"id\",\"text\"]\n[1,\"cat\"]\n[2,\"dog\"]\n", "a.jsonl", Asking::Text, &ReadOptions::new());
+    assert_eq!(text, "[\"id\",\"text\",\"label\",\"p\"]\n[1,\"cat\",\"a,b\",0.5]\n[2,\"dog\",\"a,b\",0.5]\n");
+    assert_eq!(asked, ["2: cat", "3: dog"]);
+    let nested = "{\"text\":\"a\",\"m\":{\"label\":3}}\n{\"text\":\"the \\\"label\\\"\"}\n";
+    let (text, _) = read(nested, "b.jsonl", Asking::Text, &ReadOptions::new());
+    assert_eq!(text.matches(",\"label\":\"a,b\"").count(), 2, "{text}");
+    // A field that no line had so far stays, and is said.
+    let late = "{\"text\":\"a\"}\n".repeat(1001) + "{\"text\":\"b\",\"label\":\"x\"}\n";
+    let (text, asked) = read(&late, "c.jsonl", Asking::Text, &ReadOptions::new());
+    assert!(text.ends_with("{\"text\":\"b\",\"label\":\"x\",\"p\":null}\n"), "{}", &text[text.len() - 80..]);
+    assert!(asked[1001].contains("c.jsonl:1002: expected no field `label`"), "{}", asked[1001]);
+}
+
+#[test]
+fn files_without_records_are_answered_by_what_they_have() {
+    for name in ["a.csv", "a.jsonl", "a.conll", "a.tsv"] {
+        for (text, asking) in [("", Asking::Text), ("\n\n", Asking::Words), ("", Asking::Source)] {
+            let trained = noted(r#"{"text":"review","source":"en"}"#);
+            let [said, found] = read_as(text.as_bytes(), name, asking, &trained, &["label"]);
+            assert_eq!((&said[..], &found[..]), ("an empty file, which has no records", text));
+        }
+    }
+    let trained = noted(r#"{"text":"review"}"#);
+    let [_, found] = read_as(b"id,review\n", "b.csv", Asking::Text, &trained, &["label"]);
+    assert_eq!(found, "id,review,label\n");
+    let [_, found] = read_as(b"token\tpos\tner\n", "c.tsv", Asking::Words, &ReadOptions::new(), &["tags"]);
+    assert_eq!(found, "token\tpos\tner\ttags\n");
+}
+
+#[test]
+fn columns_are_those_of_the_training() {
+    let columns = |header: &str, names: &str| {
+        noted(&format!(
+            r#"{{"format":"columns","columns":{{"separator":"tabs","count":3,"words":0,"tags":2,"numbered":false,"comments":false,"universal":false,"header":{header},"names":[{names}]}}}}"#
+        ))
+    };
+    let named = columns("true", r#""token","pos","ner""#);
+    let words = |text: &str, name: &str, options: &ReadOptions| {
+        read_as(text.as_bytes(), name, Asking::Words, options, &["tags"])
+    };
+    // By the names that the training had, in another order.
+    let [said, text] = words("ner\tpos\ttoken\nO\tN\tcat\n", "a.tsv", &named);
+    assert!(said.contains("words in column 3 (token), tags in column 1 (ner)"), "{said}");
+    assert_eq!(text, "ner\tpos\ttoken\ttags\nO\tN\tcat\tT\n");
+    // One sentence, of which a line is malformed.
+    let (text, asked) = read("a\tN\tO\nb\nc\tN\tO\n", "b.txt", Asking::Words, &columns("false", ""));
+    assert_eq!(text, "a\tN\tO\t_\nb\nc\tN\tO\t_\n");
+    assert!(asked[0].contains("b.txt:2: expected 3 columns"), "{asked:?}");
+    let (text, _) = read("the O\ncat B-X\n", "c.txt", Asking::Words, &ReadOptions::new());
+    assert_eq!(text, "the O T\ncat B-X T\n");
+    // Words alone by the name of the file; running text with equally many words in each line.
+    assert_eq!(words("the\ncat\n", "d.conll", &named)[1], "the\tT\ncat\tT\n");
+    let [said, text] = words("the red cat\na big dog\n", "e.txt", &ReadOptions::new());
+    assert!(
+        said.contains("a text a line") && text == "the red cat\tT T T\na big dog\tT T T\n",
+        "{said} {text}"
+    );
+}
+
+#[test]
+fn intents_are_comments_where_columns_have_some() {
+    let added = ["tags", "label", "probability"];
+    let words = |text: &str, name: &str| {
+        read_as(text.as_bytes(), name, Asking::Words, &ReadOptions::new(), &added)[1].clone()
+    };
+    let universal = "# text = a b\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n";
+    let expected =
+        universal.replace("1-2", "# intent = flight\n# probability = 0.5\n1-2").replace("\tX\t", "\tT\t");
+    assert_eq!(words(universal, "a.conllu"), expected);
+    // A comment that is there stays, and is no answer.
+    let known = universal.replace("# text = a b", "# intent = fare");
+    assert!(words(&known, "b.conllu").starts_with("# intent = fare\n# predicted_intent = flight\n"));
+    let lines = "# id 1\na x O\nb y B-A\n\n# id 2\nc z O\n";
+    assert!(words(lines, "c.conll").starts_with("# id 1\n# intent = flight\n# probability = 0.5\na x O T\n"));
+    assert_eq!(words("a O\nb O\n\nc O\n", "d.conll"), "a O T\nb O T\n\nc O T\n");
+}
+
+/// The fields of each row of a Parquet file with answers, and the text of the note beside them.
+#[cfg(feature = "parquet")]
+fn of_parquet(name: &str, asking: Asking, added: &[&str]) -> (Vec<u8>, Vec<String>) {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/fixtures/parquet_{name}.parquet"));
+    let mut questions = Questions::open(path, &ReadOptions::new(), asking).unwrap();
+    let (sink, mut all) = (Sink::default(), Vec::new());
+    questions.write_to(Box::new(sink.clone()), added).unwrap();
+    // As the command does, several are read before one is answered.
+    while let Some(question) = questions.next() {
+        all.push(question.unwrap());
+    }
+    assert_eq!(questions.share(), Some(1.0));
+    let mut texts = Vec::new();
+    for question in &all {
+        let text = question.text.as_ref().unwrap();
+        let tags = text.lines().map(|word| format!("T-{word}")).collect();
+        let answer = match asking {
+            Asking::Words => vec![Added::Words(tags)],
+            // The first of them has no answer.
+            _ if texts.is_empty() => Vec::new(),
+            _ => vec![Added::Text(format!("about {}", text.len())), Added::Number(0.5)],
+        };
+        questions.answer(question, &answer).unwrap();
+        texts.push(text.clone());
+    }
+    questions.finish().unwrap();
+    let bytes = sink.0.lock().unwrap().clone();
+    (bytes, texts)
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_keeps_its_columns_and_gets_more() {
+    let columns = |files: &Files, name: &str, field: &str| -> Vec<String> {
+        let options = ReadOptions::new().source(field).target("text");
+        let pairs = Pairs::open_with([files.at(name)], &options).unwrap();
+        pairs.records().iter().map(|pair| pair.source.clone()).collect()
+    };
+    for name in ["reviews", "reviews_none", "reviews_gzip", "reviews_v2", "reviews_zstd", "reviews_brotli"] {
+        if name.ends_with("brotli") || (name.ends_with("zstd") && !cfg!(feature = "parquet-zstd")) {
+            continue;
+        }
+        let (bytes, texts) = of_parquet(name, Asking::Text, &["label", "probability"]);
+        let before =
+            std::fs::read(format!("{}/tests/it/fixtures/parquet_{name}.parquet", env!("CARGO_MANIFEST_DIR")));
+        let files = Files::new(
+            &format!("to-parquet-{name}"),
+            &[("a.parquet", &bytes), ("before.parquet", &before.unwrap())],
+        );
+        let old = LabelledTexts::open(files.at("before.parquet")).unwrap();
+        // The labels of the file are there, and those that are added beside them.
+        let labelled =
+            LabelledTexts::open_with([files.at("a.parquet")], &ReadOptions::new().label("label")).unwrap();
+        assert_eq!(labelled.records(), old.records());
+        let read: Vec<Option<String>> = {
+            let options = ReadOptions::new().text("text").label("predicted_label").malformed(Malformed::Skip);
+            let found = LabelledTexts::open_with([files.at("a.parquet")], &options).unwrap();
+            found.records().iter().map(|one| Some(one.label.clone())).collect()
+        };
+        let expected: Vec<Option<String>> =
+            texts.iter().skip(1).map(|text| Some(format!("about {}", text.len()))).collect();
+        assert_eq!(read, expected);
+        if name == "reviews" {
+            for field in ["good", "number", "share", "about.by", "about.long"] {
+                assert_eq!(columns(&files, "a.parquet", field), columns(&files, "before.parquet", field));
+            }
+        }
+    }
+    let (bytes, texts) = of_parquet("tagged_texts", Asking::Words, &["tags"]);
+    let files = Files::new("to-parquet-tags", &[("a.parquet", &bytes)]);
+    let options = ReadOptions::new().tokens("tokens").tags("predicted_tags");
+    let found = TaggedTexts::open_with([files.at("a.parquet")], &options).unwrap();
+    let expected: Vec<String> =
+        texts.iter().map(|text| text.lines().map(|word| format!("{word} T-{word}\n")).collect()).collect();
+    let written = |one: &TaggedText| -> String {
+        one.words.iter().zip(&one.tags).map(|(word, tag)| format!("{word} {tag}\n")).collect()
+    };
+    assert_eq!(found.records().iter().map(written).collect::<Vec<_>>(), expected);
 }

@@ -1,0 +1,246 @@
+//! Answers beside the records of a file: cells, fields, columns or comments, as the format has them.
+
+use std::collections::HashMap;
+
+use serde::de::IgnoredAny;
+
+use crate::data::conll::Columns;
+use crate::data::lines::Reason;
+use crate::error::{Error, Result};
+
+/// A cell that an answer adds to a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Added {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(f32),
+    /// A text for each word.
+    Words(Vec<String>),
+    /// Nothing: an empty cell, `null` in JSON.
+    Nothing,
+}
+
+/// A record of a file, and what of it is asked.
+#[derive(Debug)]
+pub struct Question {
+    /// The line in which it begins, from 1 on; of Parquet the row.
+    pub line: u64,
+    /// What is asked, or why nothing can be; words between spaces.
+    pub text: Result<String>,
+    /// Its lines, and those before it that are of no record.
+    pub(super) raw: Vec<Raw>,
+    /// Which of these lines are words, of columns.
+    pub(super) words: Vec<u64>,
+    /// Which of these lines is the names of the columns.
+    pub(super) header: Option<u64>,
+}
+
+/// A line of a file.
+#[derive(Debug)]
+pub(super) struct Raw {
+    pub(super) number: u64,
+    pub(super) text: String,
+    /// What ends it.
+    pub(super) end: &'static str,
+}
+
+/// How an answer stands in a record.
+#[derive(Debug)]
+pub(super) enum Form {
+    /// Cells behind this separator, with quotation marks if they need them.
+    Cells(char, bool),
+    /// Fields of an object, or elements of a list, in a line.
+    Json,
+    /// The tag of each word in a column of its own, or in that of the tags.
+    Columns(Columns),
+    /// A comment behind a row.
+    Comment,
+}
+
+/// What answers add to the records of a file.
+#[derive(Debug)]
+pub(super) struct Adds {
+    pub(super) form: Form,
+    /// The names of the columns, if a line has them; of objects, those of the first; of columns, what comments are about.
+    pub(super) names: Vec<String>,
+    /// The names of what is added.
+    pub(super) added: Vec<String>,
+}
+
+impl Adds {
+    /// Takes the names of what is added: `predicted_` is before one that the file has already. Returns a note on what has no place.
+    pub(super) fn name(&mut self, added: &[&str]) -> Option<String> {
+        let columns = matches!(self.form, Form::Columns(_));
+        let own = |name: &&str| {
+            // Tags have a column of their own, the label of a sentence is what comments call its intent.
+            let name = if columns && *name == "label" { "intent" } else { name };
+            match self.names.iter().any(|other| other.trim() == name) {
+                true => format!("predicted_{name}"),
+                false => name.to_owned(),
+            }
+        };
+        self.added = added.iter().map(own).collect();
+        let Form::Columns(columns) = &self.form else { return None };
+        let [_, intent, ..] = &self.added[..] else { return None };
+        Some(match columns.has_comments() {
+            true => format!("labels of texts in comments, as `# {intent} = …`"),
+            false => "labels of texts are left out, since these columns have no comments".to_owned(),
+        })
+    }
+
+    /// Why a record has no place for the answer: of JSON, that it alone has a field of an added name.
+    pub(super) fn refused(&self, line: &str) -> Option<Reason> {
+        let own = self.added.iter().find(|name| self.has_own(line, name))?;
+        let expected = format!("no field `{own}`, as the first records have none");
+        Some(Reason { expected, got: "one, which the answer would replace: rename it".to_owned() })
+    }
+
+    fn has_own(&self, line: &str, name: &str) -> bool {
+        let object = || serde_json::from_str::<HashMap<String, IgnoredAny>>(line);
+        matches!(self.form, Form::Json)
+            && line.contains(&format!("\"{name}\""))
+            && object().is_ok_and(|object| object.contains_key(name))
+    }
+
+    /// The lines of a record with an answer; without one, with empty cells for it.
+    pub(super) fn lines_of(&self, question: &Question, answer: &[Added]) -> String {
+        let none = vec![Added::Nothing; self.added.len()];
+        let answer = if answer.is_empty() { &none } else { answer };
+        let mut text = String::new();
+        match &self.form {
+            Form::Columns(columns) => self.columns(columns, question, answer, &mut text),
+            form => {
+                let Some((last, others)) = question.raw.split_last() else { return text };
+                for Raw { text: line, end, .. } in others {
+                    text.push_str(line);
+                    text.push_str(end);
+                }
+                match form {
+                    Form::Json => text.push_str(&self.json(&last.text, answer)),
+                    Form::Cells(separator, quotes) => {
+                        text.push_str(&last.text);
+                        for cell in answer {
+                            text.push(*separator);
+                            text.push_str(&quoted(&shown(cell), *separator, *quotes));
+                        }
+                    }
+                    _ => {
+                        let cells = self.added.iter().zip(answer);
+                        let cells: Vec<String> =
+                            cells.map(|(name, cell)| format!("{name} {}", shown(cell))).collect();
+                        text.push_str(&format!("{} # {}", last.text, cells.join(" ")));
+                    }
+                }
+                text.push_str(last.end);
+            }
+        }
+        text
+    }
+
+    /// Lines behind the last record. Of columns, those that are words of a sentence that could not be read have no tag of the file.
+    pub(super) fn tail(&self, raw: Vec<Raw>) -> String {
+        let Form::Columns(columns) = &self.form else {
+            return raw.iter().flat_map(|line| [line.text.as_str(), line.end]).collect();
+        };
+        // A header that nothing follows came with no sentence.
+        let first = raw.iter().find(|line| !line.text.trim().is_empty() && !line.text.starts_with('#'));
+        let alone = raw.first().is_some_and(|line| line.number == 1) && !columns.titles().is_empty();
+        let header = first.filter(|_| alone).map(|line| line.number);
+        let text = Err(Error::new("sentence", "words", "none"));
+        self.lines_of(&Question { line: 0, text, raw, words: Vec::new(), header }, &[])
+    }
+
+    /// The lines of a sentence with the tag of each word, below comments with its label.
+    fn columns(&self, columns: &Columns, question: &Question, answer: &[Added], text: &mut String) {
+        let Question { raw, words, header, text: asked, .. } = question;
+        let (mut word, none) = (0, "_".to_owned());
+        let mut begins = raw.iter().position(|line| words.first() == Some(&line.number));
+        // A range of words, as `1-2`, is of the sentence.
+        while let Some(before) = begins.and_then(|at| at.checked_sub(1))
+            && raw.get(before).is_some_and(|line| columns.is_range(&line.text))
+        {
+            begins = Some(before);
+        }
+        for (at, Raw { number, text: line, end }) in raw.iter().enumerate() {
+            if begins == Some(at) && columns.has_comments() {
+                let labels =
+                    self.added.iter().zip(answer).skip(1).filter(|(_, cell)| **cell != Added::Nothing);
+                for (name, cell) in labels {
+                    text.push_str(&format!("# {name} = {}{end}", shown(cell).replace(['\n', '\r'], " ")));
+                }
+            }
+            let cell = if *header == Some(*number) {
+                self.added.first()
+            } else if words.get(word) == Some(number) {
+                word += 1;
+                match answer.first() {
+                    Some(Added::Words(tags)) => tags.get(word - 1),
+                    _ => Some(&none),
+                }
+            } else {
+                // No tag of the file stands where an answer is expected.
+                let unasked = asked.is_err() || words.first().is_some_and(|first| number < first);
+                Some(&none).filter(|_| unasked && columns.has_all(line))
+            };
+            match cell {
+                Some(cell) => columns.with(line, cell, text),
+                None => text.push_str(line),
+            }
+            text.push_str(end);
+        }
+    }
+
+    /// An object with fields more, or a list with elements more.
+    fn json(&self, line: &str, answer: &[Added]) -> String {
+        let trimmed = line.trim_end();
+        // What is no record stays as it is.
+        if !trimmed.ends_with(['}', ']']) {
+            return line.to_owned();
+        }
+        let value = |cell: &Added| match cell {
+            Added::Text(text) => serde_json::Value::from(text.as_str()),
+            Added::Number(number) => {
+                // As short as it is in f32.
+                serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null)
+            }
+            Added::Words(words) => words.clone().into(),
+            Added::Nothing => serde_json::Value::Null,
+        };
+        let (inner, end) = trimmed.split_at(trimmed.len().saturating_sub(1));
+        let mut text = inner.trim_end().to_owned();
+        for (name, cell) in self.added.iter().zip(answer) {
+            let named = end == "}";
+            if named && *cell == Added::Nothing && self.has_own(line, name) {
+                continue;
+            }
+            if !text.ends_with(['{', '[']) {
+                text.push(',');
+            }
+            if named {
+                text.push_str(&format!("{}:", serde_json::Value::from(name.as_str())));
+            }
+            text.push_str(&value(cell).to_string());
+        }
+        text + end
+    }
+}
+
+/// A cell as text.
+fn shown(cell: &Added) -> String {
+    match cell {
+        Added::Text(text) => text.clone(),
+        Added::Number(number) => number.to_string(),
+        Added::Words(words) => words.join(" "),
+        Added::Nothing => String::new(),
+    }
+}
+
+/// A cell of a table; without quotation marks, a separator or a line end in it becomes a space.
+fn quoted(cell: &str, separator: char, quotes: bool) -> String {
+    match cell.contains([separator, '"', '\n', '\r']) {
+        true if quotes => format!("\"{}\"", cell.replace('"', "\"\"")),
+        true => cell.replace([separator, '\n', '\r'], " "),
+        false => cell.to_owned(),
+    }
+}

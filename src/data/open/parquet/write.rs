@@ -1,0 +1,269 @@
+//! A Parquet file with columns more: those that it has are copied as they are stored, row group by row group.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::{ByteArray, ByteArrayType, FloatType};
+use parquet::errors::{ParquetError, Result as Outcome};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::reader::FileReader;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{Type, TypePtr};
+
+use super::{Bounded, guarded, open};
+use crate::data::TextFile;
+use crate::data::open::answers::Added;
+use crate::error::Result;
+
+type Out = Box<dyn Write + Send>;
+
+/// What Arrow says of the columns: of more columns it is not true any more.
+const OF_ARROW: &str = "ARROW:schema";
+
+/// The bytes of a file, to copy parts of them.
+enum Chunks {
+    Plain(Bounded<File>),
+    Packed(Bounded<Bytes>),
+}
+
+/// A column that is added, as far as it is known of a row group.
+struct Column {
+    name: String,
+    kind: Kind,
+    texts: Vec<ByteArray>,
+    numbers: Vec<f32>,
+    definitions: Vec<i16>,
+    repetitions: Vec<i16>,
+    /// Equal texts are held once.
+    known: HashMap<String, ByteArray>,
+}
+
+/// What a column has; the first answers decide it.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Open,
+    Text,
+    Number,
+    Words,
+}
+
+/// The answers to the rows of a file, written beside them.
+pub(in crate::data::open) struct Answers {
+    name: String,
+    file: Box<dyn FileReader>,
+    bytes: Chunks,
+    columns: Vec<Column>,
+    /// Rows of the row group that is answered.
+    rows: i64,
+    group: usize,
+    /// Where it is written, before the columns are known.
+    waiting: Option<Out>,
+    out: Option<SerializedFileWriter<Out>>,
+}
+
+impl Answers {
+    /// Of a file, with columns of these names.
+    pub(in crate::data::open) fn new(file: &TextFile, names: Vec<String>, out: Out) -> Result<Self> {
+        let bytes = match file.plain()? {
+            Some(plain) => Chunks::Plain(Bounded(plain)),
+            None => Chunks::Packed(Bounded(Bytes::from(file.contents()?))),
+        };
+        let columns = names.into_iter().map(Column::new).collect();
+        let (name, file) = (file.name(), open(file)?);
+        Ok(Self { name, file, bytes, columns, rows: 0, group: 0, waiting: Some(out), out: None })
+    }
+
+    /// Takes the answer to the next row; none of no cells.
+    pub(in crate::data::open) fn add(&mut self, answer: &[Added]) -> Result<()> {
+        for (at, column) in self.columns.iter_mut().enumerate() {
+            column.add(answer.get(at).unwrap_or(&Added::Nothing));
+        }
+        self.rows += 1;
+        self.write_full()
+    }
+
+    /// Writes row groups all of whose rows are answered.
+    fn write_full(&mut self) -> Result<()> {
+        let name = self.name.clone();
+        while self.group < self.file.num_row_groups()
+            && self.file.metadata().row_group(self.group).num_rows() <= self.rows
+        {
+            guarded(&name, || self.write())?;
+            (self.rows, self.group) = (0, self.group + 1);
+        }
+        Ok(())
+    }
+
+    /// Writes the end of the file.
+    pub(in crate::data::open) fn finish(mut self) -> Result<()> {
+        self.write_full()?;
+        let name = self.name.clone();
+        guarded(&name, || {
+            self.begin()?;
+            let Some(out) = self.out.take() else { return Ok(()) };
+            let mut out = out.into_inner()?;
+            out.flush().map_err(ParquetError::from)
+        })
+    }
+
+    /// Opens the file that is written, once the columns are known.
+    fn begin(&mut self) -> Outcome<()> {
+        let Some(out) = self.waiting.take() else { return Ok(()) };
+        let about = self.file.metadata().file_metadata();
+        let beside = about.key_value_metadata().cloned().unwrap_or_default();
+        let beside = beside.into_iter().filter(|of| of.key != OF_ARROW).collect();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
+            .set_key_value_metadata(Some(beside));
+        let mut fields = about.schema().get_fields().to_vec();
+        for column in &mut self.columns {
+            fields.push(column.of()?);
+        }
+        let schema = Type::group_type_builder(about.schema().name()).with_fields(fields).build()?;
+        self.out = Some(SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build()))?);
+        Ok(())
+    }
+
+    /// Writes a row group.
+    fn write(&mut self) -> Outcome<()> {
+        self.begin()?;
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let (mut to, about) = (out.next_row_group()?, self.file.metadata().row_group(self.group));
+        for column in about.columns() {
+            let close = ColumnCloseResult {
+                bytes_written: u64::try_from(column.compressed_size())?,
+                rows_written: u64::try_from(about.num_rows())?,
+                metadata: column.clone(),
+                bloom_filter: None,
+                column_index: None,
+                offset_index: None,
+            };
+            match &self.bytes {
+                Chunks::Plain(bytes) => to.append_column(bytes, close)?,
+                Chunks::Packed(bytes) => to.append_column(bytes, close)?,
+            }
+        }
+        self.columns.iter_mut().try_for_each(|column| column.write(&mut to))?;
+        to.close().map(drop)
+    }
+}
+
+impl Column {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            kind: Kind::Open,
+            texts: Vec::new(),
+            numbers: Vec::new(),
+            definitions: Vec::new(),
+            repetitions: Vec::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        /// So many different texts are held for those that are equal.
+        const MOST: usize = 4096;
+        if let Some(known) = self.known.get(text) {
+            return self.texts.push(known.clone());
+        }
+        let own = ByteArray::from(text.as_bytes().to_vec());
+        if self.known.len() < MOST {
+            self.known.insert(text.to_owned(), own.clone());
+        }
+        self.texts.push(own);
+    }
+
+    fn add(&mut self, cell: &Added) {
+        let kind = match cell {
+            Added::Text(_) => Kind::Text,
+            Added::Number(_) => Kind::Number,
+            Added::Words(_) => Kind::Words,
+            Added::Nothing => Kind::Open,
+        };
+        if self.kind == Kind::Open {
+            self.kind = kind;
+        }
+        match cell {
+            // A list that is not empty has two levels more than none.
+            Added::Words(words) if self.kind == kind && !words.is_empty() => {
+                for (at, word) in words.iter().enumerate() {
+                    self.text(word);
+                    self.definitions.push(2);
+                    self.repetitions.push(i16::from(at > 0));
+                }
+                return;
+            }
+            Added::Text(text) if self.kind == kind => self.text(text),
+            Added::Number(number) if self.kind == kind => self.numbers.push(*number),
+            _ => {
+                let list = matches!(cell, Added::Words(_)) && self.kind == kind;
+                self.definitions.push(i16::from(list));
+                self.repetitions.push(0);
+                return;
+            }
+        }
+        self.definitions.push(1);
+        self.repetitions.push(0);
+    }
+
+    /// Its type; a text where no answer says more.
+    fn of(&mut self) -> Outcome<TypePtr> {
+        if self.kind == Kind::Open {
+            self.kind = Kind::Text;
+        }
+        let text = |name: &str, repetition| {
+            Type::primitive_type_builder(name, Physical::BYTE_ARRAY)
+                .with_repetition(repetition)
+                .with_logical_type(Some(LogicalType::String))
+                .with_converted_type(ConvertedType::UTF8)
+                .build()
+                .map(Arc::new)
+        };
+        match self.kind {
+            Kind::Number => Type::primitive_type_builder(&self.name, Physical::FLOAT)
+                .with_repetition(Repetition::OPTIONAL)
+                .build()
+                .map(Arc::new),
+            Kind::Words => {
+                let list = Type::group_type_builder("list")
+                    .with_repetition(Repetition::REPEATED)
+                    .with_fields(vec![text("element", Repetition::REQUIRED)?])
+                    .build()?;
+                Type::group_type_builder(&self.name)
+                    .with_repetition(Repetition::OPTIONAL)
+                    .with_logical_type(Some(LogicalType::List))
+                    .with_converted_type(ConvertedType::LIST)
+                    .with_fields(vec![Arc::new(list)])
+                    .build()
+                    .map(Arc::new)
+            }
+            Kind::Text | Kind::Open => text(&self.name, Repetition::OPTIONAL),
+        }
+    }
+
+    /// Writes what is known of a row group, and forgets it.
+    fn write(&mut self, to: &mut SerializedRowGroupWriter<'_, Out>) -> Outcome<()> {
+        let missing = || ParquetError::General(format!("no column `{}` to write", self.name));
+        let mut column = to.next_column()?.ok_or_else(missing)?;
+        let (defined, repeated) = (Some(&self.definitions[..]), Some(&self.repetitions[..]));
+        match self.kind {
+            Kind::Number => column.typed::<FloatType>().write_batch(&self.numbers, defined, None)?,
+            Kind::Words => column.typed::<ByteArrayType>().write_batch(&self.texts, defined, repeated)?,
+            _ => column.typed::<ByteArrayType>().write_batch(&self.texts, defined, None)?,
+        };
+        column.close()?;
+        self.texts.clear();
+        self.numbers.clear();
+        self.definitions.clear();
+        self.repetitions.clear();
+        Ok(())
+    }
+}
