@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A mean score of texts, or of their tokens, by length: of lengths 0, 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, 12 to 15, 16 to 23 and so on.
+/// The mean score of texts by length. Ranges of lengths begin at 0, 1, 2, 3, 4, 6, 8, 12, 16 and so on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ByLength {
     /// What is measured: `wrong texts`, `wrong tags`, `chrF`.

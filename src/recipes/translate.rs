@@ -246,8 +246,8 @@ fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     }))
 }
 
-/// The logits of the network, what they are to say, and if asked for what attention looks for and finds: the query of each written token,
-/// the keys of the source tokens, and the vector of its scores.
+/// Builds the network: its logits, the tokens that they are to predict and, if `attends`, the operands of attention: the query of each
+/// written token, the key of each source token, and the score vector.
 pub(super) fn layers(
     net: &Builder,
     config: &Config,

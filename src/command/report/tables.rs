@@ -22,7 +22,7 @@ pub(super) fn section(tested: &Tested) -> String {
             Some(before) => put(
                 &mut out,
                 format_args!(
-                    "<p class=\"note\">The scores of each {} equal those of each {}.</p>\n",
+                    "<p class=\"note\">The scores by “{}” equal those by “{}”.</p>\n",
                     cut(&table.of, LABEL),
                     cut(&before.of, LABEL)
                 ),
