@@ -7,6 +7,7 @@ mod fields;
 mod guess;
 mod json;
 mod labelled;
+mod languages;
 mod objects;
 mod options;
 mod pairs;

@@ -139,7 +139,10 @@ impl Questions {
             Asking::Row => (of_row(), Form::Comment, Vec::new()),
             Asking::Words => of_words(&file, &mut options)?,
             Asking::Text => of_texts(&file, &mut options, Task::Labelled)?,
-            Asking::Source => of_texts(&file, &mut options, Task::Pairs)?,
+            Asking::Source => {
+                super::languages::name_source(&file, &mut options);
+                of_texts(&file, &mut options, Task::Pairs)?
+            }
         };
         let mut questions = Self {
             name: file.name(),
