@@ -31,6 +31,10 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
 pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     let config = Config::from_toml(model.config()).map_err(|e| e.noted("in the config of the checkpoint"));
     let mut config = config.asked()?;
+    // The checkpoint notes the columns that the training had; those that are set here are no guess.
+    if model.predictor().note("read as").is_some() {
+        (config.data.text, config.data.label) = (None, None);
+    }
     flags.iter().try_for_each(|flag| set(&mut config, flag))?;
     Ok(config)
 }

@@ -83,6 +83,11 @@ fn two_languages_are_read_by_their_names() {
     );
     place
         .said(&["eval", "run", "others.csv", "--set", "data.text=English", "--set", "data.label=German"], "");
+    // Of files that are answered, too.
+    place.write("ask.csv", "id,de,en\n1,null,zero\n");
+    assert!(read(&place, &["predict", "run", "ask.csv"]).contains("source in `en`"));
+    place.said(&train(&["--train", "corpus/*.{de,en}"], "back"), "");
+    assert!(read(&place, &["predict", "back", "ask.csv"]).contains("source in `de`"));
 
     // Without names in the training it is the order, which is said.
     place.write("plain.tsv", &rows("", &en, &de).replace(',', "\t"));

@@ -9,6 +9,7 @@ mod fields;
 mod guess;
 mod json;
 mod labelled;
+mod languages;
 mod objects;
 mod options;
 mod pairs;

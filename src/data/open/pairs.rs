@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, extension, find, prepared, two};
-use super::wanted::{SOURCE, TARGET, Wanted, language};
-use super::{dictionary, fields, objects, table};
+use super::paths::{Found, find, prepared, two};
+use super::wanted::{SOURCE, TARGET, Wanted};
+use super::{dictionary, fields, languages, objects, table};
 use crate::data::data_set::Record;
 use crate::data::files::{Opener, Plan};
 use crate::data::records::{OneLine, Stream};
@@ -18,47 +18,6 @@ fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
         Wanted { what: "source", given: options.source.as_deref(), known: SOURCE },
         Wanted { what: "target", given: options.target.as_deref(), known: TARGET },
     ]
-}
-
-/// The languages of source and target, if their columns or the endings of their files name them.
-fn languages(options: &ReadOptions) -> Option<[String; 2]> {
-    let named = |column: &Option<String>| column.clone().filter(|name| language(name));
-    match (named(&options.source), named(&options.target)) {
-        (Some(source), Some(target)) => Some([source, target]),
-        _ => options.languages.clone().filter(|_| options.source.is_none() && options.target.is_none()),
-    }
-}
-
-/// Picks columns by the languages that endings of earlier files had, if they are names of columns; else as set or detected.
-///
-/// # Errors
-/// As `pick`; if the columns are named by other languages: their order alone would say which is the source.
-fn by_language<T>(
-    file: &TextFile,
-    options: &ReadOptions,
-    pick: impl Fn(&ReadOptions) -> Result<T>,
-    names: impl Fn(&T) -> Option<Vec<String>>,
-) -> Result<T> {
-    let Some([source, target]) = languages(options).filter(|_| options.source.is_none()) else {
-        return pick(options);
-    };
-    let named = ReadOptions { source: Some(source.clone()), target: Some(target.clone()), ..options.clone() };
-    let found = pick(&named).ok();
-    let fits = |names: &Vec<String>| *names == [source.as_str(), target.as_str()];
-    if let Some(found) = found.filter(|found| names(found).as_ref().is_some_and(fits)) {
-        return Ok(found);
-    }
-    let found = pick(options)?;
-    match names(&found) {
-        Some(names) if names.iter().all(|name| language(name)) => {
-            let what = format!("columns of file `{}`", file.name());
-            let expected = format!("`{source}` and `{target}`, the languages of the training");
-            let error = Error::of(ErrorKind::Format, what, expected, format!("`{}`", names.join("` and `")));
-            Err(error
-                .noted("set `source` and `target` (`data.text` and `data.label` in a config) to the columns"))
-        }
-        _ => Ok(found),
-    }
 }
 
 /// Where the source and the target of a record are.
@@ -87,7 +46,7 @@ impl Form {
             }
             format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
                 let pick = |options: &ReadOptions| objects::picked(file, format, &wanted(options), options);
-                let picked = by_language(file, options, pick, |picked| Some(picked.names.clone()))?;
+                let picked = languages::pick(file, options, pick, |picked| Some(picked.names.clone()))?;
                 options.notes.clone_from(&picked.notes);
                 names(options, &picked.names);
                 Ok(Self::Fields(picked))
@@ -100,7 +59,7 @@ impl Form {
                     || options.separator.is_some();
                 let pick = |options: &ReadOptions| table::Table::of(file, format, options, &wanted(options));
                 let names_of = |table: &table::Table| table.has_header().then(|| table.names().to_vec());
-                let table = by_language(file, options, pick, names_of);
+                let table = languages::pick(file, options, pick, names_of);
                 // Without a header a third column may be in some lines and not in others.
                 let plain = !given
                     && table
@@ -146,23 +105,7 @@ impl Form {
 
 /// Pairs of the lines of two files.
 fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) -> Result<Opener<Pair>> {
-    let ending = |path: &PathBuf| {
-        let name = path.to_str().and_then(extension)?;
-        language(name).then(|| name.to_owned())
-    };
-    if let [Some(source), Some(target)] = paths.each_ref().map(ending) {
-        match languages(options) {
-            Some([first, second]) if first == target && second == source => {
-                paths.reverse();
-                options.notes.push(format!("source is `{first}`, as in the training"));
-            }
-            Some(_) => {}
-            None => options.languages = Some([source, target]),
-        }
-    }
-    // What names columns names no files.
-    (options.source, options.target) = (None, None);
-
+    languages::order(&mut paths, options);
     let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
     let [source, target] = [open(&paths[0])?, open(&paths[1])?];
     options.format = Some(FileFormat::Parallel);

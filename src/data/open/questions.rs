@@ -137,7 +137,10 @@ impl Questions {
             Asking::Row => Opened::rows(),
             Asking::Words => Opened::words(&file, &mut options)?,
             Asking::Text => Opened::texts(&file, &mut options, Task::Labelled)?,
-            Asking::Source => Opened::texts(&file, &mut options, Task::Pairs)?,
+            Asking::Source => {
+                super::languages::name_source(&file, &mut options);
+                Opened::texts(&file, &mut options, Task::Pairs)?
+            }
         };
         let Opened { source, form, names, header } = opened;
         let records = match source {

@@ -344,3 +344,46 @@ fn two_files_are_read_line_by_line() {
     )));
     assert!(said.contains("t.de:2: expected a text, as line 2 of"), "{said}");
 }
+
+#[test]
+fn parts_of_two_languages_are_found_by_their_endings() {
+    let files = Files::new(
+        "languages",
+        &[
+            ("c/train.de-en.de.gz", b"x"),
+            ("c/train.de-en.en", b"x"),
+            ("c/valid.de", b"x"),
+            ("c/valid.en", b"x"),
+            ("c/test.{x}.de", b"x"),
+            ("c/test.{x}.en", b"x"),
+            ("c/train.de-en.fr", b"x"),
+            ("c/README.de", b"x"),
+            ("c/europarl.de", b"x"),
+            ("d/train.de", b"x"),
+            ("d/train.de.gz", b"x"),
+            ("d/train.en", b"x"),
+            ("e/valid.de", b"x"),
+            ("e/valid.en", b"x"),
+            ("f/train.tsv", b"a\tb\n"),
+            ("f/train_notes.de", b"x"),
+            ("f/train_notes.en", b"x"),
+        ],
+    );
+    let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let parts = crate::data::Parts::find(files.at("c/*.{en,de}")).unwrap();
+    assert_eq!(name(&parts.train), "train.de-en.{en,de.gz}");
+    assert_eq!(parts.dev.as_deref().map(name).as_deref(), Some("valid.{en,de}"));
+    let test = super::super::paths::two(parts.test.as_deref().unwrap()).unwrap();
+    assert_eq!(test.map(|path| name(&path)), ["test.{x}.en", "test.{x}.de"]);
+    assert_eq!(parts.left_out, [files.at("c/train.de-en.fr")]);
+    let said = |path: &str| files.said(crate::data::Parts::find(files.at(path)));
+    assert!(
+        said("c").contains("`train.de-en.de` and `train.de-en.en` and `train.de-en.fr`"),
+        "{}",
+        said("c")
+    );
+    assert!(said("d/*.{de,en}").contains("expected one, got `train.de` and `train.de.gz`"));
+    assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
+    // A part of an exact name goes before notes beside it.
+    assert_eq!(name(&crate::data::Parts::find(files.at("f")).unwrap().train), "train.tsv");
+}

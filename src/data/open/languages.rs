@@ -1,0 +1,93 @@
+//! Which text of a pair is the source, where headers and endings of files name languages: names decide, whatever their order.
+
+use std::path::PathBuf;
+
+use super::guess::{Task, guess};
+use super::options::{FileFormat, ReadOptions};
+use super::paths::extension;
+use super::wanted::{SOURCE, Wanted, language, plain};
+use super::{objects, table};
+use crate::data::TextFile;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The languages of source and target, if their columns or the endings of their files name them.
+fn known(options: &ReadOptions) -> Option<[String; 2]> {
+    let named = |column: &Option<String>| column.clone().filter(|name| language(name));
+    match (named(&options.source), named(&options.target)) {
+        (Some(source), Some(target)) => Some([source, target]),
+        _ => options.languages.clone().filter(|_| options.source.is_none() && options.target.is_none()),
+    }
+}
+
+/// Picks columns by the languages that endings of earlier files had, if they are names of columns; else as set or detected.
+///
+/// # Errors
+/// As `of`; if the columns are named by other languages: their order alone would say which is the source.
+pub(super) fn pick<T>(
+    file: &TextFile,
+    options: &ReadOptions,
+    of: impl Fn(&ReadOptions) -> Result<T>,
+    names: impl Fn(&T) -> Option<Vec<String>>,
+) -> Result<T> {
+    let Some([source, target]) = known(options).filter(|_| options.source.is_none()) else {
+        return of(options);
+    };
+    let named = ReadOptions { source: Some(source.clone()), target: Some(target.clone()), ..options.clone() };
+    let found = of(&named).ok();
+    let fits = |names: &Vec<String>| *names == [source.as_str(), target.as_str()];
+    if let Some(found) = found.filter(|found| names(found).as_ref().is_some_and(fits)) {
+        return Ok(found);
+    }
+    let found = of(options)?;
+    match names(&found) {
+        Some(names) if names.iter().all(|name| language(name)) => {
+            let what = format!("columns of file `{}`", file.name());
+            let expected = format!("`{source}` and `{target}`, the languages of the training");
+            let error = Error::of(ErrorKind::Format, what, expected, format!("`{}`", names.join("` and `")));
+            Err(error
+                .noted("set `source` and `target` (`data.text` and `data.label` in a config) to the columns"))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Orders two files as the languages of earlier ones, if their endings name these; notes the languages of the first ones.
+pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) {
+    let ending = |path: &PathBuf| {
+        let name = path.to_str().and_then(extension)?;
+        language(name).then(|| name.to_owned())
+    };
+    if let [Some(source), Some(target)] = paths.each_ref().map(ending) {
+        let same = |a: &str, b: &str| plain(a) == plain(b);
+        match known(options) {
+            Some([first, second]) if same(&first, &target) && same(&second, &source) => {
+                paths.reverse();
+                options.notes.push(format!("source is `{first}`, as in the training"));
+            }
+            Some(_) => {}
+            None => options.languages = Some([source, target]),
+        }
+    }
+    // What names columns names no files.
+    (options.source, options.target) = (None, None);
+}
+
+/// Sets the source's column of a file of sources, if it has one that is named by the language of earlier sources.
+pub(super) fn name_source(file: &TextFile, options: &mut ReadOptions) {
+    let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
+    let wanted = [Wanted { what: "source", given: Some(&source), known: SOURCE }];
+    let named = ReadOptions { source: Some(source.clone()), ..options.clone() };
+    let Ok(guess) = guess(file, &named, Task::Pairs) else { return };
+    let is_there = match guess.format {
+        FileFormat::Dictionary => false,
+        format @ (FileFormat::JsonLines | FileFormat::Parquet) => {
+            objects::picked(file, format, &wanted, &named)
+                .is_ok_and(|picked| picked.names == [source.as_str()])
+        }
+        format => table::Table::of(file, format, &named, &wanted)
+            .is_ok_and(|table| table.has_header() && table.names() == [source.as_str()]),
+    };
+    if is_there {
+        options.source = Some(source);
+    }
+}
