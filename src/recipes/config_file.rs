@@ -176,7 +176,6 @@ mod tests {
             for key in Config::keys(task).filter(|key| key.name != "task") {
                 let name = key.to_string();
                 let value = match (key.name, config.get(&name)) {
-                    ("window", _) if task != Task::Classify => continue,
                     ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
                     ("cell", _) => Value::Text("rnn".into()),
                     ("pool", _) => Value::Text("max".into()),
