@@ -152,7 +152,10 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
     place.write("open.csv", "id,text\r\n1,\"it was fine\r\n2,it was dull\r\n");
     let (code, out, errors) = asked(&place, &["predict", "run", "open.csv"], b"");
     assert!(code == 1 && errors.contains("open.csv:2: expected the end of the cell"), "{errors}");
-    assert!(out.starts_with("id,text,label,probability\r\n1,\"it was fine,,\r\n2,it was dull,bad,0."), "{out}");
+    assert!(
+        out.starts_with("id,text,label,probability\r\n1,\"it was fine,,\r\n2,it was dull,bad,0."),
+        "{out}"
+    );
     place.write("empty.csv", "");
     let (code, out, errors) = asked(&place, &["predict", "run", "empty.csv", "--output", "none.csv"], b"");
     assert!(code == 0 && out.is_empty() && errors.contains("an empty file"), "{errors}");
@@ -161,7 +164,10 @@ fn records_of_a_file_keep_their_columns_and_get_answers() {
     let (code, _, errors) = asked(&place, &["predict", "run", "body.csv"], b"");
     assert!(code == 0 && errors.contains("text in `body`, since there is no `text`"), "{errors}");
     let (code, _, errors) = asked(&place, &["predict", "run", "new.csv", "--output", "out.parquet"], b"");
-    assert!(code == 2 && errors.contains("got one of Parquet") && !place.0.join("out.parquet").exists(), "{errors}");
+    assert!(
+        code == 2 && errors.contains("got one of Parquet") && !place.0.join("out.parquet").exists(),
+        "{errors}"
+    );
 
     // At the first bad record it ends, and no file is half written.
     let strict = ["predict", "run", "new.csv", "--output", "strict.csv", "--strict"];

@@ -130,8 +130,8 @@ impl Questions {
         options.format = options.format.filter(|format| !folders.contains(format));
         let opened = match asking {
             _ if is_blank(&file)? => {
-                (options.format, options.notes) =
-                    (None, vec!["an empty file, which has no records".to_owned()]);
+                let notes = vec!["an empty file, which has no records".to_owned()];
+                options = ReadOptions { notes, ..ReadOptions::new() };
                 Opened::nothing()
             }
             Asking::Row => Opened::rows(),
