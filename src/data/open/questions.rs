@@ -66,7 +66,7 @@ pub struct Questions {
 enum Records {
     Lines(Box<OfLines>),
     #[cfg(feature = "parquet")]
-    Rows(parquet::Asked),
+    Rows(Box<parquet::Asked>),
 }
 
 /// The records in the lines of a file.
@@ -159,7 +159,7 @@ impl Questions {
                 }))
             }
             #[cfg(feature = "parquet")]
-            Source::Rows(field, text) => Records::Rows(parquet::Asked::open(&file, &field, text)?),
+            Source::Rows(field, text) => Records::Rows(Box::new(parquet::Asked::open(&file, &field, text)?)),
         };
         let adds = Adds { form, names, added: Vec::new() };
         let (name, out) = (file.name(), Out::Nowhere);
