@@ -66,7 +66,7 @@ pub struct Questions {
 enum Records {
     Lines(Box<OfLines>),
     #[cfg(feature = "parquet")]
-    Rows(parquet::Asked),
+    Rows(Box<parquet::Asked>),
 }
 
 /// The records in the lines of a file.
@@ -130,8 +130,8 @@ impl Questions {
         options.format = options.format.filter(|format| !folders.contains(format));
         let opened = match asking {
             _ if is_blank(&file)? => {
-                (options.format, options.notes) =
-                    (None, vec!["an empty file, which has no records".to_owned()]);
+                let notes = vec!["an empty file, which has no records".to_owned()];
+                options = ReadOptions { notes, ..ReadOptions::new() };
                 Opened::nothing()
             }
             Asking::Row => Opened::rows(),
@@ -162,7 +162,7 @@ impl Questions {
                 }))
             }
             #[cfg(feature = "parquet")]
-            Source::Rows(field, text) => Records::Rows(parquet::Asked::open(&file, &field, text)?),
+            Source::Rows(field, text) => Records::Rows(Box::new(parquet::Asked::open(&file, &field, text)?)),
         };
         let adds = Adds { form, names, added: Vec::new() };
         let (name, out) = (file.name(), Out::Nowhere);

@@ -17,6 +17,19 @@ fn samples() -> Samples {
     (0..4).map(|i| vec![Field::Ints(vec![i]), Field::Int(i)]).collect()
 }
 
+/// A disk without room.
+struct Full;
+
+impl std::io::Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+}
+
 /// The first error of its batches.
 #[track_caller]
 fn read(data: &dyn Data) -> Result<()> {
@@ -74,6 +87,17 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("PlainText::open", || PlainText::open(&nowhere));
     calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
     calls.at("Questions::open", || Questions::open(&nowhere, &options, Asking::Text).map(drop));
+    let asked = folder.join("asked.csv");
+    fs::write(&asked, "id,text\n1,a\n").unwrap();
+    let questions = || Questions::open(&asked, &options, Asking::Text).unwrap();
+    calls.at("Questions::write_to", || questions().write_to(Box::new(Full), &["label"]));
+    fs::write(&asked, "a\n").unwrap();
+    let mut one = questions();
+    one.write_to(Box::new(Full), &["label"]).unwrap();
+    let question = one.next().unwrap().unwrap();
+    calls.at("Questions::answer", || one.answer(&question, &[]));
+    calls.at("Questions::finish", || one.finish());
+    fs::remove_file(&asked).unwrap();
     calls.at("TagScheme::from_name", || TagScheme::from_name("x"));
     calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));

@@ -18,7 +18,7 @@ use parquet::schema::types::{Type, TypePtr};
 use super::{Bounded, guarded, open};
 use crate::data::TextFile;
 use crate::data::open::answers::Added;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 type Out = Box<dyn Write + Send>;
 
@@ -89,11 +89,10 @@ impl Answers {
 
     /// Writes row groups all of whose rows are answered.
     fn write_full(&mut self) -> Result<()> {
-        let name = self.name.clone();
         while self.group < self.file.num_row_groups()
             && self.file.metadata().row_group(self.group).num_rows() <= self.rows
         {
-            guarded(&name, || self.write())?;
+            self.written(Self::write)?;
             (self.rows, self.group) = (0, self.group + 1);
         }
         Ok(())
@@ -102,12 +101,19 @@ impl Answers {
     /// Writes the end of the file.
     pub(in crate::data::open) fn finish(mut self) -> Result<()> {
         self.write_full()?;
-        let name = self.name.clone();
-        guarded(&name, || {
-            self.begin()?;
-            let Some(out) = self.out.take() else { return Ok(()) };
+        self.written(|answers| {
+            answers.begin()?;
+            let Some(out) = answers.out.take() else { return Ok(()) };
             let mut out = out.into_inner()?;
             out.flush().map_err(ParquetError::from)
+        })
+    }
+
+    fn written(&mut self, write: impl FnOnce(&mut Self) -> Outcome<()>) -> Result<()> {
+        let name = self.name.clone();
+        guarded(&name, || Ok(write(self)))?.map_err(|e| {
+            let what = format!("answers to file `{name}`");
+            Error::of(ErrorKind::Io, what, "a file in which they can be written", e.to_string())
         })
     }
 

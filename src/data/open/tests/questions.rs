@@ -364,7 +364,7 @@ fn of_parquet(name: &str, asking: Asking, added: &[&str]) -> (Vec<u8>, Vec<Strin
     let (sink, mut all) = (Sink::default(), Vec::new());
     questions.write_to(Box::new(sink.clone()), added).unwrap();
     // As the command does, several are read before one is answered.
-    while let Some(question) = questions.next() {
+    for question in questions.by_ref() {
         all.push(question.unwrap());
     }
     assert_eq!(questions.share(), Some(1.0));
