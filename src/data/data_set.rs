@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use super::files::Plan;
 use super::hold_out::{held_name, is_held};
 use super::memory::Whole;
+use super::plan::Plan;
 use super::{Field, Fingerprint, ReadOptions, Samples};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 

@@ -1,11 +1,8 @@
 //! Files whose lines belong together: line by line in step.
 
-use std::sync::Arc;
-
 use super::lines::Reason;
-use super::records::{Records, Stream, shown, unbroken};
-use super::tagged_texts::At;
-use super::{Pair, TaggedText, TextFile};
+use super::records::{Records, Stream, unbroken};
+use super::{Pair, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The lines of several files, each with those in its place in the others.
@@ -106,41 +103,6 @@ pub(super) fn records<R: 'static>(
         ended = !matches!(found, Some(Ok(_)));
         found
     })))
-}
-
-/// The words of a text a line, the tags of these words in the same line of the second file, and in the third, if there is one, what the
-/// text is.
-pub(super) fn tagged(
-    words: &TextFile,
-    tags: &TextFile,
-    labels: Option<&TextFile>,
-) -> Result<Stream<TaggedText>> {
-    let name = Arc::from(tags.name());
-    let files: Vec<&TextFile> = [words, tags].into_iter().chain(labels).collect();
-    records(&files, move |number, lines| {
-        let [words, tags, label @ ..] = lines else { return Ok(None) };
-        let label = label.first().map(|label| label.trim());
-        let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
-        let mut text = TaggedText::new(cut(words), cut(tags)).placed(&name, At::Line(number));
-        if text.words.is_empty() && text.tags.is_empty() && label.unwrap_or_default().is_empty() {
-            return Ok(None);
-        }
-        if text.words.len() != text.tags.len() {
-            let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(words));
-            return Err((1, Reason { expected, got: text.tags.len().to_string() }));
-        }
-        let wrong = |at: usize, expected: String| Err((at, Reason { expected, got: "a blank line".into() }));
-        match label {
-            Some("") => wrong(2, "a label".to_owned()),
-            Some(label) if text.words.is_empty() => {
-                wrong(0, format!("words, of which the label is {}", shown(label)))
-            }
-            label => {
-                text.label = label.map(str::to_owned);
-                Ok(Some(text))
-            }
-        }
-    })
 }
 
 /// Pairs of the lines of two files; lines that are blank in both are no pair.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::conll::{Columns, Sentence};
 use super::data_set::Passes;
+use super::lines::Reason;
 use super::records::{self, Stream, at_least_one, shown};
 use super::tag_spelling::Found;
 use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
@@ -125,7 +126,7 @@ impl TaggedTexts {
     /// label, or a label alone: the message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
-        let read = || parallel::tagged(words, tags, labels)?.collect::<Result<Vec<_>>>();
+        let read = || of_lines(words, tags, labels)?.collect::<Result<Vec<_>>>();
         Ok(Self::new(&words.name(), read().at_caller()?))
     }
 
@@ -266,6 +267,41 @@ fn fields(
     let ids = words.ids(text.iter().map(|word| form(word)))?;
     let spelt = |word: &String| characters.ids(word.chars().map(String::from));
     Ok(vec![Field::Ints(ids), Field::Nested(text.iter().map(spelt).collect::<Result<_>>()?)])
+}
+
+/// The words of a text a line, the tags of these words in the same line of the second file, and in the third, if there is one, what the
+/// text is.
+pub(super) fn of_lines(
+    words: &TextFile,
+    tags: &TextFile,
+    labels: Option<&TextFile>,
+) -> Result<Stream<TaggedText>> {
+    let name = Arc::from(tags.name());
+    let files: Vec<&TextFile> = [words, tags].into_iter().chain(labels).collect();
+    parallel::records(&files, move |number, lines| {
+        let [words, tags, label @ ..] = lines else { return Ok(None) };
+        let label = label.first().map(|label| label.trim());
+        let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
+        let mut text = TaggedText::new(cut(words), cut(tags)).placed(&name, At::Line(number));
+        if text.words.is_empty() && text.tags.is_empty() && label.unwrap_or_default().is_empty() {
+            return Ok(None);
+        }
+        if text.words.len() != text.tags.len() {
+            let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(words));
+            return Err((1, Reason { expected, got: text.tags.len().to_string() }));
+        }
+        let wrong = |at: usize, expected: String| Err((at, Reason { expected, got: "a blank line".into() }));
+        match label {
+            Some("") => wrong(2, "a label".to_owned()),
+            Some(label) if text.words.is_empty() => {
+                wrong(0, format!("words, of which the label is {}", shown(label)))
+            }
+            label => {
+                text.label = label.map(str::to_owned);
+                Ok(Some(text))
+            }
+        }
+    })
 }
 
 /// The texts in these columns of a file.

@@ -104,7 +104,7 @@ fn files_of_any_name_are_two_parts() {
     write(&place, "{c}", 60..80);
     let files = ["--train-source", "corpus/a,b.en", "--train-target", "corpus/{c}.de"];
     let said = place.refused(&train(&files, "run"));
-    assert!(said.contains("expected as many lines in both"), "{said}");
+    assert!(said.contains("{c}.de`: expected 60, as many as `corpus/a,b.en` has, got 20"), "{said}");
     let files = ["--train-source", "corpus/a,b.en", "--train-target", "corpus/a,b.de"];
     let said = read(&place, &train(&files, "run"));
     assert!(said.contains("corpus/a\\,b.de}: 5"), "{said}");

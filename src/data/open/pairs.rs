@@ -8,7 +8,7 @@ use super::paths::{Found, find, prepared, two};
 use super::wanted::{SOURCE, TARGET, Wanted};
 use super::{dictionary, fields, languages, objects, table};
 use crate::data::data_set::Record;
-use crate::data::files::{Opener, Plan};
+use crate::data::plan::{Opener, Plan};
 use crate::data::records::{OneLine, Stream};
 use crate::data::{Fingerprint, Pair, TextFile, parallel};
 use crate::error::{Error, ErrorKind, Result};

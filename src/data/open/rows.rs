@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, by_ending, find};
 use crate::data::data_set::{Change, Pass, Record};
-use crate::data::files::{Opener, Plan};
+use crate::data::plan::{Opener, Plan};
 use crate::data::records::OneLine;
 use crate::data::{Fingerprint, FirstIndex, LabelledRow, LabelledRows, TextFile};
 use crate::error::{Error, ErrorKind, Result};

@@ -11,11 +11,11 @@ use super::paths::{Found, find, prepared};
 use super::wanted::{INTENT, TAGS, TOKENS, Wanted};
 use crate::data::conll::Columns;
 use crate::data::data_set::{Change, Pass, Record};
-use crate::data::files::{Opener, Plan};
 use crate::data::lines::Reason;
+use crate::data::plan::{Opener, Plan};
 use crate::data::records::Stream;
 use crate::data::tagged_texts::{self, At};
-use crate::data::{Fingerprint, TaggedText, Tagging, TextFile, parallel, tag_spelling};
+use crate::data::{Fingerprint, TaggedText, Tagging, TextFile, tag_spelling};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The files of a folder of parallel files.
@@ -38,7 +38,7 @@ fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener
     };
     let labels = if labels.exists() { Some(open(&labels)?) } else { None };
     let (words, tags) = (open(&words)?, open(&tags)?);
-    Ok(Box::new(move || parallel::tagged(&words, &tags, labels.as_ref())))
+    Ok(Box::new(move || tagged_texts::of_lines(&words, &tags, labels.as_ref())))
 }
 
 /// Detects the format and the columns of a file; `all` is how the files before it are read.

@@ -157,7 +157,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let pairs = PairFiles::open(folder.join("labelled.tsv")).unwrap();
     let feeds = ["x", "y", "z"];
     calls.at("PairFiles::loader", || pairs.loader(feeds, [&cut; 2], [&words; 2], ["(", ")"]).map(drop));
-    let plain = PlainFiles::open_with([folder.join("labelled.tsv")], &options).unwrap();
+    let plain = PlainFiles::open_with([folder.join("a.txt")], &options).unwrap();
     calls.at("PlainFiles::open_with", || PlainFiles::open_with([&nowhere], &options));
     fs::remove_file(folder.join("labelled.tsv")).unwrap();
     calls.at("PlainFiles::cut_off", || plain.clone().cut_off(2));

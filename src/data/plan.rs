@@ -1,0 +1,36 @@
+//! How the records of a data set are read: anew each time.
+
+use std::sync::Arc;
+
+use super::ReadOptions;
+use super::records::Stream;
+use crate::error::Result;
+
+/// The files of a data set, and how their records are read.
+pub struct Plan<R> {
+    /// What messages call them.
+    pub(super) name: String,
+    /// The format and the columns that were detected, and all that was told.
+    pub(super) options: ReadOptions,
+    /// Starts to read them, each time from the first.
+    pub(super) open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
+}
+
+/// Starts to read the records of a file, each time from the first.
+pub(super) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
+
+impl<R: Send + 'static> Plan<R> {
+    /// The records of these inputs, one behind the other.
+    pub(super) fn of(name: String, options: ReadOptions, inputs: Vec<Opener<R>>) -> Self {
+        let inputs: Arc<[Opener<R>]> = inputs.into();
+        let open = move || -> Stream<R> {
+            let inputs = Arc::clone(&inputs);
+            let of = move |at: usize| inputs.get(at).map(|open| open());
+            let opened = (0..).map_while(of);
+            let records =
+                |found: Result<Stream<R>>| found.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))));
+            Box::new(opened.flat_map(records))
+        };
+        Self { name, options, open: Arc::new(open) }
+    }
+}

@@ -1,0 +1,177 @@
+//! How tags are written: letters, separators, brackets.
+
+/// How a tag is written: which letters it has, where they are, and what separates them from the kind of the chunk.
+///
+/// The standard spelling is `B-kind`. Other spellings are `B_kind`, `B/kind` and the like, `kind-B`, `Bkind` and `B` alone; small
+/// letters; tags in brackets, as `<B-kind>`; the letters of BILOU (`L` for `E`, `U` for `S`), BMES (`M` for `I`) and BMEWO (`M` for `I`,
+/// `W` for `S`); and `_`, `0`, `OUT` and the like for `O`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TagSpelling {
+    /// What stands for `I`, `E` and `S`.
+    letters: [char; 3],
+    pub(super) place: Place,
+    /// Whether the letters are small.
+    small: bool,
+    /// The brackets around a tag of a chunk.
+    around: Option<(char, char)>,
+    /// The tag of a word in no chunk.
+    pub(super) outside: &'static str,
+}
+
+/// Where the letter is, with the character between it and the kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Before(char),
+    Behind(char),
+    /// Before the kind, with nothing between them.
+    Joined,
+    /// There is no kind.
+    Alone,
+}
+
+/// What a chunk is called where tags name no kind.
+const NO_KIND: &str = "chunk";
+
+/// What separates letters from kinds.
+const SEPARATORS: [char; 10] = ['-', '_', '/', ':', '.', '|', '=', '+', '~', '@'];
+
+/// What may be around tags.
+const AROUND: [(char, char); 6] = [('<', '>'), ('[', ']'), ('(', ')'), ('{', '}'), ('"', '"'), ('\'', '\'')];
+
+/// The tags of words in no chunk.
+const OUTSIDE: [&str; 18] = [
+    "O", "o", "0", "_", "-", "OUT", "out", "OTHER", "Other", "other", "NONE", "None", "none", "<O>", "[O]",
+    "(O)", "{O}", "\"O\"",
+];
+
+impl TagSpelling {
+    /// `B-kind`.
+    pub const STANDARD: Self = Self {
+        letters: ['I', 'E', 'S'],
+        place: Place::Before('-'),
+        small: false,
+        around: None,
+        outside: "O",
+    };
+
+    /// The spellings that these tags may have, the standard one first.
+    pub(super) fn of(tags: &[&str]) -> Vec<Self> {
+        // The known sets of letters come first, then those of which one letter is of another set.
+        const LETTERS: [[char; 3]; 12] = [
+            ['I', 'E', 'S'],
+            ['I', 'L', 'U'],
+            ['M', 'E', 'S'],
+            ['M', 'E', 'W'],
+            ['I', 'E', 'U'],
+            ['I', 'E', 'W'],
+            ['I', 'L', 'S'],
+            ['I', 'L', 'W'],
+            ['M', 'E', 'U'],
+            ['M', 'L', 'S'],
+            ['M', 'L', 'U'],
+            ['M', 'L', 'W'],
+        ];
+        let found = |text: &str| tags.contains(&text);
+        let mut outsides: Vec<&'static str> = OUTSIDE.into_iter().filter(|tag| found(tag)).collect();
+        if !outsides.contains(&"O") {
+            outsides.push("O");
+        }
+        let has = |mark: &char| tags.iter().any(|tag| tag.contains(*mark));
+        let separators: Vec<char> = SEPARATORS.into_iter().filter(has).collect();
+        let before = ['-'].into_iter().chain(separators.iter().copied().filter(|mark| *mark != '-'));
+        let mut places: Vec<Place> = before.map(Place::Before).collect();
+        places.extend(separators.into_iter().map(Place::Behind));
+        places.extend([Place::Alone, Place::Joined]);
+        let around = AROUND.into_iter().filter(|(open, _)| tags.iter().any(|tag| tag.starts_with(*open)));
+        let around: Vec<_> = std::iter::once(None).chain(around.map(Some)).collect();
+        let mut all = Vec::new();
+        for small in [false, true] {
+            for &outside in &outsides {
+                for &around in &around {
+                    for &place in places.iter().filter(|place| **place != Place::Joined || !small) {
+                        all.extend(LETTERS.map(|letters| Self { letters, place, small, around, outside }));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether nothing separates the letters, so that they may be of other words.
+    pub(super) fn is_bare(&self) -> bool {
+        matches!(self.place, Place::Alone | Place::Joined)
+    }
+
+    /// A tag of each letter, and that of words in no chunk.
+    pub(super) fn samples(&self) -> String {
+        ["B-kind", "I-kind", "E-kind", "S-kind", "O"].map(|tag| self.spelled(tag)).join(" ")
+    }
+
+    /// The letter of a tag in the standard spelling, and its kind; `None` of a tag that is not spelled so.
+    pub(super) fn parse<'a>(&self, tag: &'a str) -> Option<(char, &'a str)> {
+        if tag == self.outside {
+            return Some(('O', ""));
+        }
+        let tag = match self.around {
+            Some((open, close)) => tag.strip_prefix(open)?.strip_suffix(close)?,
+            None => tag,
+        };
+        let (letter, kind) = match self.place {
+            Place::Before(separator) => tag.split_once(separator)?,
+            // A kind begins with a letter or a digit, or is one mark, as in `B-`: `B-kind` and `B_kind` are other spellings.
+            Place::Joined => {
+                let is_kind =
+                    |kind: &str| kind.starts_with(char::is_alphanumeric) || kind.chars().count() == 1;
+                tag.split_at_checked(1).filter(|(_, kind)| is_kind(kind))?
+            }
+            Place::Behind(separator) => tag.rsplit_once(separator).map(|(kind, letter)| (letter, kind))?,
+            Place::Alone => (tag, NO_KIND),
+        };
+        let mut characters = letter.chars();
+        let (letter, None) = (characters.next()?, characters.next()) else { return None };
+        if kind.is_empty() || letter.is_ascii_lowercase() != self.small {
+            return None;
+        }
+        let [inside, end, single] = self.letters;
+        match letter.to_ascii_uppercase() {
+            'B' => Some(('B', kind)),
+            letter if letter == inside => Some(('I', kind)),
+            letter if letter == end => Some(('E', kind)),
+            letter if letter == single => Some(('S', kind)),
+            _ => None,
+        }
+    }
+
+    /// Whether a tag is spelled so, and is not the one of words in no chunk.
+    pub(super) fn is_of_chunk(&self, tag: &str) -> bool {
+        self.parse(tag).is_some_and(|(letter, _)| letter != 'O')
+    }
+
+    /// A tag in the standard spelling; `None` of a tag that is not spelled so.
+    pub(super) fn standard(&self, tag: &str) -> Option<String> {
+        match self.parse(tag)? {
+            ('O', _) => Some("O".to_owned()),
+            (letter, kind) => Some(format!("{letter}-{kind}")),
+        }
+    }
+
+    /// A tag of the standard spelling in this one.
+    pub(super) fn spelled(&self, standard: &str) -> String {
+        let Some((letter, kind)) = standard.split_once('-') else { return self.outside.to_owned() };
+        let [inside, end, single] = self.letters;
+        let letter = match letter {
+            "I" => inside,
+            "E" => end,
+            "S" => single,
+            _ => 'B',
+        };
+        let letter = if self.small { letter.to_ascii_lowercase() } else { letter };
+        let tag = match self.place {
+            Place::Before(separator) => format!("{letter}{separator}{kind}"),
+            Place::Behind(separator) => format!("{kind}{separator}{letter}"),
+            Place::Joined => format!("{letter}{kind}"),
+            Place::Alone => letter.to_string(),
+        };
+        self.around.map_or(tag.clone(), |(open, close)| format!("{open}{tag}{close}"))
+    }
+}
