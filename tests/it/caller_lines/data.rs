@@ -157,9 +157,11 @@ pub(super) fn calls(calls: &mut Calls) {
     let pairs = PairFiles::open(folder.join("labelled.tsv")).unwrap();
     let feeds = ["x", "y", "z"];
     calls.at("PairFiles::loader", || pairs.loader(feeds, [&cut; 2], [&words; 2], ["(", ")"]).map(drop));
-    let plain = PlainFiles::open_with([folder.join("a.txt")], &options).unwrap();
+    fs::write(folder.join("gone.txt"), "a\n").unwrap();
+    let plain = PlainFiles::open_with([folder.join("gone.txt")], &options).unwrap();
     calls.at("PlainFiles::open_with", || PlainFiles::open_with([&nowhere], &options));
     fs::remove_file(folder.join("labelled.tsv")).unwrap();
+    fs::remove_file(folder.join("gone.txt")).unwrap();
     calls.at("PlainFiles::cut_off", || plain.clone().cut_off(2));
     calls.at("LabelledFiles::survey", || files.survey((2, 1), &cut, &rare, &mut |_, _| ()).map(drop));
     calls.at("LabelledTexts::labels", || texts.labels());
@@ -213,8 +215,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Loader::new", || Loader::new(samples(), &[]));
     calls.at("Loader::new", || Loader::new(samples(), &["words"]));
     calls.at("Continuous::new", || Continuous::new(vec![1], 2, 3, ["x", "y"]));
-    let few = || Continuous::windowed([Ok(1), Ok(300), Ok(1)], (1, 256), 2, 3, ["x", "y"]);
-    calls.at("Continuous::windowed", few);
+    let few = [Ok(1), Ok(300), Ok(1)];
+    calls.at("Continuous::windowed", || Continuous::windowed(few, (1, 256), 2, 3, ["x", "y"]));
     calls.at("Continuous::try_new", || Continuous::try_new([Ok(1), Ok(-1)], 2, 3, ["x", "y"]));
     calls.at("Data::same_lengths", || {
         let one: Samples = [vec![Field::Ints(vec![1]), Field::Ints(vec![1, 2])]].into_iter().collect();
