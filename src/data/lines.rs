@@ -170,8 +170,8 @@ impl Lines {
         let whole = match (read as u64) < left {
             true => bytes.len(),
             false => behind(b"\n").or_else(|| behind(b" \t")).unwrap_or_else(|| {
-                let ends = (1..bytes.len()).rev().take(8);
-                ends.skip_while(is_within).next().unwrap_or(bytes.len())
+                let mut ends = (1..bytes.len()).rev().take(8);
+                ends.find(|at| !is_within(at)).unwrap_or(bytes.len())
             }),
         };
         let rest = bytes.split_off(whole);

@@ -50,8 +50,8 @@ impl Spilling {
     pub(super) fn new(below: usize) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let width = match below {
-            ..=0x100 => 1,
-            ..=0x1_0000 => 2,
+            0..=0x100 => 1,
+            0x101..=0x1_0000 => 2,
             _ => 4,
         };
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -169,7 +169,8 @@ impl fmt::Display for Tagging {
 }
 
 /// Gives the tags of each sentence, one after another, to a visitor.
-pub(super) type Sentences<'a> = &'a dyn Fn(&mut dyn FnMut(&[String])) -> Result<()>;
+pub(super) type Sentences<'a> = &'a AllSentences<'a>;
+type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
 /// Where the word of a sentence is, by both their numbers.
 pub(super) type PlaceOf<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
@@ -399,7 +400,7 @@ impl Found {
 
 /// Whether nearly all of these sentences have tags of a scheme, with a separator between letters and kinds, and some tags of chunks.
 pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
-    let Ok(Found { tagging, broken, .. }) = Found::of(&in_memory(sentences), None) else { return false };
+    let Ok(Found { tagging, broken, .. }) = Found::of(&*in_memory(sentences), None) else { return false };
     let is_chunk = |tag: &String| tagging.spelling.is_of_chunk(tag);
     tagging.scheme != TagScheme::Plain
         && !tagging.spelling.is_bare()
@@ -407,11 +408,11 @@ pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
         && sentences.iter().copied().flatten().any(is_chunk)
 }
 
-fn in_memory(sentences: &[&[String]]) -> impl Fn(&mut dyn FnMut(&[String])) -> Result<()> {
-    |visit| {
+fn in_memory<'a>(sentences: &'a [&'a [String]]) -> Box<AllSentences<'a>> {
+    Box::new(|visit| {
         sentences.iter().for_each(|tags| visit(tags));
         Ok(())
-    }
+    })
 }
 
 impl TagScheme {
@@ -434,7 +435,7 @@ impl TagScheme {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();
         let place = |at: usize, _| Ok(format!("tags of sentence {}", at + 1));
         let all = in_memory(&sentences);
-        Found::of(&all, None).and_then(|found| found.whole(&all, &place)).at_caller()
+        Found::of(&*all, None).and_then(|found| found.whole(&*all, &place)).at_caller()
     }
 }
 

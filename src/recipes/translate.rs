@@ -113,6 +113,9 @@ fn loader(
     Ok(pairs.batches(loader, config))
 }
 
+/// What is done with the pairs of a window.
+type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
+
 /// Pairs of which sources are put together: those of a window, so that memory is bounded.
 #[derive(Default)]
 struct BySource {
@@ -124,16 +127,16 @@ impl BySource {
     const MOST: usize = 1 << 16;
 
     /// Adds a pair; a full window is given on.
-    fn add(&mut self, pair: Pair, each: &mut dyn FnMut(&[(&str, Vec<&str>)]) -> Result<()>) -> Result<()> {
+    fn add(&mut self, pair: Pair, each: EachWindow<'_>) -> Result<()> {
         self.window.push(pair);
         if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
     }
 
-    /// Gives on the pairs of the last window: each source once, with all its targets.
-    fn end(&mut self, each: &mut dyn FnMut(&[(&str, Vec<&str>)]) -> Result<()>) -> Result<()> {
+    /// Gives on the pairs of the last window.
+    fn end(&mut self, each: EachWindow<'_>) -> Result<()> {
         let pairs = Pairs::new("window", std::mem::take(&mut self.window));
         self.windows += usize::from(!pairs.records().is_empty());
-        each(&pairs.by_source())
+        each(&pairs)
     }
 
     /// What is not put together, for people.
@@ -171,10 +174,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (mut lengths, mut known) = (Vec::new(), Counted::default());
     train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
     let (mut held_out, mut by_source, mut dev_pairs) = (HeldOut::default(), BySource::default(), 0);
-    let mut shown = |sources: &[(&str, Vec<&str>)]| {
-        for (source, targets) in sources {
+    let mut shown = |pairs: &Pairs| {
+        for (source, targets) in pairs.by_source() {
             let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
-            held_out.add(|| Case { text: (*source).to_owned(), truth: truth() });
+            held_out.add(|| Case { text: source.to_owned(), truth: truth() });
         }
         Ok(())
     };
@@ -346,8 +349,8 @@ impl Trained for Translator {
         let (mut scores, mut by_source) =
             (TextScores::new([&self.cut, &self.target_cut]), BySource::default());
         let size = |(source, _): &(&str, Vec<&str>)| source.len();
-        let mut scored = |sources: &[(&str, Vec<&str>)]| {
-            in_parts(sources.iter().cloned().map(Ok), size, |part| {
+        let mut scored = |pairs: &Pairs| {
+            in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
                 let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
                 for ((source, targets), found) in part.iter().zip(self.answers(predictor, &sources)?) {
                     scores.add(source, targets, &found.to_string(), each);
