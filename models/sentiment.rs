@@ -108,7 +108,7 @@ fn run(Cli { flags, attentive }: &Cli) -> Outcome<()> {
         flags::print(format!("test: {}, in that epoch", trainer.evaluate(test)?))?;
     }
     let predictor = flags::load(&flags.save(MODEL), MODEL)?;
-    for Labelled { text, label } in held_out.records().iter().take(4) {
+    for Labelled { text, label, .. } in held_out.records().iter().take(4) {
         flags::print(format!("{} ({label} in truth): {text}", predict(&predictor, text)?))?;
     }
     flags.conclude(

@@ -523,7 +523,7 @@ fn a_test_file_is_scored_by_class_and_by_two_runs() {
     assert!(report.contains("Scores on the test set") && report.contains("macro F1"));
     let evaluated = place.json(&["eval", "one", "test.tsv", "--json"], "");
     assert_eq!(evaluated, last["test_scores"]);
-    assert_eq!(evaluated["unseen"][0]["first"][0], "record 3", "{evaluated}");
+    assert_eq!(evaluated["unseen"][0]["first"][0], "test.tsv:3", "{evaluated}");
     let support = evaluated["tables"]["label"].as_array().unwrap().iter().map(|row| row["support"].as_u64());
     assert_eq!(support.sum::<Option<u64>>(), Some(4));
     let output = place.given(&["eval", "one", "test.tsv"], "");
@@ -531,7 +531,7 @@ fn a_test_file_is_scored_by_class_and_by_two_runs() {
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(said.contains("label") && said.contains("precision") && said.contains("75.00 %"), "{said}");
     assert!(
-        warned.contains("label `middling` never occurs in training") && warned.contains("record 3"),
+        warned.contains("label `middling` never occurs in training") && warned.contains("test.tsv:3"),
         "{warned}"
     );
 

@@ -54,7 +54,7 @@ impl LabelledTexts {
             let texts = lines.iter().map(|line| line.trim()).filter(|text| !text.is_empty());
             found.extend(texts.map(|text| (text.to_owned(), class.clone())));
         }
-        let texts: Vec<_> = found.into_iter().map(|(text, label)| Labelled { text, label }).collect();
+        let texts: Vec<_> = found.into_iter().map(|(text, label)| Labelled::new(text, label)).collect();
         Ok(Self::new(name, texts))
     }
 
@@ -127,7 +127,7 @@ pub(super) fn at_least_two<T: AsRef<str>>(
 
 /// The numbers of a text's tokens and of its label.
 pub(super) fn sample(
-    Labelled { text, label }: &Labelled,
+    Labelled { text, label, .. }: &Labelled,
     name: &str,
     tokenizer: &Tokenizer,
     (tokens, labels): (&Vocabulary, &Vocabulary),

@@ -1,6 +1,7 @@
 //! Records out of lines: one line each, or a block of lines up to a blank one.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
 use super::lines::{Lines, Reason};
@@ -36,12 +37,46 @@ pub enum Malformed {
 }
 
 /// A text and its label.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub struct Labelled {
     /// What stands before the tab.
     pub text: String,
     /// What stands behind it, without white space around it.
     pub label: String,
+    /// The line in which it ends, if it is known, for messages; else 0.
+    line: u64,
+}
+
+impl Labelled {
+    /// A text with its label.
+    pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
+        Self { text: text.into(), label: label.into(), line: 0 }
+    }
+
+    /// As read from this line.
+    pub(super) fn of_line(self, line: u64) -> Self {
+        Self { line, ..self }
+    }
+
+    /// The line in which it ends, if it is known.
+    pub(crate) fn line(&self) -> Option<u64> {
+        (self.line > 0).then_some(self.line)
+    }
+}
+
+/// Texts are equal wherever they are from.
+impl PartialEq for Labelled {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, &self.label) == (&other.text, &other.label)
+    }
+}
+
+impl Eq for Labelled {}
+
+impl Hash for Labelled {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.text, &self.label).hash(state);
+    }
 }
 
 /// Two texts that belong together, such as a sentence and its translation.
@@ -141,7 +176,7 @@ pub(super) fn labelled(line: &str) -> Result<Option<Labelled>, Reason> {
         return Ok(None);
     }
     let (text, label) = two_cells(line, "text, one tab and a label")?;
-    Ok(Some(Labelled { text: text.to_owned(), label: label.trim().to_owned() }))
+    Ok(Some(Labelled::new(text, label.trim())))
 }
 
 pub(super) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
@@ -330,6 +365,14 @@ impl<R> Records<R> {
             return Err(Error::of(ErrorKind::Format, what, "at least one", got));
         }
         Ok(records)
+    }
+
+    /// Each record with the line in which it ends.
+    pub(super) fn with_lines(mut self) -> impl Iterator<Item = Result<(R, u64)>> + Send
+    where
+        R: Send,
+    {
+        std::iter::from_fn(move || Some(self.next()?.map(|record| (record, self.number))))
     }
 
     fn read(&mut self) -> Result<Option<R>> {

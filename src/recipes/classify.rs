@@ -99,7 +99,7 @@ impl Trained for Classifier {
     ) -> Result<Scored> {
         let files = test_files(config, predictor, path)?;
         let (words, mut scores) =
-            (predictor.vocabulary(WORDS)?, labels::Scores::new(predictor.vocabulary(LABELS)?));
+            (predictor.vocabulary(WORDS)?, labels::Scores::new(predictor.vocabulary(LABELS)?, files.name()));
         let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
         in_parts(
             records,
@@ -107,12 +107,14 @@ impl Trained for Classifier {
             |part| {
                 let ids = part.iter().map(|(_, text)| words.ids(self.cut.tokens(&text.text)));
                 let ids = Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?;
-                let texts =
-                    part.iter().map(|(number, text)| (text.text.as_str(), text.label.as_str(), *number));
+                let texts = part.iter().map(|(number, text)| {
+                    let at = text.line().map_or(labels::At::Record(*number), labels::At::Line);
+                    (text.text.as_str(), text.label.as_str(), at)
+                });
                 scores.add(predictor, (FEEDS[0], &ids), texts, each)
             },
         )?;
-        scores.end(&files.name(), read_as(files.read_as()).into_iter().collect())
+        scores.end(read_as(files.read_as()).into_iter().collect())
     }
 
     fn asked(&self, _: &Predictor) -> Option<Asked> {

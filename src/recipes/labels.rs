@@ -49,12 +49,31 @@ pub(super) fn answers(
 /// Labels that a model finds, against the right ones.
 pub(super) struct Scores<'a> {
     labels: &'a Vocabulary,
+    /// What messages call the texts.
+    name: String,
     tally: Tally,
     sample: Sample,
     /// The sum of −ln p of the right labels, and how many of them training saw.
     loss: [f64; 2],
     /// Wrong texts.
     lengths: ByLength,
+}
+
+/// Where a text is in its file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum At {
+    Line(u64),
+    /// The record of this number, where lines are not known.
+    Record(u64),
+}
+
+impl At {
+    fn of(self, name: &str) -> String {
+        match self {
+            Self::Line(line) => format!("{name}:{line}"),
+            Self::Record(number) => format!("record {number}"),
+        }
+    }
 }
 
 /// The columns of a sample: texts that are right, all texts; then of each label how often it is right, there and found.
@@ -65,10 +84,12 @@ const OF_LABELS: usize = 2;
 const MOST_LABELS: usize = 20;
 
 impl<'a> Scores<'a> {
-    pub(super) fn new(labels: &'a Vocabulary) -> Self {
+    /// No text yet; `name` is what messages call them.
+    pub(super) fn new(labels: &'a Vocabulary, name: String) -> Self {
         let tally = Tally::new("label", labels.tokens());
         Self {
             labels,
+            name,
             tally,
             sample: Sample::default(),
             loss: [0.0; 2],
@@ -81,7 +102,7 @@ impl<'a> Scores<'a> {
         &mut self,
         predictor: &Predictor,
         feed: (&str, &Variable),
-        texts: impl IntoIterator<Item = (&'t str, &'t str, u64)>,
+        texts: impl IntoIterator<Item = (&'t str, &'t str, At)>,
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<()> {
         let found = predictor.run(&[feed], &[PROBABILITIES])?;
@@ -91,7 +112,7 @@ impl<'a> Scores<'a> {
             Some(lod) => lod.lengths(0)?.collect(),
             None => Vec::new(),
         };
-        for (at, (row, (text, truth, number))) in rows.zip(texts).enumerate() {
+        for (at, (row, (text, truth, place))) in rows.zip(texts).enumerate() {
             let likelier = |a: (usize, f32), b: (usize, f32)| if b.1 > a.1 { b } else { a };
             let guess = row.iter().copied().enumerate().reduce(likelier).map_or(0, |(guess, _)| guess);
             let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
@@ -99,7 +120,7 @@ impl<'a> Scores<'a> {
                 self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
                 self.loss[1] += 1.0;
             }
-            let truth_id = self.tally.add(truth, id, guess, || format!("record {number}"));
+            let truth_id = self.tally.add(truth, id, guess, || place.of(&self.name));
             let right = f64::from(u8::from(truth_id == guess));
             let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
             if self.labels.len().max(truth_id) <= MOST_LABELS {
@@ -123,10 +144,10 @@ impl<'a> Scores<'a> {
     ///
     /// # Errors
     /// If there is no text.
-    pub(super) fn end(self, name: &str, said: Vec<String>) -> Result<Scored> {
-        let Self { tally, sample, loss, lengths, .. } = self;
+    pub(super) fn end(self, said: Vec<String>) -> Result<Scored> {
+        let Self { name, tally, sample, loss, lengths, .. } = self;
         if sample.texts() == 0 {
-            return Err(none(name));
+            return Err(none(&name));
         }
         let rows = tally.rows();
         let accuracy: Figures = &[("accuracy", true, |sums| ratio(sums[RIGHT], sums[ALL]))];

@@ -77,7 +77,7 @@ impl Trained for Classifier {
     ) -> Result<Scored> {
         let (rows, said) = test_rows(config, predictor, path)?;
         let (columns, first) = (columns(predictor)?, first(predictor)?);
-        let mut scores = labels::Scores::new(predictor.vocabulary(LABELS)?);
+        let mut scores = labels::Scores::new(predictor.vocabulary(LABELS)?, rows.name().to_owned());
         in_parts(
             (1..).zip(rows.records()).map(Ok),
             |(_, row)| row.indices.len(),
@@ -90,12 +90,14 @@ impl Trained for Classifier {
                     .iter()
                     .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
                     .collect();
-                let texts =
-                    shown.iter().zip(part).map(|((text, label), (number, _))| (&**text, &**label, *number));
+                let texts = shown
+                    .iter()
+                    .zip(part)
+                    .map(|((text, label), (number, _))| (&**text, &**label, labels::At::Record(*number)));
                 scores.add(predictor, (FEEDS[0], &fed), texts, each)
             },
         )?;
-        scores.end(rows.name(), said)
+        scores.end(said)
     }
 
     fn asked(&self, _: &Predictor) -> Option<Asked> {

@@ -63,7 +63,8 @@ fn labels_without_training_are_named_and_wrong() -> Result<()> {
     let right = scored.get("accuracy").unwrap_or(0.0) * 62.0;
     assert!((right - before.get("accuracy").unwrap_or(0.0) * 60.0).abs() < 1e-9, "{right}");
     let names: Vec<&str> = scored.unseen.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!((names, &scored.unseen[0].places[..]), (vec!["new", "newer"], &["record 61".to_owned()][..]));
+    assert_eq!(names, ["new", "newer"]);
+    assert!(matches!(&scored.unseen[0].places[..], [place] if place.ends_with("more.tsv:61")), "{scored:?}");
 
     // Counts of classes add up.
     let rows = &scored.tables[0].rows;

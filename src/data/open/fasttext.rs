@@ -44,7 +44,7 @@ fn record(line: &str) -> Result<Option<Vec<Labelled>>, Reason> {
         (labels, _) if labels.contains(&"") => wrong("a name behind `__label__`"),
         (_, "") => wrong("a text behind the label"),
         (labels, text) => {
-            let with = |label: &str| Labelled { text: text.to_owned(), label: label.to_owned() };
+            let with = |label: &str| Labelled::new(text, label);
             Ok(Some(labels.into_iter().map(with).collect()))
         }
     }
@@ -52,11 +52,12 @@ fn record(line: &str) -> Result<Option<Vec<Labelled>>, Reason> {
 
 /// The records of a file.
 pub(super) fn records(file: &TextFile) -> Result<Stream<Labelled>> {
-    let all = |of: Result<Vec<Labelled>>| {
-        let (records, error) = of.map_or_else(|e| (Vec::new(), Some(Err(e))), |records| (records, None));
-        records.into_iter().map(Ok).chain(error)
+    let all = |of: Result<(Vec<Labelled>, u64)>| {
+        let ((records, line), error) =
+            of.map_or_else(|e| ((Vec::new(), 0), Some(Err(e))), |records| (records, None));
+        records.into_iter().map(move |text| Ok(text.of_line(line))).chain(error)
     };
-    Ok(Box::new(file.records(OneLine(record))?.flat_map(all)))
+    Ok(Box::new(file.records(OneLine(record))?.with_lines().flat_map(all)))
 }
 
 /// A note if texts have several labels, of the first lines that are looked at.

@@ -12,7 +12,7 @@ use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
 use crate::data::lines::quoted;
 use crate::data::plan::Plan;
-use crate::data::records::{OneLine, Skipped, Stream};
+use crate::data::records::{OneLine, Records, Skipped, Stream};
 use crate::data::{Fingerprint, Folder, Labelled, Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -59,24 +59,26 @@ impl Input {
                 let label = label.clone();
                 let text = move |line: &str| {
                     let text = line.trim();
-                    Ok((!text.is_empty()).then(|| Labelled { text: text.to_owned(), label: label.clone() }))
+                    Ok((!text.is_empty()).then(|| Labelled::new(text, label.clone())))
                 };
-                Ok(Box::new(file.records(OneLine(text))?))
+                Ok(placed(file.records(OneLine(text))?))
             }
             Self::Cells(file, table, label) => {
                 let label = label.clone();
-                let of = move |cell: &mut dyn FnMut(usize) -> String| Labelled {
-                    text: cell(0),
-                    label: label.clone(),
-                };
-                Ok(Box::new(table.records(file, of)?))
+                let of = move |cell: &mut dyn FnMut(usize) -> String| Labelled::new(cell(0), label.clone());
+                Ok(placed(table.records(file, of)?))
             }
             Self::Whole(file, label) => {
                 let text = prepared(file.clone(), options, window)?.text()?;
-                Ok(Box::new(std::iter::once(Ok(Labelled { text, label: label.clone() }))))
+                Ok(Box::new(std::iter::once(Ok(Labelled::new(text, label.clone())))))
             }
         }
     }
+}
+
+/// Texts with the lines that they are read from.
+fn placed(records: Records<Labelled>) -> Stream<Labelled> {
+    Box::new(records.with_lines().map(|one| one.map(|(text, line)| text.of_line(line))))
 }
 
 fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
@@ -135,25 +137,20 @@ impl Form {
         let found: Result<Stream<Labelled>> = match &self.parts {
             Parts::Tree => {
                 let binary = self.options.binary;
-                file.records(OneLine(move |line: &str| trees::tree(line, binary)))
-                    .map(|found| Box::new(found) as _)
+                file.records(OneLine(move |line: &str| trees::tree(line, binary))).map(placed)
             }
             Parts::FastText => fasttext::records(file),
             Parts::Fields(picked) => {
                 let [text, label] = objects::two(&picked.names)?;
                 picked.records(file, move |object| {
-                    Ok(Labelled {
-                        text: fields::text(object, &text)?,
-                        label: fields::text(object, &label)?.trim().to_owned(),
-                    })
+                    let found =
+                        Labelled::new(fields::text(object, &text)?, fields::text(object, &label)?.trim());
+                    Ok(found.of_line(object.line))
                 })
             }
             Parts::Cells(table) => {
-                let of = |cell: &mut dyn FnMut(usize) -> String| Labelled {
-                    text: cell(0),
-                    label: cell(1).trim().to_owned(),
-                };
-                table.records(file, of).map(|found| Box::new(found) as _)
+                let of = |cell: &mut dyn FnMut(usize) -> String| Labelled::new(cell(0), cell(1).trim());
+                table.records(file, of).map(placed)
             }
         };
         Ok(self.guess.explained(found.map_err(|e| self.guess.explain(e))?))

@@ -79,7 +79,7 @@ pub(super) fn tree(line: &str, binary: bool) -> Result<Option<Labelled>, Reason>
             return Err(Reason { expected, got: format!("{other:?}") });
         }
     };
-    Ok(Some(Labelled { text: leaves.join(" "), label: label.to_owned() }))
+    Ok(Some(Labelled::new(leaves.join(" "), label)))
 }
 
 /// A word as it was before it stood in a tree.
