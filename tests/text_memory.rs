@@ -1,5 +1,5 @@
 //! A long text on its way to training takes its own bytes and four for each of its characters, and nothing for lists of
-//! them; a file of word vectors takes those of the vocabulary's words; a stream of labelled texts those of its window.
+//! them; a file of word vectors takes those of the vocabulary's words; a stream of texts those of its window.
 //!
 //! A binary of its own, because its allocator counts.
 
@@ -11,7 +11,8 @@ mod peak_memory;
 use std::sync::Mutex;
 
 use unpadded::data::{
-    Batching, Continuous, Data, LabelledFiles, Limits, TextFile, Tokenizer, Vocabulary, WordVectors,
+    Added, Asking, Batching, Continuous, Data, LabelledFiles, Limits, Loader, PairFiles, PlainFiles,
+    Questions, ReadOptions, TaggedFiles, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 
 /// Who counts, as the allocator counts for all threads.
@@ -81,4 +82,62 @@ fn a_stream_takes_its_window_however_long_the_file_is() {
         "{short} bytes of a short file, {long} of a long one"
     );
     std::fs::remove_file(path).unwrap();
+}
+
+/// The peaks of an epoch over a file with this line 1,000 times, and 10,000 times.
+fn peaks(name: &str, line: &str, epoch: &dyn Fn(&std::path::Path)) -> [usize; 2] {
+    let path = std::env::temp_dir().join(format!("unpadded-memory-{}-{name}", std::process::id()));
+    let peaks = [1_000, 10_000].map(|times| {
+        std::fs::write(&path, line.repeat(times)).unwrap();
+        peak_memory::of(|| epoch(&path)).0
+    });
+    std::fs::remove_file(path).unwrap();
+    peaks
+}
+
+#[test]
+fn streams_of_all_tasks_take_their_window() {
+    let _alone = ALONE.lock().unwrap();
+    let (words, tags) = (Vocabulary::labels(["a", "b"]).unwrap(), Vocabulary::labels(["O"]).unwrap());
+    let cut = Tokenizer::whitespace();
+    let read = |data: &dyn Data| {
+        let batches = data.batches(None, 0).unwrap().map(|batch| batch.unwrap().tokens);
+        assert!(batches.sum::<usize>() > 100_000);
+    };
+    let tagged = peaks("a.conll", &("a O\nb O\n".repeat(100) + "\n"), &|path| {
+        let files = TaggedFiles::open(path).unwrap();
+        let samples = files.samples(str::to_owned, &words, &words, &tags, None).unwrap();
+        let loader = Loader::new(samples, &["words", "characters", "tags"]).unwrap();
+        read(&loader.shuffle(1).buffer(16).batching(Batching::Sequences(4)));
+    });
+    let ends = ["a", "b"];
+    let pairs = peaks("a.tsv", &format!("{0}\t{0}\n", "a b ".repeat(100)), &|path| {
+        let files = PairFiles::open(path).unwrap();
+        let loader = files.loader(["s", "g", "n"], [&cut; 2], [&words; 2], ends).unwrap();
+        read(&loader.shuffle(1).buffer(16).batching(Batching::Sequences(4)));
+    });
+    let plain = peaks("a.txt", &("a b ".repeat(200) + "\n"), &|path| {
+        let files = PlainFiles::open_with([path], &ReadOptions::new()).unwrap();
+        let ids = files.pieces().flat_map(|piece| {
+            let piece = piece.unwrap();
+            cut.tokens(&piece).map(|token| words.lookup(&token)).collect::<Vec<_>>()
+        });
+        read(&Continuous::windowed(ids, (1_000, 2), 8, 64, ["x", "y"]).unwrap());
+    });
+    let asked = peaks("a.csv", &format!("{},label {{}}\n", "a b ".repeat(100)), &|path| {
+        let out = std::io::sink();
+        let mut questions = Questions::open(path, &ReadOptions::new().text("1"), Asking::Text).unwrap();
+        questions.write_to(Box::new(out), &["p"]).unwrap();
+        while let Some(question) = questions.next() {
+            questions.answer(&question.unwrap(), &[Added::Number(0.5)]).unwrap();
+        }
+        questions.finish().unwrap();
+    });
+    // Of plain text, a piece of a mebibyte and its tokens are held.
+    for (name, [short, long]) in [("tagged", tagged), ("pairs", pairs), ("plain", plain), ("asked", asked)] {
+        assert!(
+            long <= short + 2_000_000 && long < 60_000_000,
+            "{name}: {short} bytes, {long} of a long file"
+        );
+    }
 }

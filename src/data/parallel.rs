@@ -1,8 +1,8 @@
 //! Files whose lines belong together: line by line in step.
 
 use super::lines::Reason;
-use super::records::{Records, Stream, unbroken};
-use super::{Pair, TextFile};
+use super::records::{Records, Stream, to_first_error, unbroken};
+use super::{Malformed, Pair, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The lines of several files, each with those in its place in the others.
@@ -17,7 +17,9 @@ impl Parallel {
     fn of(files: &[&TextFile]) -> Result<Self> {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
-        Ok(Self { names, files: files.iter().map(|file| file.lines()).collect::<Result<_>>()?, counts })
+        // A line that is left out of one file alone would shift all behind it.
+        let of = |file: &&TextFile| (*file).clone().malformed(Malformed::Error).lines();
+        Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
     }
 
     /// The next line of each file; none where all end.
@@ -69,7 +71,8 @@ impl Parallel {
     fn explained(&mut self, error: Error) -> Error {
         match self.uneven() {
             Ok(Some(uneven)) => uneven,
-            _ => error,
+            Ok(None) => error,
+            Err(malformed) => malformed,
         }
     }
 }
@@ -79,7 +82,7 @@ pub(super) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
 ) -> Result<Stream<R>> {
-    let (mut lines, mut number, mut ended) = (Parallel::of(files)?, 0, false);
+    let (mut lines, mut number) = (Parallel::of(files)?, 0);
     let mut read = move || -> Result<Option<R>> {
         while let Some(found) = lines.next()? {
             number += 1;
@@ -94,15 +97,7 @@ pub(super) fn records<R: 'static>(
         }
         Ok(None)
     };
-    // An error is the last item.
-    Ok(Box::new(std::iter::from_fn(move || {
-        if ended {
-            return None;
-        }
-        let found = read().transpose();
-        ended = !matches!(found, Some(Ok(_)));
-        found
-    })))
+    Ok(to_first_error(std::iter::from_fn(move || read().transpose())))
 }
 
 /// Pairs of the lines of two files; lines that are blank in both are no pair.

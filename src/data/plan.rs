@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ReadOptions;
-use super::records::Stream;
+use super::records::{Stream, to_first_error};
 use crate::error::Result;
 
 /// The files of a data set, and how their records are read.
@@ -29,7 +29,7 @@ impl<R: Send + 'static> Plan<R> {
             let opened = (0..).map_while(of);
             let records =
                 |found: Result<Stream<R>>| found.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))));
-            Box::new(opened.flat_map(records))
+            to_first_error(opened.flat_map(records))
         };
         Self { name, options, open: Arc::new(open) }
     }

@@ -3,12 +3,25 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
+use std::sync::Arc;
 
 use super::lines::{Lines, Reason};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Records of one kind, one after another.
 pub(super) type Stream<R> = Box<dyn Iterator<Item = Result<R>> + Send>;
+
+/// Records up to the first error, which is the last item.
+pub(super) fn to_first_error<R: 'static>(
+    mut records: impl Iterator<Item = Result<R>> + Send + 'static,
+) -> Stream<R> {
+    let mut ended = false;
+    Box::new(std::iter::from_fn(move || {
+        let record = if ended { None } else { records.next() };
+        ended = !matches!(record, Some(Ok(_)));
+        record
+    }))
+}
 
 /// These records, or the error if there is none.
 pub(super) fn at_least_one<R: 'static>(
@@ -43,24 +56,24 @@ pub struct Labelled {
     pub text: String,
     /// What stands behind it, without white space around it.
     pub label: String,
-    /// The line in which it ends, if it is known, for messages; else 0.
-    line: u64,
+    /// The file, and the line in which it ends, for messages.
+    place: Option<(Arc<str>, u64)>,
 }
 
 impl Labelled {
     /// A text with its label.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
-        Self { text: text.into(), label: label.into(), line: 0 }
+        Self { text: text.into(), label: label.into(), place: None }
     }
 
-    /// As read from this line.
-    pub(super) fn of_line(self, line: u64) -> Self {
-        Self { line, ..self }
+    /// As read from this line; of 0, lines are not known.
+    pub(super) fn placed(self, file: &Arc<str>, line: u64) -> Self {
+        Self { place: (line > 0).then(|| (Arc::clone(file), line)), ..self }
     }
 
-    /// The line in which it ends, if it is known.
-    pub(crate) fn line(&self) -> Option<u64> {
-        (self.line > 0).then_some(self.line)
+    /// The file and the line in which it ends, if they are known.
+    pub(crate) fn place(&self) -> Option<String> {
+        self.place.as_ref().map(|(file, line)| format!("{file}:{line}"))
     }
 }
 

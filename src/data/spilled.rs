@@ -12,21 +12,23 @@ use crate::error::{Error, Result};
 /// A file that is removed when it is dropped; where the system allows that, while it is open.
 #[derive(Debug)]
 struct Temporary {
-    file: Option<File>,
     path: PathBuf,
+    /// Whether it has its name still.
+    named: bool,
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        drop(self.file.take());
-        drop(std::fs::remove_file(&self.path));
+        if self.named {
+            drop(std::fs::remove_file(&self.path));
+        }
     }
 }
 
 /// Ids that are being written, each of as few bytes as the largest needs.
 pub(super) struct Spilling {
     file: BufWriter<File>,
-    path: PathBuf,
+    temporary: Temporary,
     width: usize,
     len: usize,
 }
@@ -34,7 +36,9 @@ pub(super) struct Spilling {
 /// Ids in a temporary file.
 #[derive(Debug)]
 pub(super) struct Spilled {
-    file: Mutex<Temporary>,
+    // Closed before it is removed.
+    file: Mutex<File>,
+    temporary: Temporary,
     width: usize,
     pub(super) len: usize,
 }
@@ -59,9 +63,9 @@ impl Spilling {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|e| failed(&path, "create", &e))?;
         // So that nothing is left of a process that is killed.
-        #[cfg(unix)]
-        drop(std::fs::remove_file(&path));
-        Ok(Self { file: BufWriter::with_capacity(1 << 16, file), path, width, len: 0 })
+        let named = !(cfg!(unix) && std::fs::remove_file(&path).is_ok());
+        let temporary = Temporary { path, named };
+        Ok(Self { file: BufWriter::with_capacity(1 << 16, file), temporary, width, len: 0 })
     }
 
     /// Writes an id behind the others.
@@ -73,14 +77,14 @@ impl Spilling {
             return Err(Error::new(format!("id {} of a text", self.len), expected, id.to_string()));
         }
         self.len += 1;
-        self.file.write_all(own).map_err(|e| failed(&self.path, "write", &e))
+        self.file.write_all(own).map_err(|e| failed(&self.temporary.path, "write", &e))
     }
 
     /// All are written.
     pub(super) fn end(self) -> Result<Spilled> {
-        let Self { file, path, width, len } = self;
-        let file = file.into_inner().map_err(|e| failed(&path, "write", e.error()))?;
-        Ok(Spilled { file: Mutex::new(Temporary { file: Some(file), path }), width, len })
+        let Self { file, temporary, width, len } = self;
+        let file = file.into_inner().map_err(|e| failed(&temporary.path, "write", e.error()))?;
+        Ok(Spilled { file: Mutex::new(file), temporary, width, len })
     }
 }
 
@@ -89,11 +93,10 @@ impl Spilled {
     pub(super) fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         let size = |number: usize| number.saturating_mul(self.width);
         let mut bytes = vec![0; size(places.len())];
-        let mut temporary = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let Temporary { file: Some(file), path } = &mut *temporary else { return Ok(()) };
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let read =
             file.seek(SeekFrom::Start(size(places.start) as u64)).and_then(|_| file.read_exact(&mut bytes));
-        read.map_err(|e| failed(path, "read", &e))?;
+        read.map_err(|e| failed(&self.temporary.path, "read", &e))?;
         ids.extend(
             bytes
                 .chunks_exact(self.width)

@@ -107,10 +107,9 @@ impl Trained for Classifier {
             |part| {
                 let ids = part.iter().map(|(_, text)| words.ids(self.cut.tokens(&text.text)));
                 let ids = Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?;
-                let texts = part.iter().map(|(number, text)| {
-                    let at = text.line().map_or(labels::At::Record(*number), labels::At::Line);
-                    (text.text.as_str(), text.label.as_str(), at)
-                });
+                let texts = part
+                    .iter()
+                    .map(|(number, text)| (text.text.as_str(), text.label.as_str(), text.place(), *number));
                 scores.add(predictor, (FEEDS[0], &ids), texts, each)
             },
         )?;

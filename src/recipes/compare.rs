@@ -72,7 +72,8 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
                 format!("one of `{}`", model.task().name()),
             ));
         }
-        let (mut at, mut alike, mut differ, mut texts) = (0, true, 0, Vec::new());
+        let (mut at, mut alike, mut differ) = (0, true, 0);
+        let (mut texts, mut asked) = (Vec::new(), Vec::new());
         let scored = model.scores(config, path, &mut |of| {
             let text = number(&format!("{}\n{}", of.text, of.truth));
             match seen.get(at) {
@@ -80,6 +81,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
                     if found != number(of.found) {
                         differ += 1;
                         if texts.len() < SHOWN {
+                            asked.push(of.asked.to_owned());
                             let [text, truth, found] = [of.text, of.truth, of.found].map(str::to_owned);
                             texts.push(Disagreement { text, truth, found: [String::new(), found] });
                         }
@@ -89,7 +91,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
             }
             at += 1;
         })?;
-        let asked: Vec<&str> = texts.iter().map(|one| one.text.as_str()).collect();
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
         let answers: Vec<String> = before.predict(&asked)?.iter().map(found).collect();
         for (one, answer) in texts.iter_mut().zip(answers) {
             one.found[0] = answer;

@@ -59,23 +59,6 @@ pub(super) struct Scores<'a> {
     lengths: ByLength,
 }
 
-/// Where a text is in its file.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum At {
-    Line(u64),
-    /// The record of this number, where lines are not known.
-    Record(u64),
-}
-
-impl At {
-    fn of(self, name: &str) -> String {
-        match self {
-            Self::Line(line) => format!("{name}:{line}"),
-            Self::Record(number) => format!("record {number}"),
-        }
-    }
-}
-
 /// The columns of a sample: texts that are right, all texts; then of each label how often it is right, there and found.
 const RIGHT: usize = 0;
 const ALL: usize = 1;
@@ -102,7 +85,7 @@ impl<'a> Scores<'a> {
         &mut self,
         predictor: &Predictor,
         feed: (&str, &Variable),
-        texts: impl IntoIterator<Item = (&'t str, &'t str, At)>,
+        texts: impl IntoIterator<Item = (&'t str, &'t str, Option<String>, u64)>,
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<()> {
         let found = predictor.run(&[feed], &[PROBABILITIES])?;
@@ -112,7 +95,7 @@ impl<'a> Scores<'a> {
             Some(lod) => lod.lengths(0)?.collect(),
             None => Vec::new(),
         };
-        for (at, (row, (text, truth, place))) in rows.zip(texts).enumerate() {
+        for (at, (row, (text, truth, place, number))) in rows.zip(texts).enumerate() {
             let likelier = |a: (usize, f32), b: (usize, f32)| if b.1 > a.1 { b } else { a };
             let guess = row.iter().copied().enumerate().reduce(likelier).map_or(0, |(guess, _)| guess);
             let id = self.labels.id(truth).and_then(|id| usize::try_from(id).ok());
@@ -120,7 +103,9 @@ impl<'a> Scores<'a> {
                 self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
                 self.loss[1] += 1.0;
             }
-            let truth_id = self.tally.add(truth, id, guess, || place.of(&self.name));
+            let truth_id = self.tally.add(truth, id, guess, || {
+                place.unwrap_or_else(|| format!("record {number} of `{}`", self.name))
+            });
             let right = f64::from(u8::from(truth_id == guess));
             let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
             if self.labels.len().max(truth_id) <= MOST_LABELS {
@@ -135,7 +120,12 @@ impl<'a> Scores<'a> {
             // A row of features has as many as its text has words.
             let length = lengths.get(at).copied().unwrap_or_else(|| text.split_whitespace().count());
             self.lengths.add(length, 1.0 - right, 1.0);
-            each(Outcome { text, truth, found: self.labels.token(guess as i64).unwrap_or_default() });
+            each(Outcome {
+                text,
+                asked: text,
+                truth,
+                found: self.labels.token(guess as i64).unwrap_or_default(),
+            });
         }
         Ok(())
     }

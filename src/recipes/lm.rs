@@ -67,9 +67,15 @@ impl Recipe for Lm {
 
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
         let text = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
-        let first = text.pieces().next().transpose()?.unwrap_or_default();
-        let lines = first.lines().filter(|line| !line.trim().is_empty());
-        let records = lines.take(Preview::SHOWN).map(Preview::cut).collect();
+        let mut records = Vec::new();
+        for piece in text.pieces() {
+            let piece = piece?;
+            let lines = piece.lines().filter(|line| !line.trim().is_empty());
+            records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::cut));
+            if records.len() == Preview::SHOWN {
+                break;
+            }
+        }
         Ok(Preview::new(text.read_as(), records))
     }
 
@@ -96,7 +102,12 @@ impl Trained for Writer {
     }
 
     fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        Ok(data(config, predictor, &self.cut, path)?.said)
+        let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
+        let count = text.count(&self.cut)?;
+        at_least_two(&text, count)?;
+        // That each token has a number.
+        text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
+        Ok(text.read_as().into_iter().collect())
     }
 
     fn scores(
@@ -104,9 +115,9 @@ impl Trained for Writer {
         config: &Config,
         predictor: &Predictor,
         path: &str,
-        _: &mut dyn FnMut(Outcome<'_>),
+        each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
-        scores(config, predictor, &self.cut, path)
+        scores(config, predictor, &self.cut, path, each)
     }
 
     fn asked(&self, _: &Predictor) -> Option<Asked> {
@@ -272,13 +283,21 @@ impl Prose {
         wrong.map_or(found, Err)
     }
 
-    /// The text in parallel streams, more of them for a longer one; `count` is how many tokens there are.
-    fn stream(&self, most: usize, cut: &Tokenizer, tokens: &Vocabulary, count: usize) -> Result<Continuous> {
-        let of_piece = |piece: Result<Cow<'_, str>>| match piece {
+    /// The numbers of the tokens.
+    fn ids<'a>(
+        &'a self,
+        cut: &'a Tokenizer,
+        tokens: &'a Vocabulary,
+    ) -> impl Iterator<Item = Result<i64>> + 'a {
+        self.pieces().flat_map(|piece| match piece {
             Ok(piece) => cut.tokens(&piece).map(|token| tokens.lookup(&token)).collect::<Vec<_>>(),
             Err(e) => vec![Err(e)],
-        };
-        let ids = self.pieces().flat_map(of_piece);
+        })
+    }
+
+    /// The text in parallel streams, more of them for a longer one; `count` is how many tokens there are.
+    fn stream(&self, most: usize, cut: &Tokenizer, tokens: &Vocabulary, count: usize) -> Result<Continuous> {
+        let ids = self.ids(cut, tokens);
         let streams = (count / (16 * STEPS)).clamp(1, most);
         match self {
             Self::Held(_) => Continuous::try_new(ids, streams, STEPS, FEEDS),
@@ -343,9 +362,23 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     })
 }
 
+/// A text to score, which is left in its files.
+fn test_text(config: &Config, path: &str) -> Result<Prose> {
+    /// Tokens that may be in memory: of a longer text they are in a file.
+    const HELD: usize = 1 << 23;
+    Ok(Prose::InFiles(PlainFiles::open_with([path], &options(config, COLUMNS)?)?, HELD))
+}
+
+/// That a text has a token to predict.
+fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
+    let what = || format!("text of `{}`", text.name());
+    if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
+}
+
 fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<TestData> {
     let text = Prose::open(path, config)?;
     let count = text.count(cut)?;
+    at_least_two(&text, count)?;
     let data = text.stream(config.training.batch, cut, predictor.vocabulary(TOKENS)?, count)?;
     Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
@@ -369,13 +402,16 @@ fn bits_per_byte(x: &[f64]) -> f64 {
 }
 
 /// What comes next in a text, window by window: windows are what intervals are resampled of.
-fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> Result<Scored> {
+fn scores(
+    config: &Config,
+    predictor: &Predictor,
+    cut: &Tokenizer,
+    path: &str,
+    each: &mut dyn FnMut(Outcome<'_>),
+) -> Result<Scored> {
     /// Logits that are in memory at once.
     const LOGITS_TOGETHER: usize = 1 << 24;
-    /// Tokens of a text that may be in memory: of a longer one they are in a file.
-    const HELD: usize = 1 << 23;
-    let files = PlainFiles::open_with([path], &options(config, COLUMNS)?)?;
-    let (text, known) = (Prose::InFiles(files, HELD), predictor.vocabulary(TOKENS)?);
+    let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
     let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
     let id = known.unknown();
     text.each(&mut |piece| {
@@ -387,6 +423,7 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
         letters += piece.chars().count();
         bytes += piece.len();
     })?;
+    at_least_two(&text, count)?;
     let streams = LOGITS_TOGETHER / (STEPS * known.len().max(1));
     let data = text.stream(config.training.batch.min(streams.max(1)), cut, known, count)?;
     let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
@@ -409,6 +446,11 @@ fn scores(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -
             let nats = rows.get(window[0]..window[1]).unwrap_or_default();
             if !nats.is_empty() {
                 let count = nats.len() as f64;
+                // Two models are compared on the same windows alone.
+                let ids = next.get(window[0]..window[1]).unwrap_or_default();
+                let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
+                let window = window.join("\u{1f}");
+                each(Outcome { text: &window, asked: &window, truth: "", found: "" });
                 (number * STEPS..).zip(nats).for_each(|(read, nats)| lengths.add(read, nats / LN_2, 1.0));
                 let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
                 sample.add([(NATS, nats.iter().sum()), (COUNTED, count), (LETTERS, letters), (BYTES, bytes)]);

@@ -123,7 +123,7 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 
 /// What a model scores on the texts of `data.test`, which are read as [`test_data`] reads them.
 ///
-/// | task | figures, the headline first |
+/// | task | figures: the loss, then the headline, then others |
 /// |---|---|
 /// | `classify` | accuracy: right / texts; macro F1: the mean over labels of F1 = 2 · right / (found + there); weighted F1: the same, weighted by how often a label is there |
 /// | `tag`, chunks | chunk F1 as conlleval counts (Tjong Kim Sang and Buchholz, 2000); strict chunk F1, of chunks whose tags are those that the scheme writes; token accuracy |

@@ -93,7 +93,7 @@ impl Trained for Classifier {
                 let texts = shown
                     .iter()
                     .zip(part)
-                    .map(|((text, label), (number, _))| (&**text, &**label, labels::At::Record(*number)));
+                    .map(|((text, label), (number, _))| (&**text, &**label, None, *number));
                 scores.add(predictor, (FEEDS[0], &fed), texts, each)
             },
         )?;

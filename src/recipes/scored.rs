@@ -300,6 +300,8 @@ pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) text: &'a str,
+    /// The text as a model is asked about it: of words one a line, as they may have spaces in them.
+    pub(super) asked: &'a str,
     pub(super) truth: &'a str,
     pub(super) found: &'a str,
 }

@@ -203,7 +203,7 @@ fn scores(
     let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
     let size = |(_, text): &(u64, TaggedText)| text.words.iter().map(String::len).sum();
     let learnt = known.learnt();
-    let mut some = false;
+    let (mut some, mut count) = (false, 0);
     let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
     in_parts(records, size, |part| {
         let (tags, labels) = found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
@@ -214,9 +214,13 @@ fn scores(
             let label = labels.next().map(|(label, _)| label.as_str());
             scores.add(text, *number, &FoundTags { tags, label }, each)?;
             some |= learnt(text);
+            count = *number;
         }
         Ok(())
     })?;
+    if count == 0 {
+        return Err(none(&texts.name()));
+    }
     let said = read_as(texts.read_as()).into_iter().collect();
     // There is a loss of tags and labels that training saw, alone.
     let loss = match some {

@@ -122,6 +122,7 @@ impl<'a> TagScores<'a> {
         let truth_label = text.label.as_deref().filter(|_| self.labels.is_some());
         each(Outcome {
             text: &text.words.join(" "),
+            asked: &text.words.iter().flat_map(|word| [word, "\n"]).collect::<String>(),
             truth: &shown(text.tags.join(" "), truth_label),
             found: &shown(tags.join(" "), found.label),
         });

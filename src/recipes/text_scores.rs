@@ -90,7 +90,7 @@ impl TextScores {
             false => self.lengths.add(tokens, chrf, 1.0),
         }
         self.examples.add(source, references, found, chrf);
-        each(Outcome { text: source, truth: &references.join(" | "), found });
+        each(Outcome { text: source, asked: source, truth: &references.join(" | "), found });
     }
 
     /// The scores of all texts.
@@ -113,7 +113,7 @@ impl TextScores {
         scored.examples = self.examples.end();
         let [fewest, most] = self.several;
         scored.notes.push(format!(
-            "each of {} different sources is written and scored once, against all its targets; loss and perplexity are of all {} pairs",
+            "{} sources are written and scored, equal ones as one against all their targets; loss and perplexity are of all {} pairs",
             scored.sample.texts(),
             self.references
         ));

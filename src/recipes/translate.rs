@@ -141,9 +141,8 @@ impl BySource {
 
     /// What is not put together, for people.
     fn said(&self) -> Option<String> {
-        (self.windows > 1).then(|| {
-            format!("a source that comes again more than {} pairs further down is scored again", Self::MOST)
-        })
+        (self.windows > 1)
+            .then(|| format!("equal sources are put together within blocks of {} pairs", Self::MOST))
     }
 }
 
@@ -225,10 +224,14 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             .into_iter()
             .chain(read_as(train.read_as()))
             .chain(said_of_tokens)
+            .chain([SMOOTHED.to_owned()])
             .chain(others)
             .collect(),
     })
 }
+
+/// Why loss and perplexity of a training are not one number.
+const SMOOTHED: &str = "loss is with label smoothing of 0.1, perplexity without";
 
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
                               `text.target_tokens` set others";

@@ -143,14 +143,28 @@ impl Columns {
         Box::new(Marked { block, lines: Vec::new(), header: None })
     }
 
-    /// Adds a line with a cell for a tag: in the column of the tags in CoNLL-U, whose columns are fixed, else behind the last one.
+    /// Adds a line with a cell for a tag: behind the last column. The columns of CoNLL-U are fixed: there it is in the column of the tags
+    /// if that is `_`, else an attribute of the last one (MISC), `tags=…`.
     pub(in crate::data) fn with(&self, line: &str, cell: &str, to: &mut String) {
         if self.universal {
-            for (at, own) in line.trim_end_matches(is_blank).split('\t').enumerate() {
+            let cells: Vec<&str> = line.trim_end_matches(is_blank).split('\t').collect();
+            let is_given = cells.get(self.tags).is_some_and(|own| *own != "_");
+            let last = cells.len().saturating_sub(1);
+            for (at, own) in cells.iter().enumerate() {
                 if at > 0 {
                     to.push('\t');
                 }
-                to.push_str(if at == self.tags { cell } else { own });
+                match is_given {
+                    false if at == self.tags => to.push_str(cell),
+                    true if at == last && cell != "_" => {
+                        let cell = cell.replace('|', "/");
+                        match *own {
+                            "_" => to.push_str(&format!("tags={cell}")),
+                            own => to.push_str(&format!("{own}|tags={cell}")),
+                        }
+                    }
+                    _ => to.push_str(own),
+                }
             }
             return;
         }
@@ -172,6 +186,14 @@ impl Columns {
     /// Whether a line has all columns and is no comment.
     pub(in crate::data) fn has_all(&self, line: &str) -> bool {
         !line.starts_with('#') && cells(line, self.separator).count() == self.count
+    }
+
+    /// Where answers are in columns that are fixed, for people.
+    pub(in crate::data) fn answered(&self) -> Option<String> {
+        let column = self.tags + 1;
+        self.universal.then(|| {
+            format!("tags in column {column} where that is `_`, else behind the last column as `tags=…`")
+        })
     }
 
     /// The names in the header.

@@ -160,7 +160,9 @@ impl First {
             return Ok(None);
         };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
-        if given.header == Some(true) || (given.header.is_none() && names == given.names) {
+        // The names of the file before, in whatever order.
+        let known = !given.names.is_empty() && names.iter().all(|name| given.names.contains(name));
+        if given.header == Some(true) || (given.header.is_none() && known) {
             return Ok(Some(names));
         }
         if given.header == Some(false) || names.len() != self.count {

@@ -82,11 +82,15 @@ impl Adds {
         };
         self.added = added.iter().map(own).collect();
         let Form::Columns(columns) = &self.form else { return None };
-        let [_, intent, ..] = &self.added[..] else { return None };
-        Some(match columns.has_comments() {
-            true => format!("labels of texts in comments, as `# {intent} = …`"),
-            false => "labels of texts are left out, since these columns have no comments".to_owned(),
-        })
+        let labels = match (&self.added[..], columns.has_comments()) {
+            ([_, intent, ..], true) => Some(format!("labels of texts in comments, as `# {intent} = …`")),
+            ([_, _, ..], false) => {
+                Some("labels of texts are left out, since these columns have no comments".to_owned())
+            }
+            _ => None,
+        };
+        let notes: Vec<String> = columns.answered().into_iter().chain(labels).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     /// Why a record has no place for the answer: of JSON, that it alone has a field of an added name.

@@ -1,5 +1,7 @@
 //! Lines of fastText: labels that begin with `__label__`, and the text behind them.
 
+use std::sync::Arc;
+
 use crate::data::lines::Reason;
 use crate::data::records::{OneLine, Stream, shown};
 use crate::data::{Labelled, TextFile};
@@ -52,10 +54,12 @@ fn record(line: &str) -> Result<Option<Vec<Labelled>>, Reason> {
 
 /// The records of a file.
 pub(super) fn records(file: &TextFile) -> Result<Stream<Labelled>> {
-    let all = |of: Result<(Vec<Labelled>, u64)>| {
+    let name = Arc::from(file.name());
+    let all = move |of: Result<(Vec<Labelled>, u64)>| {
         let ((records, line), error) =
             of.map_or_else(|e| ((Vec::new(), 0), Some(Err(e))), |records| (records, None));
-        records.into_iter().map(move |text| Ok(text.of_line(line))).chain(error)
+        let name = Arc::clone(&name);
+        records.into_iter().map(move |text| Ok(text.placed(&name, line))).chain(error)
     };
     Ok(Box::new(file.records(OneLine(record))?.with_lines().flat_map(all)))
 }

@@ -12,7 +12,7 @@ use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
 use crate::data::lines::quoted;
 use crate::data::plan::Plan;
-use crate::data::records::{OneLine, Records, Skipped, Stream};
+use crate::data::records::{OneLine, Records, Skipped, Stream, to_first_error};
 use crate::data::{Fingerprint, Folder, Labelled, Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -61,12 +61,12 @@ impl Input {
                     let text = line.trim();
                     Ok((!text.is_empty()).then(|| Labelled::new(text, label.clone())))
                 };
-                Ok(placed(file.records(OneLine(text))?))
+                Ok(placed(file, file.records(OneLine(text))?))
             }
             Self::Cells(file, table, label) => {
                 let label = label.clone();
                 let of = move |cell: &mut dyn FnMut(usize) -> String| Labelled::new(cell(0), label.clone());
-                Ok(placed(table.records(file, of)?))
+                Ok(placed(file, table.records(file, of)?))
             }
             Self::Whole(file, label) => {
                 let text = prepared(file.clone(), options, window)?.text()?;
@@ -77,8 +77,9 @@ impl Input {
 }
 
 /// Texts with the lines that they are read from.
-fn placed(records: Records<Labelled>) -> Stream<Labelled> {
-    Box::new(records.with_lines().map(|one| one.map(|(text, line)| text.of_line(line))))
+fn placed(file: &TextFile, records: Records<Labelled>) -> Stream<Labelled> {
+    let name = Arc::from(file.name());
+    Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
 fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
@@ -137,20 +138,21 @@ impl Form {
         let found: Result<Stream<Labelled>> = match &self.parts {
             Parts::Tree => {
                 let binary = self.options.binary;
-                file.records(OneLine(move |line: &str| trees::tree(line, binary))).map(placed)
+                file.records(OneLine(move |line: &str| trees::tree(line, binary)))
+                    .map(|found| placed(file, found))
             }
             Parts::FastText => fasttext::records(file),
             Parts::Fields(picked) => {
-                let [text, label] = objects::two(&picked.names)?;
+                let ([text, label], name) = (objects::two(&picked.names)?, Arc::from(file.name()));
                 picked.records(file, move |object| {
                     let found =
                         Labelled::new(fields::text(object, &text)?, fields::text(object, &label)?.trim());
-                    Ok(found.of_line(object.line))
+                    Ok(found.placed(&name, object.line))
                 })
             }
             Parts::Cells(table) => {
                 let of = |cell: &mut dyn FnMut(usize) -> String| Labelled::new(cell(0), cell(1).trim());
-                table.records(file, of).map(placed)
+                table.records(file, of).map(|found| placed(file, found))
             }
         };
         Ok(self.guess.explained(found.map_err(|e| self.guess.explain(e))?))
@@ -408,7 +410,7 @@ impl Inputs {
                 }
             }))
         };
-        Box::new(std::iter::from_fn(next).flatten())
+        to_first_error(std::iter::from_fn(next).flatten())
     }
 }
 

@@ -52,24 +52,37 @@ pub(super) fn pick<T>(
 }
 
 /// Orders two files as the languages of earlier ones, if their endings name these; notes the languages of the first ones.
-pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) {
+///
+/// # Errors
+/// If the endings are other languages: their order alone would say which is the source.
+pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Result<()> {
     let ending = |path: &PathBuf| {
         let name = path.to_str().and_then(extension)?;
         language(name).then(|| name.to_owned())
     };
     if let [Some(source), Some(target)] = paths.each_ref().map(ending) {
-        let same = |a: &str, b: &str| plain(a) == plain(b);
+        // `de-DE` is `de`.
+        let base = |name: &str| plain(name.split(['-', '_']).next().unwrap_or_default());
+        let same = |a: &str, b: &str| base(a) == base(b);
         match known(options) {
             Some([first, second]) if same(&first, &target) && same(&second, &source) => {
                 paths.reverse();
                 options.notes.push(format!("source is `{first}`, as in the training"));
             }
-            Some(_) => {}
+            Some([first, second]) if same(&first, &source) && same(&second, &target) => {}
+            Some([first, second]) => {
+                let what = format!("endings of `{}` and `{}`", paths[0].display(), paths[1].display());
+                let expected = format!("`{first}` and `{second}`, the languages of the training");
+                let error =
+                    Error::of(ErrorKind::Format, what, expected, format!("`{source}` and `{target}`"));
+                return Err(error.noted("if they are the same, give the files the endings of the training"));
+            }
             None => options.languages = Some([source, target]),
         }
     }
     // What names columns names no files.
     (options.source, options.target) = (None, None);
+    Ok(())
 }
 
 /// Sets the source's column of a file of sources, if it has one that is named by the language of earlier sources.

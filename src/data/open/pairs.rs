@@ -105,7 +105,7 @@ impl Form {
 
 /// Pairs of the lines of two files.
 fn parallel(mut paths: [PathBuf; 2], options: &mut ReadOptions, window: bool) -> Result<Opener<Pair>> {
-    languages::order(&mut paths, options);
+    languages::order(&mut paths, options)?;
     let open = |path: &Path| prepared(TextFile::open(path)?, options, window);
     let [source, target] = [open(&paths[0])?, open(&paths[1])?];
     options.format = Some(FileFormat::Parallel);

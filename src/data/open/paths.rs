@@ -151,6 +151,8 @@ fn in_encoding(
     most: u64,
     known: Option<Encoding>,
 ) -> Result<TextFile> {
+    let trained = options.found.encoding.and_then(|name| name.parse().ok());
+    let known = known.or(trained);
     let file = match options.encoding {
         Some(encoding) => file.encoding(encoding),
         None => match encoding(&file, most, known)? {
@@ -212,6 +214,10 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
         {
             bad -= 1;
         }
+    }
+    // Of ASCII alone other bytes may follow: they are those of the files before.
+    if let Some(known) = known.filter(|known| looked_at.is_empty() && *known != Encoding::Utf8) {
+        return Ok(known);
     }
     if bad <= good {
         return Ok(Encoding::Utf8);

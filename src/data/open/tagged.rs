@@ -23,7 +23,7 @@ const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
 /// The texts of a folder of parallel files.
 fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener<TaggedText>> {
-    options.format = Some(FileFormat::Parallel);
+    (options.format, options.columns) = (Some(FileFormat::Parallel), None);
     let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
     if !(words.exists() || tags.exists()) {
         let what = format!("tagged texts of `{}`", path.display());

@@ -102,12 +102,24 @@ fn lines_of_json_get_fields_more() {
     assert!(said.contains("`jq -c '.[]'` writes it so"), "{said}");
 }
 
+/// What a training on columns notes.
+fn noted_columns(text: &str) -> String {
+    let files = Files::new("questions-columns", &[("train.conll", text.as_bytes())]);
+    TaggedTexts::open(files.at("train.conll")).unwrap().read_as().to_note()
+}
+
 #[test]
 fn columns_get_a_tag_for_each_word() {
     let words = |text: &str, name: &str| read(text, name, Asking::Words, &ReadOptions::new());
     let (text, asked) = words("# id 1\na x O\nb y B-A\n\n\nc z O\n\n# end\n", "a.conll");
     assert_eq!(text, "# id 1\na x O T\nb y B-A T\n\n\nc z O T\n\n# end\n");
     assert_eq!(asked, ["1: a b", "6: c"]);
+    // A header in another order than that of the training.
+    let trained = ReadOptions::new();
+    let trained = trained.or_note(&noted_columns("word\tpos\ttag\na\tX\tO\n\nb\tX\tO\n")).unwrap();
+    let turned = "tag\tword\tpos\nO\ta\tX\nO\tb\tX\n\nO\tc\tX\n";
+    let (text, asked) = read(turned, "t.conll", Asking::Words, &trained);
+    assert_eq!(asked, ["1: a b", "5: c"], "{text}");
     let (text, _) = words("word\tner\na\tO\nb\tO\n\nc\tB-X\n", "b.tsv");
     assert_eq!(text, "word\tner\ttags\na\tO\tT\nb\tO\tT\n\nc\tB-X\tT\n");
     // A sentence of which a line is malformed has no answer.
@@ -115,18 +127,14 @@ fn columns_get_a_tag_for_each_word() {
     assert!(text.starts_with("a O _\nb\nc O _\n\nd O T\ne O T\n"), "{text}");
     assert!(asked[0].starts_with("1: c.conll:2: expected 2 columns"), "{asked:?}");
     let universal = "# text = a b\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n";
-    assert_eq!(words(universal, "d.conllu").0, universal.replace("\tX\t", "\tT\t"));
+    let tagged = universal.replace("root\t_\t_", "root\t_\ttags=T").replace("dep\t_\t_", "dep\t_\ttags=T");
+    assert_eq!(words(universal, "d.conllu").0, tagged);
+    let bare = universal.replace("\tX\t", "\t_\t");
+    assert_eq!(words(&bare, "h.conllu").0, universal.replace("\tX\t", "\tT\t"));
     // Words with spaces; a sentence that cannot be read has no tag that could be taken for an answer.
     let spaced = "1\t10 000\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\nx\tb\t_\tX\t_\t_\t0\troot\t_\t_\n\n1\tc\t_\tX\t_\t_\t0\troot\t_\t\u{a0}\n\n";
     let (text, asked) = words(spaced, "g.conllu");
-    assert_eq!(
-        text,
-        spaced
-            .replace("\tNUM\t", "\tT\t")
-            .replace("a\t_\tX", "a\t_\t_")
-            .replace("b\t_\tX", "b\t_\t_")
-            .replace("c\t_\tX", "c\t_\tT")
-    );
+    assert_eq!(text, spaced.replacen("root\t_\t_", "root\t_\ttags=T", 1).replace("\u{a0}", "\u{a0}|tags=T"));
     assert!(asked.len() == 3 && asked[0] == "1: 10 000" && asked[1].contains("g.conllu:4"), "{asked:?}");
     // Words alone, and running text.
     assert_eq!(words("a\nb\n\nc\n", "e.txt").0, "a\tT\nb\tT\n\nc\tT\n");
@@ -344,8 +352,10 @@ fn intents_are_comments_where_columns_have_some() {
         read_as(text.as_bytes(), name, Asking::Words, &ReadOptions::new(), &added)[1].clone()
     };
     let universal = "# text = a b\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n";
-    let expected =
-        universal.replace("1-2", "# intent = flight\n# probability = 0.5\n1-2").replace("\tX\t", "\tT\t");
+    let expected = universal
+        .replace("1-2", "# intent = flight\n# probability = 0.5\n1-2")
+        .replace("root\t_\t_", "root\t_\ttags=T")
+        .replace("dep\t_\t_", "dep\t_\ttags=T");
     assert_eq!(words(universal, "a.conllu"), expected);
     // A comment that is there stays, and is no answer.
     let known = universal.replace("# text = a b", "# intent = fare");

@@ -154,3 +154,31 @@ fn plain_text_in_pieces_is_the_text_in_memory() -> Result<()> {
     assert!(files.said(pieces("empty.txt")).contains("expected text, got an empty file"));
     Ok(())
 }
+
+#[test]
+fn lines_of_parallel_files_never_shift() -> Result<()> {
+    let files = Files::new(
+        "parallel-lines",
+        &[
+            ("bad/seq.in", b"a b\nc \xff d\ne f\n"),
+            ("bad/seq.out", b"O O\nO O\nO O\n"),
+            ("p.de", b"eins\nzwei \xff\ndrei\n"),
+            ("p.en", b"one\ntwo\nthree\n"),
+            ("one.tsv", b"a\tb\nc\n"),
+            ("two.tsv", b"a\tb\nd\n"),
+        ],
+    );
+    // Of whatever policy: a line that is left out of one file alone would shift the others.
+    for policy in [Malformed::Error, Malformed::Skip, Malformed::Collect] {
+        let options = ReadOptions::new().encoding(crate::data::Encoding::Utf8).malformed(policy);
+        let said = files.said(TaggedTexts::open_with([files.at("bad")], &options));
+        assert!(said.starts_with("bad/seq.in:2: expected UTF-8"), "{said}");
+        let said = files.said(Pairs::open_with([files.at("p.{de,en}")], &options));
+        assert!(said.starts_with("p.de:2: expected UTF-8"), "{said}");
+    }
+    // The first error is the last item, whatever other files have.
+    let pairs = InFiles::<Pair>::open(files.at("*.tsv"))?;
+    let found: Vec<Result<Pair>> = pairs.records().collect();
+    assert!(found.len() == 2 && files.said(found.into_iter().last().unwrap()).starts_with("one.tsv:2:"));
+    Ok(())
+}

@@ -386,4 +386,24 @@ fn parts_of_two_languages_are_found_by_their_endings() {
     assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
     // A part of an exact name goes before notes beside it.
     assert_eq!(name(&crate::data::Parts::find(files.at("f")).unwrap().train), "train.tsv");
+    // Endings of languages decide, with a region or without.
+    let named = Files::new(
+        "two-named",
+        &[
+            ("a.de", b"ja\n"),
+            ("a.en", b"yes\n"),
+            ("b.de-DE", b"nein\n"),
+            ("b.en-US", b"no\n"),
+            ("c.fr", b"oui\n"),
+            ("c.es", b"si\n"),
+        ],
+    );
+    let like = Pairs::open(named.at("a.{de,en}")).unwrap().read_as().clone();
+    let turned = Pairs::open_with([named.at("b.{en-US,de-DE}")], &like).unwrap();
+    assert_eq!(turned.records()[0].source, "nein");
+    let said = named.said(Pairs::open_with([named.at("c.{fr,es}")], &like));
+    assert!(
+        said.contains("expected `de` and `en`, the languages of the training, got `fr` and `es`"),
+        "{said}"
+    );
 }
