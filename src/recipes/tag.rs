@@ -39,6 +39,9 @@ const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
 const LABELS: &str = "labels";
 
+/// With more tags, a training takes long.
+const MANY_TAGS: usize = 300;
+
 /// The form in which words are known: letters of one case, and every digit 0. Their characters are as they are.
 fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
@@ -402,6 +405,12 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     if tagging.scheme == TagScheme::Plain {
         let why = tagging.note().map_or_else(String::new, |why| format!(" ({why})"));
         said.push(format!("plain tags{why}: scored token by token"));
+    }
+    if found.tags.len() > MANY_TAGS {
+        said.push(format!(
+            "{} tags: each pair of them has a score, so that time and memory grow with the square of their number",
+            found.tags.len()
+        ));
     }
     let coverage = of_dev.words.coverage(&found.words);
     said.extend(net::vectors(config, &mut trainer, &found.words)?);

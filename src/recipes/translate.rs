@@ -201,8 +201,13 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         trainer.note(CUT, cut.name()).note(TARGET_CUT, target_cut.name()).note(READ_AS, like.to_note());
     let coverage = known.coverage(&sources);
     let apart = if given { "" } else { ", no source of which is among them" };
+    let different = if held_out.count == dev_pairs {
+        String::new()
+    } else {
+        format!(", of {} different sources", held_out.count)
+    };
     let said = format!(
-        "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{apart}",
+        "{}: {} pairs, {} source tokens and {} target tokens known; {dev_pairs} held out{different}{apart}",
         train.name(),
         lengths.len(),
         sources.len(),

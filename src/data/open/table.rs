@@ -534,8 +534,18 @@ impl Table {
     /// What reads the first wanted column of all records, of the header, too.
     pub(super) fn first_cells<R: 'static>(&self, make: fn(String) -> R) -> Box<dyn Parser<R>> {
         let column = self.picked.columns.first().copied().unwrap_or_default();
-        let make =
-            move |mut row: Vec<String>| Ok(make(row.get_mut(column).map(std::mem::take).unwrap_or_default()));
+        let name = self.picked.names.first().cloned().unwrap_or_default();
+        let make = move |mut row: Vec<String>| {
+            let cell = row.get_mut(column).map(std::mem::take).unwrap_or_default();
+            if cell.trim().is_empty() {
+                let expected = format!("something in column `{name}`");
+                return Err(Reason {
+                    expected,
+                    got: "nothing: fill the cell, or remove the record".to_owned(),
+                });
+            }
+            Ok(make(cell))
+        };
         // Behind a mark that is never closed, this much is read twice.
         const MOST: usize = 1 << 22;
         let cells = Cells { most: MOST, ..self.dialect.cells() };
