@@ -6,6 +6,8 @@
 mod console;
 #[path = "command/lines.rs"]
 mod lines;
+#[path = "command/outputs.rs"]
+mod outputs;
 #[path = "command/printable.rs"]
 mod printable;
 #[path = "command/reports.rs"]
@@ -150,7 +152,8 @@ fn from_a_file_of_texts_to_answers() {
     assert!(place.said(&["graph", "runs/classify-1"], "").starts_with("<svg"));
     assert!(place.said(&["graph", "runs/classify-1", "--format", "dot"], "").starts_with("digraph"));
     if cfg!(feature = "safetensors") {
-        place.said(&["export", "runs/classify-1", "weights.safetensors"], "");
+        let said = place.said(&["export", "runs/classify-1", "weights.safetensors"], "");
+        assert!(said.contains("parameter ") && said.contains("names in the file\n"), "{said}");
         let import = ["import", "runs/classify-1", "weights.safetensors", "-o", "again.ckpt"];
         place.said(&import, "");
         assert_eq!(place.said(&["predict", "again.ckpt"], "it was fine\nand then it was dull"), answers);
@@ -538,6 +541,8 @@ fn a_test_file_is_scored_by_class_and_by_two_runs() {
     place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "two"]), "");
     let said = place.said(&["eval", "one", "two", "test.tsv"], "");
     assert!(said.contains("training.epochs") && said.contains("p = "), "{said}");
+    let counts = said.lines().find(|line| line.starts_with("texts ")).unwrap_or_default();
+    assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["texts", "4", "4"], "{said}");
     let both = place.json(&["eval", "one", "two", "test.tsv", "--json"], "");
     assert_eq!(
         (&both["runs"][0]["value"], &both["settings"]["training.epochs"][1]),

@@ -7,16 +7,17 @@ use serde_json::Value;
 
 use super::on_file::{OnFile, answers};
 use super::outcome::{Asked, Ended, Outcome, bad};
+use super::record::record;
 use super::wanted::whole;
 use super::which::Which;
 use super::{json, terminal};
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Model, Task};
+use unpadded::recipes::{Answer, Task};
 
 /// How lines of standard input are answered.
 #[derive(Args)]
 struct Lines {
-    /// A line of JSON for each text
+    /// A line of JSON for each line of standard input
     #[arg(long)]
     json: bool,
     /// End at the first line that cannot be answered
@@ -54,14 +55,18 @@ impl Lines {
                         continue;
                     }
                 };
-                if let Ok(answers) = predict(first, &texts)
-                    && answers.len() == texts.len()
-                {
-                    texts
-                        .iter()
-                        .zip(&answers)
-                        .try_for_each(|(text, found)| done.found(text, found, &show))?;
-                    continue;
+                match (predict(first, &texts), &texts[..]) {
+                    (Ok(answers), _) if answers.len() == texts.len() => {
+                        let mut answered = texts.iter().zip(&answers);
+                        answered.try_for_each(|(text, found)| done.found(text, found, &show))?;
+                        continue;
+                    }
+                    // Alone, it fails again, and its beginning is written already.
+                    (Err(e), [text]) => {
+                        done.failed(first, Some(text), &super::outcome::plain(&e))?;
+                        continue;
+                    }
+                    _ => {}
                 }
                 // One by one, so that each bad line is named and all others are answered.
                 for (number, text) in (first..).zip(&texts) {
@@ -145,12 +150,7 @@ impl Predict {
         let model = self.which.load()?.threads(self.threads);
         let batch = self.batch.max(1);
         if let Some(path) = &self.file {
-            let mut config = super::file::of_model(&model, &[])?;
-            // The checkpoint notes the columns that the training had; those that are set here are no guess.
-            if model.predictor().note("read as").is_some() {
-                (config.data.text, config.data.label) = (None, None);
-            }
-            self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
+            let config = super::file::of_model(&model, &self.set)?;
             let on_file = OnFile {
                 model: &model,
                 config: &config,
@@ -167,7 +167,7 @@ impl Predict {
         let predict = |first: u64, texts: &[&str]| {
             if !warned
                 && let Some((number, why)) =
-                    (first..).zip(texts).find_map(|(n, t)| Some((n, record(&model, t)?)))
+                    (first..).zip(texts).find_map(|(n, t)| Some((n, record(&model, n, t)?)))
             {
                 warned = true;
                 terminal::say(format!("warning: standard input, line {number}: {why}"));
@@ -176,45 +176,6 @@ impl Predict {
         };
         self.lines.answer(batch, predict, |_, answer| terminal::columns(answer).join("\t"))
     }
-}
-
-/// Why a line looks like a record of a training's file instead of a text, if it does.
-fn record(model: &Model, line: &str) -> Option<String> {
-    // Rows of features may have their label.
-    if model.task() == Task::Classify && model.tokenizer().is_none() {
-        return None;
-    }
-    let known = |cell: &str| {
-        let has = |name| model.predictor().vocabulary(name).is_ok_and(|labels| labels.id(cell).is_some());
-        has("labels") || has("tags")
-    };
-    for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
-        let Some((first, rest)) = line.split_once(separator) else { continue };
-        let last = rest.rsplit(separator).next().unwrap_or_default();
-        // A sentence may begin with such a word and a comma or semicolon.
-        let cells = [Some(last), Some(first).filter(|_| matches!(separator, '\t' | '|'))];
-        let mut cells = cells.into_iter().flatten().map(|cell| cell.trim().trim_matches('"'));
-        if let Some(label) = cells.find(|cell| known(cell)) {
-            return Some(format!(
-                "`{label}` beside a {name} is a label of the model, and is read as text: expected the text without its label"
-            ));
-        }
-    }
-    let words = line.split_whitespace().map_while(|word| word.strip_prefix("__label__"));
-    if let Some(label) = words.into_iter().find(|label| known(label)) {
-        return Some(format!(
-            "`__label__{label}` is a label of the model, and is read as text: expected the text without its labels"
-        ));
-    }
-    let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
-        Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),
-        Ok(Value::Array(cells)) => ("list", cells),
-        _ => return None,
-    };
-    let label = cells.iter().filter_map(Value::as_str).find(|cell| known(cell))?;
-    Some(format!(
-        "`{label}` is a label of the model, and the whole JSON {kind} is read as text: expected the text alone, as from `jq -r .text`"
-    ))
 }
 
 /// An answer as JSON.

@@ -11,7 +11,7 @@ use super::outcome::{Asked, Ended, Outcome};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
 use super::which::Which;
-use unpadded::recipes::{Against, Compared, Config, Disagreement, Model, compare, scores};
+use unpadded::recipes::{Against, Compared, Config, Disagreement, Model, Scored, compare, scores};
 
 /// How the difference of two models is tested.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
@@ -40,10 +40,13 @@ pub(crate) struct Eval {
     console: Console,
 }
 
-/// A model with its name and the config that it was trained with.
+/// A model with its name.
 struct Run {
     name: String,
+    /// How the texts are read.
     config: Config,
+    /// The config that it was trained with, whose columns may be others than those of the texts.
+    trained: Config,
     model: Model,
 }
 
@@ -55,7 +58,8 @@ impl Eval {
             let model = Which { path }.load()?;
             let mut config = super::file::of_model(&model, &set)?;
             config.data.test = Some(data.clone());
-            Ok(Run { name, config, model })
+            let trained = Config::from_toml(model.config()).asked()?;
+            Ok(Run { name, config, trained, model })
         };
         let runs: Vec<Run> = runs.into_iter().map(load).collect::<Outcome<_>>()?;
         match &runs[..] {
@@ -77,7 +81,7 @@ impl Eval {
 }
 
 fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
-    beside::settings(&runs.iter().map(|run| &run.config).collect::<Vec<_>>())
+    beside::settings(&runs.iter().map(|run| &run.trained).collect::<Vec<_>>())
 }
 
 fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<()> {
@@ -117,6 +121,9 @@ fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<
     notes.dedup();
     figures.notes.extend(notes.into_iter().cloned());
     figures.print(console)?;
+    if !console.quiet {
+        counts(head("count"), scored).print(console)?;
+    }
     let settings = settings(runs);
     if !settings.is_empty() && !console.quiet {
         let mut table = head("setting");
@@ -128,7 +135,10 @@ fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<
         let (one, two) = (terminal::shown(&one.name), terminal::shown(&run.name));
         let tested = match p_value {
             Some(p) => format!("p = {p:.3} for {} ({METHOD})", first.headline),
-            None => "no test: they read other texts, or have other headline scores".to_owned(),
+            None => {
+                "no test: they read other texts, or have other headline scores, or learn other labels or tags"
+                    .to_owned()
+            }
         };
         console.more("")?;
         console.result(format!("{two} against {one}: {tested}"))?;
@@ -146,6 +156,22 @@ fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<
         }
     }
     Ok(())
+}
+
+/// How many texts and tokens each run has read, and how many tokens it does not know.
+fn counts(mut table: Table, scored: &[Scored]) -> Table {
+    let mut names: Vec<&'static str> = Vec::new();
+    for (name, _) in scored.iter().flat_map(|of| &of.counts) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let count = |of: &Scored| of.counts.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
+        let cells = scored.iter().map(|of| count(of).map_or_else(|| "–".to_owned(), |n| n.to_string()));
+        table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
+    }
+    table
 }
 
 /// A text in a line, and not too long.

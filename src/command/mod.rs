@@ -11,9 +11,12 @@ mod findings;
 mod graph;
 mod init;
 mod inspect;
+mod interrupts;
 mod json;
 mod on_file;
 mod outcome;
+mod output;
+mod record;
 mod report;
 mod run;
 mod scores;
@@ -48,7 +51,8 @@ Examples:
   unpadded init classify > reviews.toml              a config to edit
   unpadded train reviews.toml --set model.hidden=256
   echo 'What a film!' | unpadded predict runs/classify-1
-Exit codes: 0 done, 1 it failed on the way, 2 what was asked for makes no sense, 130 interrupted and saved."
+Exit codes: 0 done, 1 it failed on the way, 2 what was asked for makes no sense, 130 interrupted and saved;
+`predict --output` that is interrupted writes no file: 128 and the number of the signal."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -141,6 +145,8 @@ pub(crate) fn main() -> ExitCode {
     match outcome {
         Ok(Ended::Done) => ExitCode::SUCCESS,
         Ok(Ended::Interrupted) => ExitCode::from(130),
+        // As a shell reports it.
+        Ok(Ended::Signal(signal)) => ExitCode::from(128 + signal),
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();
             match error.downcast::<unpadded::Error>() {

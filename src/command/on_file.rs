@@ -1,15 +1,18 @@
 //! `unpadded predict RUN FILE`: the records of a file are answered, each with all that the file has of it.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
+use super::interrupts::Interrupts;
 use super::outcome::{Asked, Ended, Outcome, bad, plain};
+use super::output::{Output, check_ending};
 use super::terminal;
+use unpadded::Error;
 use unpadded::data::{Question, Questions};
 use unpadded::recipes::{Answer, Config, Model, Task};
-use unpadded::{Error, Printable};
 
 /// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
 const MOST_CHARACTERS: usize = 1 << 18;
@@ -37,7 +40,8 @@ pub(super) struct OnFile<'a> {
 
 impl OnFile<'_> {
     pub(super) fn run(&self) -> Outcome<Ended> {
-        let (mut questions, added) = self.model.questions(self.config, self.path).asked()?;
+        let opened = self.model.questions(self.config, self.path).map_err(|e| self.advised(e));
+        let (mut questions, added) = opened.asked()?;
         let parquet = self.output.is_some_and(|path| path.extension().is_some_and(|of| of == "parquet"));
         match (questions.has_lines(), self.output) {
             (true, Some(path)) if parquet => {
@@ -56,9 +60,13 @@ impl OnFile<'_> {
             (false, None) if io::stdout().is_terminal() => {
                 return bad("predict: expected `--output NAME.parquet` for Parquet, got a terminal");
             }
+            (true, Some(path)) => check_ending(path, self.path, questions.read_as())?,
             _ => {}
         }
-        let output = Output::open(self.output, Path::new(self.path), self.overwrite)?;
+        // Standard output has no file to remove: a signal ends the command there.
+        let interrupts = self.output.map(|_| Interrupts::catch()).transpose()?;
+        let signal = || interrupts.as_ref().and_then(Interrupts::signal);
+        let output = Output::open(self.output, self.path, self.overwrite)?;
         let named = |e: unpadded::Error| match self.output {
             Some(path) => format!("{}: {}", path.display(), plain(&e)),
             None => plain(&e),
@@ -71,6 +79,9 @@ impl OnFile<'_> {
         let most = if reads_whole(self.model) { WORDS_TOGETHER } else { BYTES_TOGETHER };
         let (mut waiting, mut size) = (Vec::new(), 0);
         loop {
+            if let Some(signal) = signal() {
+                return Ok(done.interrupted(signal));
+            }
             let question = questions.next().transpose()?;
             let ended = question.is_none();
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
@@ -86,8 +97,27 @@ impl OnFile<'_> {
             }
         }
         questions.finish().map_err(named)?;
+        if let Some(signal) = signal() {
+            return Ok(done.interrupted(signal));
+        }
         output.end()?;
         done.end()
+    }
+
+    /// Two files whose lines belong together are for a training: the source alone is translated.
+    fn advised(&self, error: Error) -> Error {
+        let parts = self.path.split_once('{').zip(self.path.rsplit_once('}'));
+        let Some(((before, _), (inside, behind))) = parts else { return error };
+        let between = inside.get(before.len() + 1..).unwrap_or_default();
+        if self.model.task() != Task::Translate || !between.contains(',') || Path::new(self.path).exists() {
+            return error;
+        }
+        let note = self.model.predictor().note("read as").and_then(|note| serde_json::from_str(note).ok());
+        let languages: Value = note.unwrap_or_default();
+        let source = languages["languages"][0].as_str();
+        let source = source.filter(|source| between.split(',').any(|name| name == *source));
+        let named = source.map(|source| format!(", as `{before}{source}{behind}`")).unwrap_or_default();
+        error.noted(format!("give the file of the source texts alone{named}"))
     }
 }
 
@@ -167,6 +197,16 @@ impl<'a> Done<'a> {
         }
     }
 
+    /// The temporary file is removed by the caller's return.
+    fn interrupted(&self, signal: u8) -> Ended {
+        if self.shown.is_some() {
+            eprint!("\r");
+        }
+        let name = self.how.output.unwrap_or(Path::new("")).display();
+        terminal::say(format!("interrupted after {} records: `{name}` is not written", self.records));
+        Ended::Signal(signal)
+    }
+
     fn end(self) -> Outcome<Ended> {
         if self.shown.is_some() {
             eprint!("\r");
@@ -178,104 +218,6 @@ impl<'a> Done<'a> {
             0 => Ok(Ended::Done),
             failed => Err(format!("{failed} of {} records have no answer", self.records).into()),
         }
-    }
-}
-
-/// A file that is there once it is whole, or standard output.
-enum Output {
-    Standard,
-    File { file: File, path: PathBuf, temporary: Temporary },
-}
-
-/// Standard output, whose text is without what commands a terminal.
-struct Standard {
-    waiting: Vec<u8>,
-    terminal: bool,
-}
-
-impl Write for Standard {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        const TOGETHER: usize = 1 << 16;
-        self.waiting.extend_from_slice(bytes);
-        if self.waiting.len() >= TOGETHER {
-            self.flush()?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let written = match self.terminal {
-            true => {
-                let text = Printable(String::from_utf8_lossy(&waiting)).to_string();
-                terminal::print_bytes(text.as_bytes())
-            }
-            false => terminal::print_bytes(&waiting),
-        };
-        written.map_err(|_| io::Error::other("standard output cannot be written"))
-    }
-}
-
-impl Drop for Standard {
-    fn drop(&mut self) {
-        self.flush().ok();
-    }
-}
-
-/// A file that is removed unless it got its name.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        fs::remove_file(&self.0).ok();
-    }
-}
-
-impl Output {
-    fn open(path: Option<&Path>, input: &Path, overwrite: bool) -> Outcome<Self> {
-        let Some(path) = path else { return Ok(Self::Standard) };
-        let name = path.display();
-        let real = |path: &Path| fs::canonicalize(path).ok();
-        if path.exists() {
-            if !path.is_file() {
-                return bad(format!(
-                    "--output {name}: expected the name of a file, got a folder or a device"
-                ));
-            }
-            if real(input) == real(path) {
-                return bad(format!("--output {name}: expected another file than the one that is read"));
-            }
-            if !overwrite {
-                return bad(format!(
-                    "--output {name}: expected a new file, got one that is there; --overwrite replaces it"
-                ));
-            }
-        }
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}.part", std::process::id()));
-        let file = File::create_new(&temporary).map_err(|e| format!("--output {name}: {e}"))?;
-        Ok(Self::File { file, path: path.to_owned(), temporary: Temporary(temporary.into()) })
-    }
-
-    /// What answers are written by.
-    fn writer(&self) -> Outcome<Box<dyn Write + Send>> {
-        Ok(match self {
-            Self::Standard => {
-                Box::new(Standard { waiting: Vec::new(), terminal: io::stdout().is_terminal() })
-            }
-            Self::File { file, path, .. } => {
-                let file = file.try_clone().map_err(|e| format!("{}: {e}", path.display()))?;
-                Box::new(BufWriter::with_capacity(1 << 16, file))
-            }
-        })
-    }
-
-    /// Gives the file its name.
-    fn end(self) -> Outcome<()> {
-        let Self::File { file, path, temporary } = self else { return Ok(()) };
-        let wrong = |e: io::Error| format!("{}: {e}", path.display());
-        file.sync_all().map_err(wrong)?;
-        Ok(fs::rename(&temporary.0, &path).map_err(wrong)?)
     }
 }
 

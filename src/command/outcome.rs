@@ -6,7 +6,10 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 /// How it ended, where nothing went wrong.
 pub(crate) enum Ended {
     Done,
+    /// A training was interrupted, and is saved.
     Interrupted,
+    /// This signal came, and nothing is saved.
+    Signal(u8),
 }
 
 /// What was asked for makes no sense: nothing was begun.

@@ -210,7 +210,12 @@ impl Train {
             &model,
             &held_out.cases,
         )?;
-        untested.map_or(Ok(Ended::Done), |e| Err(e.into()))
+        let Some(e) = untested else { return Ok(Ended::Done) };
+        let (run, path) = (folder.path().display(), test.unwrap_or_default());
+        let path = path.display();
+        Err(e
+            .noted(format!("the run is saved: `unpadded eval {run} {path}` computes the test scores later"))
+            .into())
     }
 
     /// What came out, and where it is.

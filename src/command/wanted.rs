@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::outcome::{Asked, Outcome};
+use super::outcome::{Asked, Outcome, bad};
 use super::{file, init};
 use unpadded::data::Parts;
 use unpadded::recipes::{Config, Task};
@@ -60,6 +60,17 @@ impl Wanted {
             config.data.train.clone_from(&self.train);
         }
         if let (Some(source), Some(target)) = (&self.train_source, &self.train_target) {
+            if config.run.task != Task::Translate {
+                let got = config.run.task.name();
+                let advice = match (&self.config, self.task) {
+                    (None, None) => "`--task translate` is missing",
+                    (None, Some(_)) => "`--task translate` is the task of two files",
+                    (Some(_), _) => "set `task = \"translate\"` in the config",
+                };
+                return bad(format!(
+                    "--train-source, --train-target: expected the task `translate`, got `{got}`: {advice}"
+                ));
+            }
             config.data.train = Some(Parts::of_lines(source, target));
         }
         config.run.threads = self.threads.unwrap_or(config.run.threads);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::outcome::{Asked, Ended, Outcome, bad, fresh};
-use super::terminal;
+use super::scores::Table;
+use super::terminal::{self, Console};
 use super::which::Which;
 use unpadded::formats::safetensors::{self, Names};
 
@@ -31,10 +32,6 @@ impl Renamed {
     }
 }
 
-/// Endings of formats that are not written.
-const OTHERS: [&str; 14] =
-    ["onnx", "pt", "pth", "bin", "ckpt", "h5", "hdf5", "keras", "npz", "npy", "pb", "pkl", "gguf", "tflite"];
-
 #[derive(Args)]
 #[command(after_help = "Example:\n  unpadded export runs/classify-1 weights.safetensors --rename lstm_0=rnn")]
 pub(crate) struct Export {
@@ -51,18 +48,20 @@ impl Export {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let names = self.renamed.names()?;
         fresh(&self.file)?;
-        let ending = self.file.extension().and_then(|of| of.to_str()).unwrap_or_default().to_lowercase();
-        if OTHERS.contains(&&*ending) {
-            let name = self.file.display();
+        let ending = self.file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        if ending != "safetensors" {
+            let (name, got) = (self.file.display(), self.file.with_extension("safetensors"));
+            let got = got.display();
             return bad(format!(
-                "{name}: expected a name for safetensors, the format that is written, got one of another format: `.safetensors` fits"
+                "{name}: expected a name that ends with `.safetensors`, the format that is written, got one of another format or of none: `{got}` fits"
             ));
         }
         let checkpoint = self.which.checkpoint()?;
         safetensors::export(&checkpoint, &names, &self.file).asked()?;
-        for (ours, theirs) in names.table(&checkpoint.program).asked()? {
-            terminal::print(format!("{ours}: {}", theirs.join(", ")))?;
-        }
+        let mut table = Table::new("", &["parameter", "names in the file"]);
+        let rows = names.table(&checkpoint.program).asked()?;
+        table.rows.extend(rows.into_iter().map(|(ours, theirs)| vec![ours, theirs.join(", ")]));
+        table.print(Console { json: false, quiet: false })?;
         terminal::print(format!("written: {}", self.file.display()))?;
         Ok(Ended::Done)
     }

@@ -72,6 +72,42 @@ fn a_bad_line_leaves_the_others_their_answers() {
     let (_, _, errors) =
         asked(&place, &["predict", "run"], b"good\nit was\tfine\ngood, it was bad\ngood; it was | fine\n");
     assert_eq!(errors, "");
+    // Without a known label, too; a header has the names of the columns, which no table of the training had here.
+    for line in ["{\"text\": \"it was fine\"}", "[\"it was fine\", 3]"] {
+        let (_, _, errors) = asked(&place, &["predict", "run"], line.as_bytes());
+        assert!(errors.contains("the whole JSON") && errors.matches("warning").count() == 1, "{errors}");
+    }
+    let (_, _, errors) =
+        asked(&place, &["predict", "run"], b"text,label\n[1]\n{it was} fine\n[it was] fine\n");
+    assert_eq!(errors, "");
+}
+
+#[test]
+fn headers_and_columns_on_standard_input_are_warned_of() {
+    let place = Place::new("headers");
+    place.write("reviews.csv", &format!("review,stars\n{}", reviews().replace('\t', ",")));
+    place
+        .said(&with(&["train", "--train", "reviews.csv"], &["--epochs", "1", "--run", "run", "--quiet"]), "");
+    for line in ["review,stars\n", "id,review\n", "\"id\";\"review\"\n"] {
+        let (_, _, errors) = asked(&place, &["predict", "run"], line.as_bytes());
+        assert!(errors.contains("line 1: `review` is a column of the training"), "{line}: {errors}");
+    }
+    for line in ["review\n", "review, he said\n", "fine\nid,review\n"] {
+        assert_eq!(asked(&place, &["predict", "run"], line.as_bytes()).2, "", "{line}");
+    }
+
+    let sentences = (0..40).map(|i| format!("word{i} NN O\nParis NNP B-place\n. . O\n\n"));
+    place.write("train.conll", &sentences.collect::<String>());
+    let train = ["train", "--task", "tag", "--train", "train.conll", "--epochs", "1", "--run", "tag"];
+    place.said(&[&train[..], &["--set", "model.hidden=8", "--set", "model.embedding=8"]].concat(), "");
+    for (line, expected) in
+        [("Paris NNP B-place\n", "`B-place` is a tag"), ("Paris\tNNP\n", "line with tabs")]
+    {
+        let (_, _, errors) = asked(&place, &["predict", "tag"], line.as_bytes());
+        assert!(errors.contains(expected) && errors.contains("without tags"), "{errors}");
+    }
+    let (_, _, errors) = asked(&place, &["predict", "tag"], b"it was Jackie O\nit is over .\nB-place\n");
+    assert_eq!(errors, "");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn two_languages_are_read_by_their_names() {
     let tested: Value =
         serde_json::from_str(&fs::read_to_string(place.0.join("run/test.json")).unwrap()).unwrap();
     assert_eq!(tested["counts"], serde_json::json!({"texts": 20, "pairs": 20}));
-    let note = "each of 20 different sources is written and scored once, against all its targets; loss and perplexity are of all 20 pairs";
+    let note = "20 sources are written and scored, equal ones as one against all their targets; loss and perplexity are of all 20 pairs";
     assert_eq!(tested["notes"][0], note);
 
     // What is the source, names say, whatever their order.
@@ -86,6 +86,10 @@ fn two_languages_are_read_by_their_names() {
     // Of files that are answered, too.
     place.write("ask.csv", "id,de,en\n1,null,zero\n");
     assert!(read(&place, &["predict", "run", "ask.csv"]).contains("source in `en`"));
+    let said = place.refused(&["predict", "run", "corpus/test.{de,en}"]);
+    assert!(said.contains("give the file of the source texts alone, as `corpus/test.en`"), "{said}");
+    let lines = String::from_utf8(place.given(&["predict", "run"], "zero\tnull\n").stderr).unwrap();
+    assert!(lines.contains("line with tabs are read as text: expected the source text alone"), "{lines}");
     place.said(&train(&["--train", "corpus/*.{de,en}"], "back"), "");
     assert!(read(&place, &["predict", "back", "ask.csv"]).contains("source in `de`"));
 
@@ -106,6 +110,8 @@ fn files_of_any_name_are_two_parts() {
     let said = place.refused(&train(&files, "run"));
     assert!(said.contains("{c}.de`: expected 60, as many as `corpus/a,b.en` has, got 20"), "{said}");
     let files = ["--train-source", "corpus/a,b.en", "--train-target", "corpus/a,b.de"];
+    let said = place.refused(&[&["train"], &files[..]].concat());
+    assert!(said.contains("got `classify`: `--task translate` is missing"), "{said}");
     let said = read(&place, &train(&files, "run"));
     assert!(said.contains("corpus/a\\,b.de}: 5"), "{said}");
     // Files that say themselves which is the source, and those that lack one.

@@ -56,11 +56,13 @@ fn errors_name_settings_and_no_types() {
     plain(&place, &["train", "--resume", "run", "--set", "model.hidden=9"], &["program", "--run NEW"]);
     plain(&place, &["train", "--set", "training.rate=1e39"], &["training.rate", "3.4e38"]);
     if cfg!(feature = "safetensors") {
-        plain(&place, &["export", "run", "weights.onnx"], &["safetensors", "another format"]);
-        place.said(&["export", "run", "weights"], "");
+        for name in ["weights.onnx", "weights.txt", "weights", "weights.safetensors.gz"] {
+            plain(&place, &["export", "run", name], &["safetensors", "another format"]);
+        }
+        place.said(&["export", "run", "weights.safetensors"], "");
         let wider = ["train", "--train", "reviews.tsv", "--epochs", "1", "--run", "other", "--quiet"];
         place.said(&with(&wider, &["--set", "model.hidden=9"]), "");
-        let import = ["import", "other", "weights", "-o", "new.ckpt"];
+        let import = ["import", "other", "weights.safetensors", "-o", "new.ckpt"];
         plain(&place, &import, &["of another shape", "`--rename OURS=THEIRS`"]);
     }
 }

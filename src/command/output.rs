@@ -1,0 +1,168 @@
+//! Where the answers to a file's records are written: a file, which gets its name once it is whole, or standard output.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::outcome::{Outcome, bad};
+use super::terminal;
+use unpadded::Printable;
+use unpadded::data::ReadOptions;
+
+/// Endings of compressed files.
+const PACKED: [&str; 6] = ["gz", "zip", "zst", "bz2", "xz", "lz4"];
+/// Endings that name a format, the fitting one of each format first.
+const FORMATS: [&[&str]; 4] = [&["csv"], &["tsv", "tab"], &["jsonl", "json", "ndjson"], &["conll", "conllu"]];
+
+fn ending(path: &Path) -> String {
+    path.extension().map(|of| of.to_string_lossy().to_lowercase()).unwrap_or_default()
+}
+
+/// Refuses an ending of another format than the format that is written.
+pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outcome<()> {
+    let (name, output) = (path.display(), ending(path));
+    if PACKED.contains(&&*output) {
+        return bad(format!(
+            "--output {name}: expected a name without `.{output}`, since answers are written uncompressed: `{}` fits",
+            path.with_extension("").display()
+        ));
+    }
+    // A compressed file is read, too, and a file in a zip: `some.zip!a.csv`.
+    let input = Path::new(input.rsplit('!').next().unwrap_or_default());
+    let unpacked =
+        if PACKED.contains(&&*ending(input)) { input.with_extension("") } else { input.to_owned() };
+    let format = |ending: &str| FORMATS.iter().find(|of| of.contains(&ending));
+    let Some(named) = format(&output).filter(|of| !of.contains(&&*ending(&unpacked))) else { return Ok(()) };
+    let read: Value = serde_json::from_str(&read.to_json()).unwrap_or_default();
+    let (what, fitting): (_, &[&str]) = match (read["format"].as_str(), read["separator"].as_str()) {
+        (Some("csv" | "tsv"), Some("\t")) => ("tab-separated values", &["tsv"]),
+        (Some("csv"), _) => ("CSV", &["csv"]),
+        (Some("tsv"), _) => ("tab-separated values", &["tsv", "csv"]),
+        (Some("jsonl"), _) => ("JSON Lines", &["jsonl"]),
+        (Some("columns"), _) => ("a word a line", &["conll"]),
+        (Some("libsvm"), _) => ("rows of features", &["txt"]),
+        (Some(_), _) => ("lines of text", &["txt", "tsv"]),
+        (None, _) => return Ok(()),
+    };
+    match fitting.iter().any(|of| named.contains(of)) {
+        true => Ok(()),
+        false => bad(format!(
+            "--output {name}: expected a name for {what}, the format that is written, got `.{output}`: `.{}` fits",
+            fitting.first().unwrap_or(&"txt")
+        )),
+    }
+}
+
+/// The file that is read, which may be before the name of a file in it: `some.zip!a.csv`.
+fn read_files(input: &str) -> impl Iterator<Item = &Path> {
+    let whole = Path::new(input).exists();
+    let before = input.match_indices('!').filter_map(move |(at, _)| input.get(..at).filter(|_| !whole));
+    std::iter::once(input).chain(before).map(Path::new)
+}
+
+/// A file that is there once it is whole, or standard output.
+pub(super) enum Output {
+    Standard,
+    File { file: File, path: PathBuf, temporary: Temporary },
+}
+
+/// Standard output, whose text is without what commands a terminal.
+struct Standard {
+    waiting: Vec<u8>,
+    terminal: bool,
+}
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const TOGETHER: usize = 1 << 16;
+        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len() >= TOGETHER {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let written = match self.terminal {
+            true => {
+                let text = Printable(String::from_utf8_lossy(&waiting)).to_string();
+                terminal::print_bytes(text.as_bytes())
+            }
+            false => terminal::print_bytes(&waiting),
+        };
+        written.map_err(|_| io::Error::other("standard output cannot be written"))
+    }
+}
+
+impl Drop for Standard {
+    fn drop(&mut self) {
+        self.flush().ok();
+    }
+}
+
+/// A file that is removed unless it got its name.
+pub(super) struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
+    }
+}
+
+impl Output {
+    pub(super) fn open(path: Option<&Path>, input: &str, overwrite: bool) -> Outcome<Self> {
+        let Some(path) = path else { return Ok(Self::Standard) };
+        let name = path.display();
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        if path.is_symlink() && !path.exists() {
+            return bad(format!(
+                "--output {name}: expected the name of a file, got a symbolic link to a file that is not there"
+            ));
+        }
+        if path.exists() {
+            if !path.is_file() {
+                return bad(format!(
+                    "--output {name}: expected the name of a file, got a folder or a device"
+                ));
+            }
+            if read_files(input).any(|input| real(input) == real(path)) {
+                return bad(format!("--output {name}: expected another file than the one that is read"));
+            }
+            if !overwrite {
+                return bad(format!(
+                    "--output {name}: expected a new file, got one that is there; --overwrite replaces it"
+                ));
+            }
+        }
+        // A symbolic link stays: the file that it leads to is replaced.
+        let path = real(path).unwrap_or_else(|| path.to_owned());
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}.part", std::process::id()));
+        let file = File::create_new(&temporary).map_err(|e| format!("--output {name}: {e}"))?;
+        Ok(Self::File { file, path, temporary: Temporary(temporary.into()) })
+    }
+
+    /// What answers are written by.
+    pub(super) fn writer(&self) -> Outcome<Box<dyn Write + Send>> {
+        Ok(match self {
+            Self::Standard => {
+                Box::new(Standard { waiting: Vec::new(), terminal: io::stdout().is_terminal() })
+            }
+            Self::File { file, path, .. } => {
+                let file = file.try_clone().map_err(|e| format!("{}: {e}", path.display()))?;
+                Box::new(BufWriter::with_capacity(1 << 16, file))
+            }
+        })
+    }
+
+    /// Gives the file its name.
+    pub(super) fn end(self) -> Outcome<()> {
+        let Self::File { file, path, temporary } = self else { return Ok(()) };
+        let wrong = |e: io::Error| format!("{}: {e}", path.display());
+        file.sync_all().map_err(wrong)?;
+        Ok(fs::rename(&temporary.0, &path).map_err(wrong)?)
+    }
+}

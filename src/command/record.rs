@@ -1,0 +1,103 @@
+//! Lines of standard input that look like records of a file.
+
+use serde_json::Value;
+
+use unpadded::recipes::{Model, Task};
+
+/// Why a line looks like a record of a training's file instead of a text, if it does.
+pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
+    // Rows of features may have their label.
+    if model.task() == Task::Classify && model.tokenizer().is_none() {
+        return None;
+    }
+    let known = |cell: &str| {
+        let has = |name| model.predictor().vocabulary(name).is_ok_and(|labels| labels.id(cell).is_some());
+        has("labels") || has("tags")
+    };
+    labelled(line, known)
+        .or_else(|| json(line, known))
+        .or_else(|| header(model, line).filter(|_| number == 1))
+        .or_else(|| columns(model.task(), line, known))
+}
+
+/// A known label beside a separator, or before the text as fastText has it.
+fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
+    for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
+        let Some((first, rest)) = line.split_once(separator) else { continue };
+        let last = rest.rsplit(separator).next().unwrap_or_default();
+        // A sentence may begin with such a word and a comma or semicolon.
+        let cells = [Some(last), Some(first).filter(|_| matches!(separator, '\t' | '|'))];
+        let mut cells = cells.into_iter().flatten().map(|cell| cell.trim().trim_matches('"'));
+        if let Some(label) = cells.find(|cell| known(cell)) {
+            return Some(format!(
+                "`{label}` beside a {name} is a label of the model, and is read as text: expected the text without its label"
+            ));
+        }
+    }
+    let words = line.split_whitespace().map_while(|word| word.strip_prefix("__label__"));
+    let label = words.into_iter().find(|label| known(label))?;
+    Some(format!(
+        "`__label__{label}` is a label of the model, and is read as text: expected the text without its labels"
+    ))
+}
+
+/// An object, or a list that has a string: a text may be a number in brackets.
+fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
+    let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
+        Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),
+        Ok(Value::Array(cells)) if cells.iter().any(Value::is_string) => ("list", cells),
+        _ => return None,
+    };
+    let label = cells.iter().filter_map(Value::as_str).find(|cell| known(cell));
+    let label = label.map(|label| format!("`{label}` is a label of the model, and ")).unwrap_or_default();
+    Some(format!(
+        "{label}the whole JSON {kind} is read as text: expected the text alone, as from `jq -r .text`"
+    ))
+}
+
+/// The names of the columns of the training.
+fn header(model: &Model, line: &str) -> Option<String> {
+    let note: Value = serde_json::from_str(model.predictor().note("read as")?).ok()?;
+    // A column without a name has a number.
+    let named = |keys: [&str; 3]| {
+        let name = keys.into_iter().find_map(|key| note[key].as_str())?;
+        name.parse::<usize>().is_err().then(|| name.to_owned())
+    };
+    let (text, label) = (named(["text", "source", "tokens"])?, named(["label", "target", "tags"]));
+    for separator in ['\t', ',', ';', '|'] {
+        let cells: Vec<&str> = line.split(separator).map(|cell| cell.trim_matches('"')).collect();
+        let has = |name: &str| cells.contains(&name);
+        // Beside the text there is its label, or nothing that a sentence has.
+        let bare = cells.iter().all(|cell| !cell.is_empty() && !cell.contains(char::is_whitespace));
+        if cells.len() > 1 && has(&text) && (bare || label.as_deref().is_some_and(has)) {
+            return Some(format!(
+                "`{text}` is a column of the training, and the header is read as text: expected texts alone; \
+                 `unpadded predict RUN FILE` reads columns"
+            ));
+        }
+    }
+    None
+}
+
+/// Columns of words and their tags, or of a text and its translation.
+fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
+    let expected = match task {
+        Task::Tag => "a sentence a line, without tags",
+        Task::Translate => "the source text alone",
+        _ => return None,
+    };
+    if line.contains('\t') {
+        return Some(format!("all columns of a line with tabs are read as text: expected {expected}"));
+    }
+    // Running text may end with a word that is a tag, as `O` and `.` are; hardly with `B-place` or, behind one word, `NNP`.
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_capital = |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+    let tag = match (task, &words[..]) {
+        (Task::Tag, [word, tag]) if is_capital(tag) && !is_capital(word) && known(tag) => Some(*tag),
+        (Task::Tag, [_, rest @ ..]) => {
+            rest.iter().copied().find(|tag| tag.get(1..2) == Some("-") && tag.len() > 2 && known(tag))
+        }
+        _ => None,
+    }?;
+    Some(format!("`{tag}` is a tag of the model, and is read as a word: expected {expected}"))
+}

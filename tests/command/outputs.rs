@@ -1,0 +1,140 @@
+//! Files of answers: their names, the files that they replace, and what an interrupt leaves.
+
+use super::*;
+
+fn trained(name: &str) -> Place {
+    let place = Place::new(name);
+    place.write("reviews.csv", &format!("text,stars\n{}", reviews().replace('\t', ",")));
+    let train = ["train", "--train", "reviews.csv"];
+    place.said(&with(&train, &["--epochs", "6", "--run", "run", "--quiet"]), "");
+    place
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_removes_the_temporary_file() {
+    let place = trained("interrupted");
+    place.write("many.csv", &format!("text\n{}", "and then it was fine\n".repeat(500_000)));
+    for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let arguments = ["predict", "run", "many.csv", "--output", "out.csv", "--batch", "1"];
+        let child = place.command(&arguments).spawn().unwrap();
+        let temporary = place.0.join(format!("out.csv.{}.part", child.id()));
+        while !temporary.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {said}");
+        assert!(said.contains("interrupted after ") && said.contains("`out.csv` is not written"), "{said}");
+        assert_eq!(place.files(), ["many.csv", "reviews.csv", "run"], "{name}");
+    }
+}
+
+#[test]
+fn a_name_of_another_format_is_refused() {
+    let place = trained("endings");
+    place.write("new.csv", "id,text\n7,it was fine\n");
+    place.write("new.tsv", "id\ttext\n7\tit was fine\n");
+    place.write("new.jsonl", "{\"text\": \"it was fine\"}\n");
+    place.write("plain.txt", "it was fine\nit was dull\n");
+    let before = place.files();
+    for (input, output, expected) in [
+        ("new.csv", "out.csv.gz", "without `.gz`, since answers are written uncompressed: `out.csv` fits"),
+        ("new.csv", "out.zip", "without `.zip`"),
+        ("new.csv", "out.jsonl", "a name for CSV, the format that is written, got `.jsonl`: `.csv` fits"),
+        ("new.csv", "out.tsv", "got `.tsv`: `.csv` fits"),
+        ("new.tsv", "out.csv", "a name for tab-separated values"),
+        ("new.tsv", "out.conllu", "`.tsv` fits"),
+        ("new.jsonl", "out.csv", "a name for JSON Lines"),
+        ("plain.txt", "out.csv", "got `.csv`: `.tsv` fits"),
+    ] {
+        let said = place.refused(&["predict", "run", input, "--output", output, "--set", "data.text=text"]);
+        assert!(said.contains(expected), "{input} {output}: {said}");
+    }
+    let plain = ["predict", "run", "plain.txt", "--set", "data.format=plain", "--output", "out.json"];
+    assert!(place.refused(&plain).contains("a name for lines of text, the format that is written"));
+    assert_eq!(place.files(), before);
+    for (input, output) in [
+        ("new.csv", "one.csv"),
+        ("new.csv", "one.txt"),
+        ("new.csv", "one"),
+        ("new.tsv", "one.tsv"),
+        ("new.jsonl", "one.ndjson"),
+        ("new.jsonl", "one.json"),
+        ("plain.txt", "two.txt"),
+        ("plain.txt", "two.tsv"),
+    ] {
+        place.said(&["predict", "run", input, "--output", output], "");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_symbolic_link_stays_and_a_file_that_is_read_is_not_replaced() {
+    let place = trained("links");
+    place.write("new.csv", "id,text\n7,it was fine\n");
+    place.write("real.csv", "old\n");
+    let link = place.0.join("link.csv");
+    std::os::unix::fs::symlink("real.csv", &link).unwrap();
+    place.said(&["predict", "run", "new.csv", "--output", "link.csv", "--overwrite"], "");
+    assert!(link.is_symlink());
+    assert!(fs::read_to_string(place.0.join("real.csv")).unwrap().contains("7,it was fine,good,"));
+    std::os::unix::fs::symlink("none.csv", place.0.join("dangling.csv")).unwrap();
+    let said = place.refused(&["predict", "run", "new.csv", "--output", "dangling.csv"]);
+    assert!(said.contains("a symbolic link to a file that is not there"), "{said}");
+
+    let mut zip = zip::ZipWriter::new(fs::File::create(place.0.join("some.data")).unwrap());
+    zip.start_file("a.csv", zip::write::SimpleFileOptions::default()).unwrap();
+    zip.write_all(b"id,text\n7,it was fine\n").unwrap();
+    zip.finish().unwrap();
+    let output = ["--output", "some.data", "--overwrite"];
+    let said = place.refused(&[&["predict", "run", "some.data!a.csv"], &output[..]].concat());
+    assert!(said.contains("expected another file than the one that is read"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_test_file_that_vanishes_leaves_the_run() {
+    let place = Place::new("vanished");
+    place.write("reviews.tsv", &reviews());
+    place.write("test.tsv", &reviews());
+    let files = ["train", "--train", "reviews.tsv", "--test", "test.tsv"];
+    let child = place.command(&with(&files, &["--epochs", "40", "--run", "run"])).spawn().unwrap();
+    wait_for(&place.0.join("run"), 1);
+    fs::remove_file(place.0.join("test.tsv")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the run is saved: `unpadded eval run test.tsv` computes the test scores later"),
+        "{said}"
+    );
+    assert!(place.0.join("run/best.ckpt").is_file() && place.0.join("run/report.html").is_file());
+}
+
+#[test]
+fn settings_of_columns_are_compared_as_they_were_trained() {
+    let place = Place::new("columns");
+    place.write(
+        "reviews.csv",
+        &format!("a,b,c\n{}", reviews().replace('\t', ",").replace("it was", "it,it was")),
+    );
+    let texts = reviews();
+    let rows = texts.lines().map(|line| {
+        let (text, label) = line.split_once('\t').unwrap();
+        format!("{text},so {text},{label}\n")
+    });
+    place.write("reviews.csv", &format!("one,two,label\n{}", rows.collect::<String>()));
+    for (column, run) in [("one", "first"), ("two", "second")] {
+        let set = format!("data.text={column}");
+        let train = ["train", "--train", "reviews.csv", "--set", &set];
+        place.said(&with(&train, &["--epochs", "1", "--run", run, "-q"]), "");
+    }
+    let said = place.said(&["eval", "first", "second", "reviews.csv"], "");
+    assert!(said.lines().any(|line| line.starts_with("data.text ")), "{said}");
+    assert!(
+        said.contains("no test: they read other texts") && said.contains("or learn other labels or tags"),
+        "{said}"
+    );
+}
