@@ -30,7 +30,8 @@ struct Place(PathBuf);
 impl Place {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("unpadded-command-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
+        // Of two tests with one name, the first to end would remove the folder of both.
+        fs::create_dir(&path).unwrap();
         Self(path)
     }
 

@@ -115,7 +115,7 @@ fn a_test_file_that_vanishes_leaves_the_run() {
 
 #[test]
 fn settings_of_columns_are_compared_as_they_were_trained() {
-    let place = Place::new("columns");
+    let place = Place::new("asked-columns");
     place.write(
         "reviews.csv",
         &format!("a,b,c\n{}", reviews().replace('\t', ",").replace("it was", "it,it was")),

@@ -53,8 +53,8 @@ fn columns_are_found_and_every_kind_of_value_is_read() {
     let (file, expected) = (fixture("reviews"), reviews());
     let found = LabelledTexts::open(&file).unwrap();
     assert_eq!(found.records(), expected);
-    let read_as = ReadOptions::new().format(FileFormat::Parquet).text("text").label("label");
-    assert_eq!(found.read_as(), &read_as);
+    let read_as = found.read_as().to_string();
+    assert!(read_as.starts_with("`parquet`, text in `text`, label in `label`"), "{read_as}");
 
     let labels = |label: &str| -> Vec<String> {
         let options = ReadOptions::new().label(label);
@@ -142,7 +142,7 @@ fn a_file_is_streamed_and_trained_on() -> unpadded::Result<()> {
     let mut config = Config::new(Task::Tag);
     config.data.train = Some(fixture("tagged").display().to_string());
     (config.data.hold_out, config.text.min_count) = (0.25, 1);
-    assert!(prepare(&config)?.said[0].contains("Iob2"));
+    assert!(prepare(&config)?.said[0].contains("IOB2"));
     Ok(())
 }
 
