@@ -20,7 +20,7 @@ const MOST_CHARACTERS: usize = 1 << 18;
 const SHOWN: u64 = 20;
 /// Limit of the records that are answered together, in bytes of text: what a batch computes is all in memory.
 const BYTES_TOGETHER: usize = 1 << 16;
-/// The same of taggers, which also read the characters of each word, and of translators.
+/// Limit for taggers, which also read the characters of each word, and for translators, in bytes of text.
 const WORDS_TOGETHER: usize = 1 << 14;
 
 /// What is asked, and where the answers are written.

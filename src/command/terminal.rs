@@ -16,7 +16,7 @@ use unpadded::recipes::Answer;
 /// Limit of a batch of lines that are answered together, in bytes of text.
 const BYTES_TOGETHER: usize = 1 << 18;
 
-/// What a command writes where: its result, and what is said around it.
+/// Where a command writes: its result to standard output, messages around it to standard error.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Console {
     /// Write the result as a line of JSON to standard output, all else to standard error

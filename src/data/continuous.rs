@@ -89,9 +89,9 @@ impl Continuous {
         Self::of(Ids::Held(Arc::new(held)), fingerprint, streams, steps, names)
     }
 
-    /// The same of a text that may be larger than memory: if there are more than `window` ids, all are in a temporary file, of which each
-    /// batch is read. The file is in the folder for temporary files (`TMPDIR`), takes one, two or four bytes an id, as `below` needs, and
-    /// ends with the data.
+    /// Cuts a text that may be larger than memory, as [`Self::try_new`]: more than `window` ids are written to a temporary file, from which
+    /// each batch is read. The file is in the folder for temporary files (`TMPDIR`), takes one, two or four bytes per id, as `below` needs,
+    /// and is removed with the data.
     ///
     /// ```
     /// use unpadded::data::{Continuous, Data};

@@ -27,7 +27,7 @@ use crate::error::{AtCaller, Result};
 /// let reviews = LabelledFiles::open(&path)?; // A fine film.⇥praise ↵ Dull.⇥blame ↵ …
 /// let cut = Tokenizer::words().lowercase();
 /// let (words, labels) = (reviews.vocabulary(&cut, &Limits::default())?, reviews.labels()?);
-/// // Of an epoch's texts so many are in memory, out of which the next is drawn.
+/// // An epoch is shuffled within a window of 10,000 texts, which are in memory.
 /// let train = reviews.loader(["words", "label"], &cut, (&words, &labels))?.shuffle(1).buffer(10_000);
 /// assert_eq!(train.batch_count(), Some(1));
 /// # std::fs::remove_file(&path).unwrap();

@@ -127,7 +127,7 @@ impl Lines {
     }
 
     /// The text in pieces of about a mebibyte, with every line ended by `\n` alone. A piece ends with a line, or where there is none behind a
-    /// space. If `held`, the pieces are at most so many bytes together, and memory is watched. An error is the last item.
+    /// space. `held` limits the bytes of all pieces together and watches memory. An error is the last item.
     pub(super) fn pieces(mut self, held: Option<usize>) -> impl Iterator<Item = Result<String>> + Send {
         let (mut bytes, mut ended, mut all) = (Vec::new(), false, 0usize);
         let mut next = move || -> Result<Option<String>> {

@@ -62,7 +62,7 @@ fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// All that is wrong is said at once.
+/// Parses a config; one error lists every mistake.
 fn parse(name: &str, text: &str) -> Result<Config> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
     let place = |at: usize| format!("{name}:{}", line(at));

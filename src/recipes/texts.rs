@@ -35,7 +35,7 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Others of the same data set: what was found out of these holds for them.
+    /// Opens another part of the same data set, which is read as this one.
     pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
         self.open_as(path, self.read_as())
     }

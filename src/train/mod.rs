@@ -45,6 +45,7 @@ use crate::wire::Target;
 use compiled::Goes;
 use progress::{BatchesMade, Console, UNOPTIMISED};
 use signal::Interrupts;
+pub use signal::interrupt_signals;
 use told::Told;
 
 impl Trainer {

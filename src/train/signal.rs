@@ -48,7 +48,7 @@ impl Interrupts {
 
 impl Running {
     fn begin() -> Result<Self> {
-        let signals: Vec<c_int> = [SIGINT, SIGTERM].into_iter().chain(hangup()).collect();
+        let signals = interrupt_signals();
         let idle = Arc::new(AtomicBool::new(false));
         heed_file_limit()?;
         for &signal in &signals {
@@ -56,6 +56,11 @@ impl Running {
         }
         Ok(Self { trainings: 0, idle, signals })
     }
+}
+
+/// The signals that interrupt a program: SIGINT, SIGTERM, and SIGHUP unless the program was begun with it ignored, as by `nohup`.
+pub fn interrupt_signals() -> Vec<c_int> {
+    [SIGINT, SIGTERM].into_iter().chain(hangup()).collect()
 }
 
 /// Makes a file beyond the limit of sizes (`ulimit -f`) an error of the write, as a full disk is.

@@ -93,7 +93,7 @@ fn two_languages_are_read_by_their_names() {
     place.said(&train(&["--train", "corpus/*.{de,en}"], "back"), "");
     assert!(read(&place, &["predict", "back", "ask.csv"]).contains("source in `de`"));
 
-    // Without names in the training it is the order, which is said.
+    // Without names in the training the order decides, and a note says so.
     place.write("plain.tsv", &rows("", &en, &de).replace(',', "\t"));
     place.said(&train(&["--train", "plain.tsv"], "plain"), "");
     let said = read(&place, &["eval", "plain", "other.csv"]);

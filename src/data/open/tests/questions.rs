@@ -195,7 +195,7 @@ fn names_decide_which_column_is_asked() {
         |text: &str, note: &str| read_as(text.as_bytes(), "a.csv", Asking::Source, &noted(note), &["t", "p"]);
     let named = r#"{"source":"en","target":"de"}"#;
     assert!(source("de,en\nrot,red\n", named)[0].contains("source in `en`"));
-    // Without names in the training the place decides, and that is said.
+    // Without names in the training the place decides, and a note says so.
     let [said, text] = source("de,en\nrot,red\n", r#"{"source":"1","target":"2"}"#);
     assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
     assert_eq!(text, "de,en,t,p\nrot,red,\"a,b\",0.5\n");
@@ -292,7 +292,7 @@ fn fields_are_added_by_the_same_names_in_all_lines() {
     let nested = "{\"text\":\"a\",\"m\":{\"label\":3}}\n{\"text\":\"the \\\"label\\\"\"}\n";
     let (text, _) = read(nested, "b.jsonl", Asking::Text, &ReadOptions::new());
     assert_eq!(text.matches(",\"label\":\"a,b\"").count(), 2, "{text}");
-    // A field that no line had so far stays, and is said.
+    // A field that no line had so far stays, and an error names it.
     let late = "{\"text\":\"a\"}\n".repeat(1001) + "{\"text\":\"b\",\"label\":\"x\"}\n";
     let (text, asked) = read(&late, "c.jsonl", Asking::Text, &ReadOptions::new());
     assert!(text.ends_with("{\"text\":\"b\",\"label\":\"x\",\"p\":null}\n"), "{}", &text[text.len() - 80..]);
