@@ -29,6 +29,7 @@
 //! | [`formats`] | weights in files of other frameworks |
 //! | [`metrics`] | accuracy and the like, over ragged batches |
 //! | [`predict`] | the predictor, and drawing from what it says |
+//! | [`parallel`] | the processes of a training, and how they exchange bytes |
 //! | [`store`] | the key-value store: several trainers of one model |
 //! | [`train`] | the training loop |
 //! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
@@ -50,6 +51,7 @@ pub mod lod;
 pub mod metrics;
 pub mod ops;
 pub mod optimizer;
+pub mod parallel;
 pub mod predict;
 mod printable;
 pub mod program;

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 23] = [
+const LAYERS: [&str; 24] = [
     "printable",
     "error",
     "lod",
@@ -28,6 +28,7 @@ const LAYERS: [&str; 23] = [
     "formats",
     "metrics",
     "predict",
+    "parallel",
     "store",
     "train",
     "recipes",
