@@ -112,6 +112,14 @@ impl Checkpoint {
         self.save_each(target, &mut |name| scope.value(name).map(Cow::Owned))
     }
 
+    /// What [`Self::save_from`] writes.
+    pub(crate) fn bytes_from(&self, scope: &mut Scope) -> Result<Vec<u8>> {
+        self.check(&unfit)?;
+        let mut out = Writer::new(Vec::new())?;
+        self.write(&mut out, &mut |name| scope.value(name).map(Cow::Owned))?;
+        out.finish()
+    }
+
     /// The same with tensors from anywhere, asked for one by one.
     pub(crate) fn save_each<'a>(
         &self,

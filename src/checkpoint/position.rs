@@ -34,6 +34,8 @@ pub struct Position {
     pub stalled: u64,
     /// How many batches make a step; 0 stands for one.
     pub accumulate: u64,
+    /// The number of parts of a batch; 0 stands for one.
+    pub parts: u64,
     /// The learning rate of the last step, with all that goes into it; `None` before the first.
     pub rate: Option<f64>,
     /// Running sums of the loss and of metrics over the epoch so far; they need not be finite. Those that are all zero are left out, as
@@ -98,6 +100,7 @@ impl Position {
             ("since_best", self.since_best),
             ("stalled", self.stalled),
             ("accumulate", self.accumulate),
+            ("parts", self.parts),
             ("best epoch", best.epoch),
             ("best step", best.step),
         ] {

@@ -4,14 +4,22 @@
 //! (tests and simulations) or MPI (the feature `mpi`). [`Trainer::distributed`](crate::train::Trainer) trains over a world, and
 //! the key-value store of [`store`](crate::store) deals its rows to the ranks of one.
 
+mod bytes;
 mod communicator;
+mod deal;
+mod gradients;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod threads;
+mod tree;
 mod world;
 
+pub(crate) use bytes::{Message, Reader};
 pub use communicator::{Communicator, Lost};
+pub(crate) use deal::{by_tokens, in_turn, parts_of};
+pub(crate) use gradients::{GradientSpec, Gradients, add};
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
 pub use threads::{Faults, ThreadRank, simulated, threads};
+pub(crate) use tree::{subtrees, sum, sum_all};
 pub use world::{Traffic, World};

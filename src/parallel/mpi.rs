@@ -57,7 +57,7 @@ impl World {
     /// As [`Mpi::new`].
     #[track_caller]
     pub fn mpi() -> Result<Self> {
-        Ok(Self::new(Mpi::new()?))
+        Self::new(Mpi::new()?).share_cores()
     }
 }
 

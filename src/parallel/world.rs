@@ -21,6 +21,8 @@ struct Inner {
     /// Why no further exchange is possible.
     failed: Option<Error>,
     received: Vec<Vec<u8>>,
+    /// The number of ranks on the cores of this one, itself among them.
+    sharers: usize,
 }
 
 /// What a rank has sent, received and waited for.
@@ -45,6 +47,7 @@ impl World {
             deadline: DEADLINE,
             traffic: Traffic::default(),
             failed: None,
+            sharers: 1,
         };
         Self(Rc::new(RefCell::new(inner)))
     }
@@ -67,6 +70,26 @@ impl World {
         self.0.borrow().communicator.size()
     }
 
+    /// Counts the ranks that share the cores of this one, as processes of one host do unless they are bound to cores.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`].
+    #[cfg(feature = "mpi")]
+    pub(crate) fn share_cores(self) -> Result<Self> {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let status = read("/proc/self/status");
+        let cores = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default();
+        let here = format!("{}{cores}", read("/proc/sys/kernel/hostname")).into_bytes();
+        let all = self.gather("start", &here)?;
+        self.0.borrow_mut().sharers = all.iter().filter(|cores| **cores == here).count().max(1);
+        Ok(self)
+    }
+
+    /// The number of ranks that share the cores of this one, itself among them.
+    pub(crate) fn sharers(&self) -> usize {
+        self.0.borrow().sharers
+    }
+
     /// What this rank has exchanged so far.
     pub fn traffic(&self) -> Traffic {
         self.0.borrow().traffic
@@ -79,7 +102,7 @@ impl World {
     /// exchanges return that error.
     pub(crate) fn exchange(&self, doing: &str, messages: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let mut inner = self.0.borrow_mut();
-        let Inner { communicator, deadline, traffic, failed, received } = &mut *inner;
+        let Inner { communicator, deadline, traffic, failed, received, .. } = &mut *inner;
         if let Some(error) = failed {
             return Err(error.clone());
         }
@@ -113,6 +136,34 @@ impl World {
         self.exchange(doing, &vec![message; self.size()])
     }
 
+    /// Sends what came of this rank's work to every rank, and returns what came of each. If one failed, every rank returns an error: a rank that
+    /// failed its own, the others that of the lowest rank that did.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`].
+    pub(crate) fn agree(&self, doing: &str, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let mut message = vec![0];
+        match &mine {
+            Ok(bytes) => message.extend_from_slice(bytes),
+            Err(error) => {
+                message[0] =
+                    1 + KINDS.iter().position(|&kind| kind == error.kind()).unwrap_or_default() as u8;
+                message.extend_from_slice(error.to_string().as_bytes());
+            }
+        }
+        let all = self.gather(doing, &message)?;
+        mine?;
+        let of = |(rank, message): (usize, &Vec<u8>)| match message.split_first() {
+            Some((0, bytes)) => Ok(bytes.to_vec()),
+            Some((kind, text)) => {
+                let kind = KINDS.get(usize::from(*kind) - 1).copied().unwrap_or_default();
+                Err(failure(kind, doing, rank, &String::from_utf8_lossy(text)))
+            }
+            None => Err(failure(ErrorKind::Format, doing, rank, "it sent an empty message")),
+        };
+        all.iter().enumerate().map(of).collect()
+    }
+
     /// Tells the other ranks that this one fails, once: whoever waits for it gets this error with the number of the rank.
     pub(crate) fn fail(&self, error: &Error) {
         let mut inner = self.0.borrow_mut();
@@ -132,22 +183,25 @@ impl Drop for Inner {
     }
 }
 
+/// The families of errors, as messages number them.
+const KINDS: [ErrorKind; 5] =
+    [ErrorKind::Mismatch, ErrorKind::Program, ErrorKind::NotFinite, ErrorKind::Format, ErrorKind::Io];
+
+/// The error of another rank.
+fn failure(kind: ErrorKind, doing: &str, rank: usize, reason: &str) -> Error {
+    let got = format!("a failure of rank {rank}: {reason}");
+    Error::of(kind, doing, "all processes to go on", got)
+}
+
 impl Lost {
     /// The error of a rank that was `doing` something.
     pub(super) fn error(self, doing: &str, deadline: Duration) -> Error {
-        let what = format!("exchange with the other processes while {doing}");
         match self {
-            Lost::Left { rank, reason } => Error::of(
-                ErrorKind::Io,
-                what,
-                "all of them to go on",
-                format!("a failure of rank {rank}: {reason}"),
-            ),
+            Lost::Left { rank, reason } => failure(ErrorKind::Io, doing, rank, &reason),
             Lost::Late { ranks } => {
                 let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
-                let got = format!("none of rank {}", ranks.join(", "));
-                let expected = format!("an answer within {:.1} s", deadline.as_secs_f64());
-                Error::of(ErrorKind::Io, what, expected, got)
+                let expected = format!("an answer of every process within {:.1} s", deadline.as_secs_f64());
+                Error::of(ErrorKind::Io, doing, expected, format!("none of rank {}", ranks.join(", ")))
             }
         }
     }

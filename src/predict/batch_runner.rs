@@ -57,14 +57,39 @@ impl BatchRunner {
     }
 
     /// How many sequences a batch has: as its feeds say, since data may leave out the numbers of samples.
-    fn sequences(&self, batch: &Batch) -> usize {
-        let program = self.executor.program();
-        let batched = |name: &String| {
-            let feed = self.feeds.get(name);
-            feed.is_some_and(|&id| program.spec(id).is_ok_and(|spec| spec.batched()))
-        };
-        let fed = batch.values.iter().find(|(name, _)| batched(name));
+    pub(crate) fn sequences(&self, batch: &Batch) -> usize {
+        let fed = batch.values.iter().find(|(name, _)| self.batched(name));
         fed.map_or(batch.numbers.len(), |(_, value)| value.batch_size())
+    }
+
+    fn batched(&self, feed: &str) -> bool {
+        let program = self.executor.program();
+        self.feeds.get(feed).is_some_and(|&id| program.spec(id).is_ok_and(|spec| spec.batched()))
+    }
+
+    /// The rows of each sequence of a batch, of the feed that has the most.
+    pub(crate) fn lengths(&self, batch: &Batch) -> Vec<usize> {
+        let mut lengths = vec![0; self.sequences(batch)];
+        for (_, value) in batch.values.iter().filter(|(name, _)| self.batched(name)) {
+            let rows = value.lod().and_then(|lod| lod.row_offsets(0).ok());
+            for (i, length) in lengths.iter_mut().enumerate() {
+                let rows = rows.as_ref().and_then(|at| Some(at.get(i + 1)? - at.get(i)?));
+                *length = rows.unwrap_or(1).max(*length);
+            }
+        }
+        lengths
+    }
+
+    /// Some sequences of a batch as a batch; what has no sequences is in each.
+    pub(crate) fn share(&self, batch: &Batch, sequences: &[usize]) -> Result<Batch> {
+        let (mut values, mut tokens) = (Vec::with_capacity(batch.values.len()), 0);
+        for (name, value) in &batch.values {
+            let own = if self.batched(name) { value.take_sequences(sequences)? } else { value.clone() };
+            tokens = own.rows().max(tokens);
+            values.push((name.clone(), own));
+        }
+        let numbers = sequences.iter().filter_map(|&i| batch.numbers.get(i).copied()).collect();
+        Ok(Batch { values, numbers, tokens, padded: tokens })
     }
 
     /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run of the feeds, `then` goes

@@ -187,6 +187,25 @@ impl Variable {
         }
     }
 
+    /// The listed top sequences, in that order, with their rows; without LoD, the listed rows.
+    ///
+    /// # Errors
+    /// A number without a sequence, or selected rows: their rows are those of a table.
+    #[track_caller]
+    pub fn take_sequences(&self, sequences: &[usize]) -> Result<Self> {
+        let (rows, lod) = match &self.lod {
+            None => (sequences.to_vec(), None),
+            Some(lod) => (lod.take_rows(sequences)?, Some(lod.take(sequences)?)),
+        };
+        let storage = match &self.storage {
+            Storage::Dense(dense) => dense.gather_rows(&rows)?.into(),
+            Storage::Csr(csr) => csr.take(&rows)?.into(),
+            Storage::Coo(coo) => coo.take(&rows)?.into(),
+            Storage::SelectedRows(_) => self.storage.slice_rows(0..0)?,
+        };
+        Self::new(storage, lod)
+    }
+
     /// One batch after another.
     ///
     /// # Errors

@@ -3,12 +3,13 @@
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
-mod accumulate;
 mod averaging;
 mod best;
 mod compiled;
+mod parts;
 mod plateau;
 mod prepare;
+mod processes;
 mod progress;
 mod rate;
 mod report;
@@ -68,12 +69,25 @@ impl Trainer {
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
-        let remeasure = self.checked(train, dev).map_err(|e| e.called(caller))?;
-        let file = self.claim(until, remeasure).map_err(|e| e.called(caller))?;
-        let whole_batch = self.of_batches(dev).map_err(|e| e.called(caller))?;
+        let report = self.fitted(train, dev, until);
+        // The other processes wait for this one.
+        if let (Err(error), Some(world)) = (&report, self.others()) {
+            world.fail(error);
+        }
+        report.map_err(|e| e.called(caller))
+    }
+
+    fn fitted(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
+        self.synchronize(train, dev, until)?;
+        let remeasure = self.checked(train, dev)?;
+        let file = self.claim(until, remeasure)?;
+        let whole_batch = self.of_batches(dev)?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
-        let mut progress = std::mem::take(&mut self.progress);
+        let mut progress = match self.is_first() {
+            true => std::mem::take(&mut self.progress),
+            false => Progress::Quiet,
+        };
         let mut console = Console::new(&mut progress, until, train.batch_count(), &self.state.position);
         if !std::mem::replace(&mut self.warned, true) {
             UNOPTIMISED.into_iter().for_each(|slow| console.say(slow));
@@ -81,6 +95,7 @@ impl Trainer {
             self.without_gradient().iter().for_each(|warning| console.say(warning));
             self.of_parts().iter().for_each(|warning| console.say(warning));
             whole_batch.iter().for_each(|warning| console.say(warning));
+            self.of_processes().iter().for_each(|line| console.say(line));
         }
         if let Some(position) = &resumed {
             console.say(&format!("resumed at {position}"));
@@ -119,8 +134,10 @@ impl Trainer {
             ));
         }
         drop(console);
-        self.progress = progress;
-        report.map_err(|e| e.noted(self.where_to_resume()).called(caller))
+        if self.is_first() {
+            self.progress = progress;
+        }
+        report.map_err(|e| e.noted(self.where_to_resume()))
     }
 
     fn epochs(
@@ -142,10 +159,14 @@ impl Trainer {
 
             // An epoch: its batches, from the one where the last run stopped.
             let batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
-            let (mut batches, given_up) = stoppable(train, batches, &self.stop)?;
+            let (mut batches, given_up) = match self.others() {
+                // All of them stop behind the same step.
+                Some(_) => (batches, Arc::default()),
+                None => stoppable(train, batches, &self.stop)?,
+            };
             console.resume_clock();
             loop {
-                if self.stop.load(Ordering::SeqCst) {
+                if self.is_stopping() {
                     self.save_checkpoint(file)?;
                     return Ok(Ended::Interrupted);
                 }
@@ -202,11 +223,14 @@ impl Trainer {
             *last = found;
             self.state.position.batch = 0;
             self.state.carried.clear();
+            self.carried.clear();
             self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
             self.save_checkpoint(file)?;
-            if let (Some(on_epoch), Some(scores)) = (&mut self.on_epoch, self.state.history.last())
-                && on_epoch(scores).is_break()
-            {
+            let stops = match (&mut self.on_epoch, self.state.history.last()) {
+                (Some(on_epoch), Some(scores)) => on_epoch(scores).is_break(),
+                _ => false,
+            };
+            if self.agreed(stops, &format!("end of epoch {}", self.state.position.epoch))? {
                 return Ok(Ended::Stopped);
             }
         }
@@ -219,16 +243,17 @@ impl Trainer {
         if early { Some(Ended::Early) } else { done }
     }
 
-    /// One training step on a batch, or on as many as make one. After an error all is as it was before.
+    /// One training step on a batch, or on several, or in parts. After an error all is as it was before.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchesMade> {
         let carried = self.state.carried.clone();
         let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
-        let made = match self.batches_a_step() {
-            1 => self.alone(data, &batch, &carried),
-            _ => self.accumulated(data, batch, rest),
+        let of_parts = self.carried.clone();
+        let made = match self.is_in_parts() {
+            false => self.alone(data, &batch, &carried),
+            true => self.in_parts(data, batch, rest),
         };
         if made.is_err() {
-            self.state.carried = carried;
+            (self.state.carried, self.carried) = (carried, of_parts);
             for (metric, sums) in self.metrics.iter_mut().zip(&sums) {
                 restore(&mut *metric.what, sums);
             }
@@ -343,46 +368,69 @@ impl Trainer {
         stop: Stop,
         ask: impl FnOnce(&[Told<Box<dyn Metric>>]) -> T,
     ) -> Result<Option<T>> {
-        let training: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
+        let training = self.sums_of_metrics();
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-        let found = self.settle().and_then(|()| self.with_averages(|trainer| trainer.infer(data, stop)));
+        let found = self.settle().and_then(|()| {
+            self.with_averages(|trainer| match trainer.parts_a_batch() {
+                1 => trainer.infer(data, stop),
+                _ => trainer.infer_in_parts(data, stop),
+            })
+        });
         let found = found.map(|whole| whole.then(|| ask(&self.metrics)));
-        for (metric, sums) in self.metrics.iter_mut().zip(&training) {
-            restore(&mut *metric.what, sums);
-        }
+        self.restore_metrics(&training);
         found
     }
 
-    /// Whether it came to the end of the data.
+    /// Takes all batches into the metrics. Whether it came to the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
-        let Self { compiled, scope, metrics, .. } = self;
-        let compiled = compiled.as_mut().ok_or_else(unprepared)?;
-        let (mut carried, mut empty) = (BTreeMap::new(), true);
+        let mut carried = BTreeMap::new();
+        self.each_batch(data, stop, |trainer, _, batch| trainer.infer_batch(data, batch, &mut carried))
+    }
+
+    /// Runs each batch of a pass, by its number. Whether it came to the end of the data.
+    fn each_batch(
+        &mut self,
+        data: &dyn Data,
+        stop: Stop,
+        mut run: impl FnMut(&mut Self, usize, &Batch) -> Result<()>,
+    ) -> Result<bool> {
+        let mut empty = true;
         let (batches, given_up) = match stop {
             Stop::WhenAsked => stoppable(data, data.batches(None, 0)?, &self.stop)?,
             Stop::Never => (data.batches(None, 0)?, Arc::default()),
         };
-        for batch in batches {
+        for (number, batch) in batches.enumerate() {
             if given_up.load(Ordering::SeqCst)
                 || (stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst))
             {
                 return Ok(false);
             }
-            let batch = DataBatch { data, batch: &batch? };
-            compiled.run(
-                scope,
-                batch,
-                Goes { carried: &mut carried, metrics },
-                |feeds| Run::infer(feeds),
-                |_| Ok(()),
-                |_, _, e| e,
-            )?;
+            run(self, number, &batch?)?;
             empty = false;
         }
         match empty {
             true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
             false => Ok(true),
         }
+    }
+
+    /// Takes a batch into the metrics.
+    fn infer_batch(
+        &mut self,
+        data: &dyn Data,
+        batch: &Batch,
+        carried: &mut BTreeMap<String, Variable>,
+    ) -> Result<()> {
+        let Self { compiled, scope, metrics, .. } = self;
+        let compiled = compiled.as_mut().ok_or_else(unprepared)?;
+        compiled.run(
+            scope,
+            DataBatch { data, batch },
+            Goes { carried, metrics },
+            |feeds| Run::infer(feeds),
+            |_| Ok(()),
+            |_, _, e| e,
+        )
     }
 
     /// Checks data before its first batch.
@@ -408,10 +456,12 @@ impl Trainer {
             return Err(Error::new("training data", expected, got));
         }
         if bound {
-            self.check_accumulated()?;
+            self.check_step()?;
         }
         self.state.position.data = data;
-        self.state.position.accumulate = Some(self.batches_a_step()).filter(|&n| n > 1).unwrap_or_default();
+        let [accumulate, parts] =
+            [self.batches_a_step(), self.parts_a_batch()].map(|n| if n > 1 { n } else { 0 });
+        (self.state.position.accumulate, self.state.position.parts) = (accumulate, parts);
         Ok(())
     }
 }

@@ -75,6 +75,7 @@ impl Trainer {
             ("patience, in epochs", &self.patience),
             ("steps from checkpoint to checkpoint", &self.every),
             ("batches that make a step", &self.accumulate),
+            ("parts of a batch", &self.parts),
         ] {
             if let Some(told) = number
                 && **told == 0
@@ -82,6 +83,7 @@ impl Trainer {
                 return Err(Error::new(what, "at least 1", "0").called(told.line));
             }
         }
+        self.check_parts()?;
         self.check_rate()?;
         self.check_averages()?;
         self.unseen.clone().map_or(Ok(()), Err)?;
@@ -101,10 +103,10 @@ impl Trainer {
         let mut wanted: Vec<VarId> = vec![self.loss.id(), self.rate];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));
-        let threads = Threads::new(self.threads)?;
-        let parts = match self.batches_a_step() {
-            1 => None,
-            _ => Some(Parts::new(program, &self.registry, self.terms()?, threads.clone())?),
+        let threads = Threads::new(self.threads_here())?;
+        let parts = match self.is_in_parts() {
+            false => None,
+            true => Some(Parts::new(program, &self.registry, self.terms()?, threads.clone())?),
         };
         wanted.extend(parts.iter().flat_map(Parts::wanted));
         wanted.retain(|&var| !program.var(var).persistable);
@@ -134,7 +136,8 @@ impl Trainer {
             None => {
                 let terms = LossTerms::of(program, &self.registry, self.loss.id());
                 terms.map_err(|e| {
-                    self.accumulate.iter().fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
+                    let told = self.accumulate.iter().chain(&self.parts);
+                    told.fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
                 })
             }
             Some(weight) => LossTerms::weighted(program, &self.registry, self.loss.id(), weight.what.id()),

@@ -32,7 +32,23 @@ impl Trainer {
     }
 
     fn save_to(&mut self, target: &Target) -> Result<()> {
+        self.with_sums(|trainer| trainer.save_whole(target))
+    }
+
+    /// Acts while the state has the sums of the metrics, as files have them.
+    pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
+        for metric in &mut self.metrics {
+            let name = metric.name().to_owned();
+            self.state.position.keep_sums(&name, metric.sums());
+        }
+        self.state.metrics = self.described();
+        let outcome = act(self);
+        self.state.position.clear_sums();
+        outcome
+    }
+
+    fn save_whole(&mut self, target: &Target) -> Result<()> {
         let refused = |e: Error, name: &str| e.noted("nothing was saved").variable(name);
         for name in self.persistent() {
             self.scope.value(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
@@ -40,14 +56,7 @@ impl Trainer {
         for (name, value) in &self.state.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
-        for metric in &mut self.metrics {
-            let name = metric.name().to_owned();
-            self.state.position.keep_sums(&name, metric.sums());
-        }
-        self.state.metrics = self.described();
-        let saved = self.state.save_to(&mut self.scope, target);
-        self.state.position.clear_sums();
-        saved
+        self.state.save_to(&mut self.scope, target)
     }
 
     /// The file of [`Self::checkpoint`], which from here on is this training's alone, and can be written; if there is one
@@ -56,7 +65,7 @@ impl Trainer {
         let held = self.held.take();
         // A best epoch that is measured anew is saved, and may bring back a patience that was at its end.
         let saves = remeasure || self.over(until).is_none();
-        let Some(file) = self.file.as_deref().filter(|_| saves) else { return Ok(None) };
+        let Some(file) = self.file.as_deref().filter(|_| saves && self.is_first()) else { return Ok(None) };
         let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
         target.check()?;
         Ok(Some(target))
@@ -64,6 +73,7 @@ impl Trainer {
 
     /// Saves to the file of [`Self::checkpoint`], if there is one.
     pub(super) fn save_checkpoint(&mut self, file: Option<&Target>) -> Result<()> {
+        self.gather_carried()?;
         let Some(file) = file else { return Ok(()) };
         self.save_to(file)?;
         self.saved = Some(self.state.position.clone());
@@ -85,7 +95,7 @@ impl Trainer {
         self.held = None;
         // Before it is read: what another training would save after that, this one would replace.
         let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
-        let own = own.filter(|own| Target::find(path).is_ok_and(|from| from.is(own)));
+        let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
         let checkpoint = Checkpoint::load(path)?;
         self.take(checkpoint)
@@ -114,7 +124,7 @@ impl Trainer {
         Ok(exists)
     }
 
-    fn take(&mut self, mut from: Checkpoint) -> Result<()> {
+    pub(super) fn take(&mut self, mut from: Checkpoint) -> Result<()> {
         if from.purpose == Purpose::Inference {
             let expected = "one of a training, with the optimizer's state and the place in the data";
             let got = "one for inference, which has the parameters alone";
@@ -154,6 +164,9 @@ impl Trainer {
         // What it says of its metrics is looked at where their sums are, and written anew with the next file.
         self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
         self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
+        self.carried.clear();
+        // Its steps may have other parts.
+        self.compiled = None;
         self.resumed = true;
         Ok(())
     }
@@ -213,7 +226,7 @@ impl Trainer {
         self.metrics.iter().filter_map(|metric| describe(&*metric.what, &self.state.program)).collect()
     }
 
-    fn persistent(&self) -> Vec<String> {
+    pub(super) fn persistent(&self) -> Vec<String> {
         let kept = self.state.program.vars().filter(|(_, v)| v.persistable);
         kept.map(|(_, v)| v.name.clone()).collect()
     }

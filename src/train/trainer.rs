@@ -1,5 +1,6 @@
 //! The trainer: what it is told, and what it holds.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::panic::Location;
@@ -18,9 +19,10 @@ use crate::error::{Error, Result};
 use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
 use crate::optimizer::Optimizer;
+use crate::parallel::World;
 use crate::program::transform::blocked::blocked;
 use crate::program::{Builder, Program, Registry, Var, VarId};
-use crate::tensor::Storage;
+use crate::tensor::{Storage, Variable};
 use crate::wire::Target;
 
 /// Trains a program: epochs, evaluation, early stopping, checkpoints.
@@ -93,6 +95,13 @@ pub struct Trainer {
     pub(super) patience: Option<Told<u64>>,
     pub(super) on_epoch: Option<OnEpoch>,
     pub(super) accumulate: Option<Told<u64>>,
+    pub(super) parts: Option<Told<u64>>,
+    /// The processes that train together.
+    pub(super) world: Option<World>,
+    /// The carried states of each part that this process computes, where a batch has several parts.
+    pub(super) carried: Vec<BTreeMap<String, Variable>>,
+    /// Whether a process was asked to stop, as all agreed at the end of a step.
+    pub(super) stopping: bool,
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
     pub(super) plateau: Option<Told<Plateau>>,
@@ -177,6 +186,10 @@ impl Trainer {
             patience: None,
             on_epoch: None,
             accumulate: None,
+            parts: None,
+            world: None,
+            carried: Vec::new(),
+            stopping: false,
             remeasure: false,
             plateau: None,
             rate_by: None,

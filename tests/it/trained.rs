@@ -126,6 +126,7 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
             since_best: 1,
             stalled: 1,
             accumulate: 2,
+            parts: 4,
             running: [("loss".to_owned(), losses), ("accuracy".to_owned(), vec![2.0, 3.0])].into(),
             sparse: [].into(),
         },

@@ -26,6 +26,7 @@ mod metric_sums;
 mod not_finite;
 mod on_epoch;
 mod parts;
+mod processes;
 mod rate;
 mod refusals;
 mod sums;

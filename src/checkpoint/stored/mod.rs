@@ -27,6 +27,7 @@ record! {
         9 stalled: Option<u64>,
         10 accumulate: Option<u64>,
         11 rate: Option<f64>,
+        12 parts: Option<u64>,
     }
 }
 
@@ -123,10 +124,10 @@ impl From<&Position> for StoredPosition {
         let Position { epoch, batch, step, tokens, data, best, since_best, running, .. } = position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
         // A count of 0 is left out.
-        let [stalled, accumulate] =
-            [position.stalled, position.accumulate].map(|count| (count > 0).then_some(count));
+        let [stalled, accumulate, parts] =
+            [position.stalled, position.accumulate, position.parts].map(|count| (count > 0).then_some(count));
         let rate = position.rate;
-        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate, rate }
+        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate, rate, parts }
     }
 }
 
@@ -134,7 +135,8 @@ impl From<StoredPosition> for Position {
     fn from(stored: StoredPosition) -> Self {
         let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, rate, .. } = stored;
         let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
-        let [stalled, accumulate] = [stored.stalled, stored.accumulate].map(Option::unwrap_or_default);
+        let [stalled, accumulate, parts] =
+            [stored.stalled, stored.accumulate, stored.parts].map(Option::unwrap_or_default);
         let sparse = BTreeMap::new();
         Self {
             epoch,
@@ -146,6 +148,7 @@ impl From<StoredPosition> for Position {
             since_best,
             stalled,
             accumulate,
+            parts,
             rate,
             running,
             sparse,

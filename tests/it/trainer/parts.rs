@@ -16,10 +16,10 @@ use crate::store::store;
 use crate::thorough::times;
 
 const HEIGHT: usize = 20;
-const SEQUENCES: usize = 14;
+pub(super) const SEQUENCES: usize = 14;
 
 /// What losses are made of.
-struct Rows {
+pub(super) struct Rows {
     net: Builder,
     /// By word, and by sentence.
     words: Var,
@@ -55,10 +55,10 @@ fn rows(dtype: DType, sparse: bool) -> Rows {
     Rows { words, sentences, some: some.into(), weighted: weighted.into(), weight, table, scale, net }
 }
 
-type Loss = (&'static str, fn(&Rows) -> Var);
+pub(super) type Loss = (&'static str, fn(&Rows) -> Var);
 
 /// Of each kind of loss: one total, several, factors known from the numbers of rows, from values, penalties.
-const LOSSES: [Loss; 23] = [
+pub(super) const LOSSES: [Loss; 23] = [
     ("mean", |r| r.words.mean()),
     ("a scaled mean", |r| r.words.mean() * 2.0),
     ("sum", |r| r.words.sum()),
@@ -182,7 +182,7 @@ impl Data for Fixed {
 }
 
 /// The sentences in batches, as a trainer's program is fed.
-fn data_for(trainer: &Trainer, sequences: usize) -> Box<dyn Data> {
+pub(super) fn data_for(trainer: &Trainer, sequences: usize) -> Box<dyn Data> {
     match trainer.program().find("fixed") {
         Some(fixed) => Box::new(Fixed(data(sequences), trainer.program().spec(fixed).unwrap().dtype)),
         None => Box::new(data(sequences)),
@@ -204,7 +204,7 @@ fn data(sequences: usize) -> Loader {
     Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(sequences))
 }
 
-fn trainer_of(loss: &dyn Fn(&Rows) -> Var, dtype: DType, sparse: bool) -> Trainer {
+pub(super) fn trainer_of(loss: &dyn Fn(&Rows) -> Var, dtype: DType, sparse: bool) -> Trainer {
     let rows = rows(dtype, sparse);
     let loss = loss(&rows);
     let trainer = Trainer::new(rows.net, loss, &Sgd::new(0.1).momentum(0.9)).unwrap();
@@ -245,17 +245,19 @@ fn a_step_of_parts_is_that_of_one_batch() {
                 loss.0
             );
             let expected_values = parameters(&mut joined);
-            for (sequences, n) in [(5, 3), (1, 14), (7, 2)] {
-                let mut parts = trainer_of(&loss.1, dtype, sparse).accumulate(n);
+            for (sequences, n, dealt) in
+                [(5, 3, 1), (1, 14, 1), (7, 2, 1), (14, 1, 2), (14, 1, 16), (5, 3, 4)]
+            {
+                let mut parts = trainer_of(&loss.1, dtype, sparse).accumulate(n).parts(dealt);
                 let cut = data_for(&parts, sequences);
                 let got = parts.fit(&*cut, &*all, Until::Steps(3)).unwrap();
                 let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
-                assert!(far < tolerance, "{}, {sequences}: dev loss {far:e}", loss.0);
+                assert!(far < tolerance, "{}, {sequences} in {dealt}: dev loss {far:e}", loss.0);
                 for ((a, b), name) in expected_values.iter().zip(parameters(&mut parts)).zip(PARAMETERS) {
                     let far = apart(a, &b);
                     assert!(
                         far < tolerance,
-                        "{}, sparse {sparse}, {n} of {sequences}: {name} {far:e}",
+                        "{}, sparse {sparse}, {n} of {sequences} in {dealt}: {name} {far:e}",
                         loss.0
                     );
                 }

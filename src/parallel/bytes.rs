@@ -1,0 +1,151 @@
+//! Numbers as bytes of a message, little-endian, and back.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::arena::Plain;
+use crate::tensor::{DType, Dense, Element, SelectedRows};
+use crate::with_float;
+
+/// A message that is being written.
+#[derive(Default)]
+pub(crate) struct Message(pub(crate) Vec<u8>);
+
+impl Message {
+    pub(crate) fn count(&mut self, count: usize) {
+        self.0.extend_from_slice(&(count as u64).to_le_bytes());
+    }
+
+    pub(crate) fn floats(&mut self, numbers: &[f64]) {
+        self.count(numbers.len());
+        numbers.iter().for_each(|x| self.0.extend_from_slice(&x.to_le_bytes()));
+    }
+
+    /// Sums of a metric: most of many may be zero, and are left out.
+    pub(crate) fn sums(&mut self, sums: &[f64]) {
+        let some: Vec<usize> = (0..sums.len()).filter(|&i| sums[i].to_bits() != 0).collect();
+        self.count(sums.len());
+        self.count(some.len());
+        for i in some {
+            self.count(i);
+            self.0.extend_from_slice(&sums[i].to_le_bytes());
+        }
+    }
+
+    /// Some numbers of an array.
+    pub(crate) fn numbers(&mut self, array: &Dense, part: std::ops::Range<usize>) -> Result<()> {
+        match array.dtype() {
+            DType::F64 => self.put(&array.as_slice::<f64>()?[part], |x| x.to_le_bytes()),
+            _ => self.put(&array.as_slice::<f32>()?[part], |x| x.to_le_bytes()),
+        }
+        Ok(())
+    }
+
+    fn put<T: Copy, const N: usize>(&mut self, numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
+        let start = self.0.len();
+        self.0.resize(start + N * numbers.len(), 0);
+        let to = self.0[start..].as_chunks_mut::<N>().0;
+        to.iter_mut().zip(numbers).for_each(|(to, &x)| *to = bytes(x));
+    }
+
+    /// Row numbers of a table of this height: four bytes each where that is enough.
+    fn ids(&mut self, ids: &[i64], height: usize) {
+        self.count(ids.len());
+        match u32::try_from(height) {
+            Ok(_) => self.put(ids, |id| (id as u32).to_le_bytes()),
+            Err(_) => self.put(ids, |id| id.to_le_bytes()),
+        }
+    }
+
+    /// Those rows of a table at the given places, with their numbers.
+    pub(crate) fn rows(&mut self, rows: &SelectedRows, places: &[usize]) -> Result<()> {
+        let ids: Vec<i64> = places.iter().map(|&place| rows.row_ids()[place]).collect();
+        self.ids(&ids, rows.height());
+        let width = rows.value().width();
+        places.iter().try_for_each(|&place| self.numbers(rows.value(), place * width..(place + 1) * width))
+    }
+}
+
+/// A message that is being read.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or_else(foreign)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64> {
+        let bytes = self.take(8)?.first_chunk();
+        bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or_else(foreign)
+    }
+
+    /// A number of items that follow.
+    pub(crate) fn count(&mut self) -> Result<usize> {
+        // Each has at least one byte.
+        let count = usize::try_from(self.number()?).ok();
+        count.filter(|&count| count <= self.0.len()).ok_or_else(foreign)
+    }
+
+    pub(crate) fn floats(&mut self) -> Result<Vec<f64>> {
+        let count = self.count()?;
+        let bytes = self.take(count.saturating_mul(8))?;
+        Ok(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
+    }
+
+    /// As many sums as there are in `to`, which they replace.
+    pub(crate) fn sums(&mut self, to: &mut [f64]) -> Result<()> {
+        if self.number()? != to.len() as u64 {
+            return Err(foreign());
+        }
+        to.fill(0.0);
+        for _ in 0..self.count()? {
+            let (place, sum) = (self.number()?, f64::from_bits(self.number()?));
+            *to.get_mut(place as usize).ok_or_else(foreign)? = sum;
+        }
+        Ok(())
+    }
+
+    /// An array of this dtype and shape.
+    pub(crate) fn numbers(&mut self, dtype: DType, shape: &[usize]) -> Result<Dense> {
+        let count: usize = shape.iter().product();
+        let bytes = self.take(count.saturating_mul(if dtype == DType::F64 { 8 } else { 4 }))?;
+        match dtype {
+            DType::F64 => {
+                Dense::from_vec(shape, bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect())
+            }
+            _ => Dense::from_vec(shape, bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()),
+        }
+    }
+
+    /// Rows of a table of this dtype, whose first extent is its height.
+    pub(crate) fn rows(&mut self, dtype: DType, shape: &[usize]) -> Result<SelectedRows> {
+        let height = shape.first().copied().unwrap_or_default();
+        let count = self.count()?;
+        let ids: Vec<i64> = match u32::try_from(height) {
+            Ok(_) => {
+                let bytes = self.take(count.saturating_mul(4))?;
+                bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes).into()).collect()
+            }
+            Err(_) => {
+                let bytes = self.take(count.saturating_mul(8))?;
+                bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+            }
+        };
+        let mut shape = shape.to_vec();
+        shape[0] = count;
+        SelectedRows::new(height, ids, self.numbers(dtype, &shape)?)
+    }
+}
+
+/// Adds the numbers of an array to those of another one of its dtype and shape.
+pub(crate) fn add_to(sum: &mut Dense, other: &Dense) -> Result<()> {
+    fn add<T: Plain + Element + std::ops::AddAssign>(sum: &mut Dense, other: &Dense) -> Result<()> {
+        sum.as_mut_slice::<T>()?.iter_mut().zip(other.as_slice::<T>()?).for_each(|(sum, &x)| *sum += x);
+        Ok(())
+    }
+    with_float!(sum.dtype(), T => add::<T>(sum, other))
+}
+
+fn foreign() -> Error {
+    Error::of(ErrorKind::Format, "message of another process", "one of this version", "other bytes")
+}

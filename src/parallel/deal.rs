@@ -1,0 +1,57 @@
+//! Which sequences of a batch make which part, and which parts a rank computes.
+
+use std::ops::Range;
+
+/// The parts that a rank computes: as many as any other rank, or one less or more.
+pub(crate) fn parts_of(rank: usize, size: usize, parts: usize) -> Range<usize> {
+    let first = |rank: usize| rank * parts / size.max(1);
+    first(rank)..first(rank + 1)
+}
+
+/// Sequence numbers by part, ascending. Each sequence, longest first, joins the part with the fewest tokens so far, of several the first: a
+/// function of the lengths and the number of parts alone.
+pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(lengths[i]));
+    let mut dealt = vec![(0, Vec::new()); parts];
+    for i in order {
+        let least =
+            dealt.iter_mut().min_by_key(|(tokens, of): &&mut (usize, Vec<usize>)| (*tokens, of.len()));
+        if let Some((tokens, of)) = least {
+            *tokens += lengths[i];
+            of.push(i);
+        }
+    }
+    let sorted = |(_, mut of): (usize, Vec<usize>)| {
+        of.sort_unstable();
+        of
+    };
+    dealt.into_iter().map(sorted).collect()
+}
+
+/// Sequence numbers by part, one after the other: a sequence whose state is carried stays in its part from batch to batch.
+pub(crate) fn in_turn(sequences: usize, parts: usize) -> Vec<Vec<usize>> {
+    (0..parts).map(|part| (part..sequences).step_by(parts).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{by_tokens, in_turn, parts_of};
+
+    #[test]
+    fn every_part_is_of_one_rank() {
+        for (size, parts) in [(1, 1), (1, 8), (3, 4), (3, 8), (5, 8), (8, 8)] {
+            let all: Vec<usize> = (0..size).flat_map(|rank| parts_of(rank, size, parts)).collect();
+            assert_eq!(all, (0..parts).collect::<Vec<_>>());
+            assert!((0..size).all(|rank| !parts_of(rank, size, parts).is_empty()));
+        }
+    }
+
+    #[test]
+    fn parts_have_about_as_many_tokens() {
+        assert_eq!(by_tokens(&[5, 1, 9, 4, 0], 2), [vec![2, 4], vec![0, 1, 3]]);
+        assert_eq!(by_tokens(&[3], 4), [vec![0], vec![], vec![], vec![]]);
+        assert_eq!(by_tokens(&[0, 0, 0], 2), [vec![0, 2], vec![1]]);
+        assert_eq!(in_turn(5, 2), [vec![0, 2, 4], vec![1, 3]]);
+    }
+}

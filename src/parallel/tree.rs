@@ -1,0 +1,88 @@
+//! The binary tree of the parts of a step, along which their sums are made: the same additions in the same order for any number of ranks.
+
+use std::ops::Range;
+
+use crate::error::Result;
+
+/// The largest subtrees that cover a range of the parts.
+pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut start = range.start;
+    while start < range.end {
+        let mut length = 1;
+        while start.is_multiple_of(2 * length) && start + 2 * length <= range.end {
+            length *= 2;
+        }
+        found.push(start..start + length);
+        start += length;
+    }
+    found
+}
+
+/// The sum over a subtree. `node` gives the sum of a subtree where it is known, and `None` where it follows from the two halves; it knows each
+/// single part. A part without sequences has no sum.
+pub(crate) fn sum<T>(
+    of: Range<usize>,
+    node: &mut dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>>,
+    add: &mut dyn FnMut(T, T) -> Result<T>,
+) -> Result<Option<T>> {
+    if let Some(known) = node(&of) {
+        return known;
+    }
+    if of.len() < 2 {
+        return Ok(None);
+    }
+    let middle = of.start + of.len() / 2;
+    let (left, right) = (sum(of.start..middle, node, add)?, sum(middle..of.end, node, add)?);
+    match (left, right) {
+        (Some(left), Some(right)) => add(left, right).map(Some),
+        (left, right) => Ok(left.or(right)),
+    }
+}
+
+/// The sum over all parts, of which each is known: `None` for a part without sequences.
+pub(crate) fn sum_all<T>(parts: Vec<Option<T>>, add: &mut dyn FnMut(T, T) -> Result<T>) -> Result<Option<T>> {
+    let all = 0..parts.len();
+    let mut parts = parts.into_iter();
+    let single = |of: &Range<usize>| (of.len() == 1).then(|| Ok(parts.next().flatten()));
+    let mut single = single;
+    sum(all, &mut single, add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{subtrees, sum, sum_all};
+    use crate::parallel::deal::parts_of;
+
+    #[test]
+    fn ranks_hold_subtrees() {
+        assert_eq!(subtrees(0..8), [0..8]);
+        assert_eq!(subtrees(0..3), [0..2, 2..3]);
+        assert_eq!(subtrees(3..6), [3..4, 4..6]);
+        assert!(subtrees(2..2).is_empty());
+    }
+
+    /// The order of the additions as text, over any number of ranks.
+    #[test]
+    fn the_order_of_additions_is_that_of_one_rank() {
+        let mut join = |a: String, b: String| Ok(format!("({a}+{b})"));
+        for parts in [1usize, 2, 4, 8, 16] {
+            let leaf = |i: usize| (i % 3 != 1).then(|| i.to_string());
+            let whole = sum_all((0..parts).map(leaf).collect(), &mut join).unwrap();
+            for size in 1..=parts {
+                let mut known = Vec::new();
+                for rank in 0..size {
+                    for of in subtrees(parts_of(rank, size, parts)) {
+                        let mut single =
+                            |of: &std::ops::Range<usize>| (of.len() == 1).then(|| Ok(leaf(of.start)));
+                        known.push((of.clone(), sum(of, &mut single, &mut join).unwrap()));
+                    }
+                }
+                let mut held = |of: &std::ops::Range<usize>| {
+                    known.iter().find(|(known, _)| known == of).map(|(_, sum)| Ok(sum.clone()))
+                };
+                assert_eq!(sum(0..parts, &mut held, &mut join).unwrap(), whole, "{size} of {parts}");
+            }
+        }
+    }
+}

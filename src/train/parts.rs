@@ -1,0 +1,654 @@
+//! A step in parts: a batch is dealt to parts by whole sequences, or several batches make one step. The gradients of all are summed up, and
+//! one update follows. The parts may be of several processes.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::compiled::{Compiled, Goes};
+use super::processes::none_goes_on;
+use super::progress::BatchesMade;
+use super::told::Told;
+use super::trainer::Trainer;
+use super::{diagnosed, unprepared};
+use crate::checkpoint::Checkpoint;
+use crate::data::{Batch, Batches, Data};
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Executor, Parts, Run, Stage, Totals, Whole};
+use crate::metrics::restore;
+use crate::parallel::{self, GradientSpec, Gradients, Message, Reader, by_tokens, in_turn, subtrees};
+use crate::predict::DataBatch;
+use crate::program::VarId;
+use crate::store::{Part, merge};
+use crate::tensor::{StorageKind, Variable};
+
+/// By parameter: what its gradient is the sum of, each times its factor.
+type Sums = BTreeMap<VarId, Vec<Part>>;
+
+/// The batches of a step, dealt to parts.
+struct Dealt {
+    /// By part, its share of each batch; empty for parts that nobody here looks at.
+    shares: Vec<Vec<Batch>>,
+    /// By part, whether it has sequences.
+    occupied: Vec<bool>,
+    /// The parts of this process.
+    own: Range<usize>,
+}
+
+/// What follows from all parts, known before the gradients, with the totals by part and by batch.
+struct Known {
+    whole: Whole,
+    totals: Vec<Vec<Totals>>,
+    all: Totals,
+}
+
+/// What a part of a step came to, beside its gradients.
+#[derive(Clone)]
+struct PartResult {
+    totals: Totals,
+    /// What the part adds to the sums of each metric.
+    metrics: Vec<Vec<f64>>,
+}
+
+impl Trainer {
+    /// Makes one step of several batches, as if they were one: memory holds what is computed from one of them at a time, and the sum
+    /// of their gradients. `step` counts updates; the batches that are left over at an epoch's end make a step by themselves. An
+    /// interrupt, [`every`](Self::every) and [`Until::Steps`](super::Until) wait for the step's end.
+    ///
+    /// The step is that of all batches in one, for every loss that is computed from sums and means over rows: a mean weighs
+    /// each batch by its rows, a quotient of two sums adds up both, a penalty on parameters counts once. A loss of several terms
+    /// whose factors depend on their values, as the square root of a sum, costs a second forward pass. Another loss is an error,
+    /// unless [`weight`](Self::weight) says how much a batch counts. Clipping sees the sum. Gradients of selected rows stay
+    /// rows. Operators that look at a whole batch, as a batch norm, see each by itself; the progress warns of them.
+    ///
+    /// ```
+    /// # use unpadded::data::{Batching, Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::Adam;
+    /// # use unpadded::train::{Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8).sparse()).sequence_pool(unpadded::ops::Pool::Last);
+    /// # let loss = h.linear(2).cross_entropy(label).mean();
+    /// let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(4));
+    /// let mut trainer = Trainer::new(net, loss, &Adam::new(0.01).lazy())?.accumulate(4); // steps of 16 samples
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// let report = trainer.fit(&data, &data, Until::Epochs(1))?;
+    /// assert_eq!(report.steps, 3); // 16, 16 and 8
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn accumulate(mut self, batches: u64) -> Self {
+        (self.accumulate, self.compiled) = (Some(Told::new(batches)), None);
+        self
+    }
+
+    /// Deals each batch to this many parts, a power of two, whose gradients are summed up along a fixed binary tree (1 by default; with
+    /// [`distributed`](Self::distributed), the number of processes rounded up to a power of two).
+    ///
+    /// The parts decide the bits of a training, and the number of processes does not: 1, 2, 3 and 8 processes with 8 parts compute
+    /// the same parameters, and a checkpoint of one goes on on the others. A part has whole sequences, about as many tokens as any other
+    /// part; of sequences whose [states are carried](crate::Builder::carried_state), every parts-th. The step is that of the batch
+    /// in one as [`accumulate`](Self::accumulate) has it, with the same losses. Development data are dealt too.
+    ///
+    /// ```
+    /// # use unpadded::data::{Batching, Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::Adam;
+    /// # use unpadded::train::{Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8).sparse()).sequence_pool(unpadded::ops::Pool::Last);
+    /// # let loss = h.linear(2).cross_entropy(label).mean();
+    /// let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(16));
+    /// let mut trainer = Trainer::new(net, loss, &Adam::new(0.01).lazy())?.parts(4); // 4 sequences each
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// let report = trainer.fit(&data, &data, Until::Epochs(1))?;
+    /// assert_eq!(report.steps, 3); // 16, 16 and 8
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn parts(mut self, parts: u64) -> Self {
+        (self.parts, self.compiled) = (Some(Told::new(parts)), None);
+        self
+    }
+
+    /// How many batches make a step.
+    pub(super) fn batches_a_step(&self) -> u64 {
+        self.accumulate.as_deref().copied().unwrap_or(1)
+    }
+
+    /// How many parts a batch is dealt to.
+    pub(super) fn parts_a_batch(&self) -> u64 {
+        let known = self.state.position.parts;
+        let of_world = || self.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
+        self.parts.as_deref().copied().unwrap_or_else(|| if known > 0 { known } else { of_world() })
+    }
+
+    /// Whether a step is more than one run of a batch.
+    pub(super) fn is_in_parts(&self) -> bool {
+        self.batches_a_step() > 1 || self.parts_a_batch() > 1
+    }
+
+    /// Warns of operators whose results for a step in parts are not those for one batch of all.
+    pub(super) fn of_parts(&self) -> Vec<String> {
+        let whole = self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(Parts::whole_batch);
+        let (batches, parts) = (self.batches_a_step(), self.parts_a_batch());
+        let each = match (batches, parts) {
+            (_, 1) => format!("each of the {batches} batches of a step"),
+            (1, _) => format!("each of the {parts} parts of a batch"),
+            _ => format!("each of the {parts} parts of the {batches} batches of a step"),
+        };
+        let warned = whole.map(|(operator, line)| {
+            format!(
+                "warning: `{operator}`, called at {line}, looks at a whole batch, and sees {each} by itself: the step is not that of one \
+                 batch"
+            )
+        });
+        warned.collect()
+    }
+
+    /// Checks that a step has as many batches and parts as the steps so far.
+    pub(super) fn check_step(&self) -> Result<()> {
+        let known = &self.state.position;
+        for (what, known, ours, told) in [
+            ("batches that make a step", known.accumulate, self.batches_a_step(), &self.accumulate),
+            ("parts of a batch", known.parts, self.parts_a_batch(), &self.parts),
+        ] {
+            if known.max(1) != ours {
+                let at = &self.state.position;
+                let expected = format!("{}, as in the training so far, which stands at {at}", known.max(1));
+                let error = Error::new(what, expected, ours.to_string());
+                return Err(told.iter().fold(error, |error, told| error.called(told.line)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A step of the batch `first` and the next ones, each in parts.
+    pub(super) fn in_parts(
+        &mut self,
+        data: &dyn Data,
+        first: Batch,
+        rest: &mut Batches,
+    ) -> Result<BatchesMade> {
+        let mut made = BatchesMade::default();
+        let mut next = Some(first);
+        let mut batches = Vec::new();
+        while let Some(batch) = next {
+            made.count(&batch);
+            batches.push(batch);
+            next = if made.batches < self.batches_a_step() { rest.next().transpose()? } else { None };
+        }
+        let step = self.state.position.step;
+        let dealt = self.deal(batches)?;
+        // Factors that depend on all parts are known first, or last.
+        let known = if self.loss_parts()?.is_late() { None } else { Some(self.known(data, &dealt)?) };
+        let mut results = vec![None; dealt.occupied.len()];
+        let ran = self.gradients(data, &dealt, known.as_ref(), &mut results);
+        let (sums, ran) = match ran {
+            Ok(sums) => (sums, Ok(())),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        self.share_results(ran, &dealt, &mut results, &format!("step {}", step + 1))?;
+        let all = self.total(&results)?;
+        let Self { compiled, scope, state, .. } = self;
+        let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let parts = parts.as_mut().ok_or_else(unprepared)?;
+        let whole = parts.whole(scope, &all, state.position.step)?;
+        let alone = made.batches == 1 && dealt.occupied.len() == 1;
+        // The gradients of a batch alone are there as they are.
+        if !alone || !parts.is_mean() {
+            let factor = parts.factor(&whole, &all);
+            let sums = self.sum_of_all(sums, &dealt, &format!("gradients of step {}", step + 1))?;
+            self.set_gradients(sums, factor, &whole)?;
+        }
+        let Self { compiled, scope, rate, state, .. } = self;
+        let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        runner.executor.update(scope)?;
+        state.position.rate = Some(runner.executor.scalar(*rate)?);
+        self.share_statistics(&dealt)?;
+        Ok(made)
+    }
+
+    fn loss_parts(&self) -> Result<&Parts> {
+        self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
+    }
+
+    /// Deals batches to parts: those of this process, or all if their rows have to be counted.
+    fn deal(&self, batches: Vec<Batch>) -> Result<Dealt> {
+        let parts = self.parts_a_batch() as usize;
+        let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
+        if parts == 1 {
+            return Ok(Dealt { shares: vec![batches], occupied: vec![true], own });
+        }
+        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
+        let looked_at = if self.loss_parts()?.is_late() { own.clone() } else { 0..parts };
+        let (mut shares, mut occupied) = (vec![Vec::new(); parts], vec![false; parts]);
+        for batch in &batches {
+            let lengths = compiled.runner.lengths(batch);
+            let dealt = match self.state.program.carried_states().next() {
+                Some(_) => in_turn(lengths.len(), parts),
+                None => by_tokens(&lengths, parts),
+            };
+            for (part, sequences) in dealt.iter().enumerate() {
+                occupied[part] |= !sequences.is_empty();
+                if looked_at.contains(&part) {
+                    shares[part].push(compiled.runner.share(batch, sequences)?);
+                }
+            }
+        }
+        // Batches without any sequence are of the first part.
+        if !occupied.contains(&true) {
+            occupied[0] = true;
+        }
+        Ok(Dealt { shares, occupied, own })
+    }
+
+    /// What follows from all parts, by their numbers of rows, or by a forward pass over each.
+    fn known(&mut self, data: &dyn Data, dealt: &Dealt) -> Result<Known> {
+        let counted: Option<Vec<Vec<Totals>>> =
+            dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
+        let by_count = counted.is_some();
+        let totals = match counted {
+            Some(totals) => totals,
+            None => {
+                let mut found = vec![Vec::new(); dealt.occupied.len()];
+                let ran = dealt.own.clone().filter(|&part| dealt.occupied[part]).try_for_each(|part| {
+                    found[part] = self.totals_of(data, part, &dealt.shares[part])?;
+                    Ok(())
+                });
+                self.share_totals(ran, dealt, &mut found)?;
+                found
+            }
+        };
+        let zero = self.loss_parts()?.zero();
+        let of_part = |totals: &Vec<Totals>| (!totals.is_empty()).then(|| sum_of(zero.clone(), totals));
+        let all = parallel::sum_all(totals.iter().map(of_part).collect(), &mut |sum, other| {
+            Ok(sum_of(sum, &[other]))
+        })?;
+        let all = all.unwrap_or(zero);
+        let Self { compiled, scope, state, .. } = self;
+        let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let (parts, step) = (parts.as_mut().ok_or_else(unprepared)?, state.position.step);
+        let whole = match by_count {
+            true => parts.of_counted(scope, &all, step)?,
+            false => parts.whole(scope, &all, step)?,
+        };
+        Ok(Known { whole, totals, all })
+    }
+
+    /// The sums of the gradients of this process's subtrees of the parts.
+    fn gradients(
+        &mut self,
+        data: &dyn Data,
+        dealt: &Dealt,
+        known: Option<&Known>,
+        results: &mut [Option<PartResult>],
+    ) -> Result<Vec<(Range<usize>, Option<Sums>)>> {
+        let mut sums = Vec::new();
+        for of in subtrees(dealt.own.clone()) {
+            let mut single = |of: &Range<usize>| {
+                (of.len() == 1).then(|| {
+                    let part = of.start;
+                    if !dealt.occupied[part] {
+                        none_goes_on(self.carried_of(part))?;
+                        return Ok(None);
+                    }
+                    let (sums, result) = self.part(data, part, &dealt.shares[part], known)?;
+                    results[part] = Some(result);
+                    Ok(Some(sums))
+                })
+            };
+            let sum = parallel::sum(of.clone(), &mut single, &mut add_sums)?;
+            sums.push((of, sum));
+        }
+        // Without a run there is nothing to update: parts without sequences run too if all are such.
+        if sums.iter().all(|(_, sum)| sum.is_none()) {
+            let metrics = self.sums_of_metrics();
+            self.part(data, dealt.own.start, &dealt.shares[dealt.own.start], known)?;
+            self.restore_metrics(&metrics);
+        }
+        Ok(sums)
+    }
+
+    /// Runs the share of a part of each batch, until its gradients.
+    fn part(
+        &mut self,
+        data: &dyn Data,
+        part: usize,
+        shares: &[Batch],
+        known: Option<&Known>,
+    ) -> Result<(Sums, PartResult)> {
+        let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
+        // One part adds to the metrics as it runs; of several, each adds up its own.
+        let several = self.parts_a_batch() > 1;
+        let before = if several { self.sums_of_metrics() } else { Vec::new() };
+        if several {
+            self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
+        }
+        let mut ran = Ok(());
+        for (at, batch) in shares.iter().enumerate() {
+            ran = self.seeds(part, at, known).and_then(|seeds| {
+                let found = self.add_gradients(data, part, batch, seeds, &mut sums)?;
+                totals.add(&found);
+                Ok(())
+            });
+            if ran.is_err() {
+                break;
+            }
+        }
+        let metrics = if several { self.sums_of_metrics() } else { Vec::new() };
+        if several {
+            self.restore_metrics(&before);
+            // Each part has the same numbers whichever process adds it up.
+            ran = ran.and_then(|()| {
+                sums.values_mut().try_for_each(|sum| {
+                    let gradient = merge(std::mem::take(sum))?;
+                    sum.push(Part { gradient, factor: 1.0 });
+                    Ok(())
+                })
+            });
+        }
+        ran.map(|()| (sums, PartResult { totals, metrics }))
+    }
+
+    pub(super) fn sums_of_metrics(&mut self) -> Vec<Vec<f64>> {
+        self.metrics.iter_mut().map(|metric| metric.sums().to_vec()).collect()
+    }
+
+    pub(super) fn restore_metrics(&mut self, sums: &[Vec<f64>]) {
+        for (metric, sums) in self.metrics.iter_mut().zip(sums) {
+            restore(&mut *metric.what, sums);
+        }
+    }
+
+    fn seeds(&self, part: usize, batch: usize, known: Option<&Known>) -> Result<Vec<(VarId, Variable)>> {
+        let parts = self.loss_parts()?;
+        match known {
+            // A part without sequences has no totals, and its gradients are none.
+            Some(Known { whole, totals, all }) => {
+                let zero = parts.zero();
+                parts.seeds(Some((whole, all)), totals[part].get(batch).unwrap_or(&zero))
+            }
+            None => parts.seeds(None, &parts.zero()),
+        }
+    }
+
+    /// Tells all processes what the parts came to, or why they failed; takes what they did to the metrics into these.
+    fn share_results(
+        &mut self,
+        ran: Result<()>,
+        dealt: &Dealt,
+        results: &mut [Option<PartResult>],
+        doing: &str,
+    ) -> Result<()> {
+        if let Some(world) = self.others().cloned() {
+            let mine = ran.map(|()| {
+                let mut message = Message::default();
+                message.count(usize::from(self.stop.load(std::sync::atomic::Ordering::SeqCst)));
+                for result in results[dealt.own.clone()].iter().flatten() {
+                    message.floats(&result.totals.numbers().collect::<Vec<_>>());
+                    result.metrics.iter().for_each(|sums| message.sums(sums));
+                }
+                message.0
+            });
+            let all = world.agree(doing, mine)?;
+            for (rank, message) in all.iter().enumerate() {
+                let mut message = Reader(message);
+                self.stopping |= message.number()? > 0;
+                for part in parallel::parts_of(rank, world.size(), results.len()) {
+                    if dealt.occupied[part] {
+                        let totals = Totals::of_numbers(&message.floats()?);
+                        let lengths: Vec<usize> = self.metrics.iter_mut().map(|m| m.sums().len()).collect();
+                        let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
+                        // One part has added to the metrics as it ran.
+                        let sent = if results.len() > 1 { metrics.len() } else { 0 };
+                        metrics.truncate(sent);
+                        metrics.iter_mut().try_for_each(|sums| message.sums(sums))?;
+                        results[part] = Some(PartResult { totals, metrics });
+                    }
+                }
+            }
+        } else {
+            ran?;
+        }
+        if results.len() == 1 {
+            return Ok(());
+        }
+        let before = self.sums_of_metrics();
+        let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.metrics.clone());
+        let parts = results.iter().map(of_part).collect();
+        let step = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))?;
+        let merged = step.map_or(Ok(before.clone()), |step| self.merge_metrics(before, &step))?;
+        self.restore_metrics(&merged);
+        Ok(())
+    }
+
+    /// The sums of metrics over two sets of batches.
+    pub(super) fn merge_metrics(&mut self, sums: Vec<Vec<f64>>, other: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
+        self.restore_metrics(&sums);
+        for (metric, other) in self.metrics.iter_mut().zip(other) {
+            metric.merge(other).map_err(|e| e.called(metric.line))?;
+        }
+        Ok(self.sums_of_metrics())
+    }
+
+    /// Tells all processes the totals of each batch of the parts.
+    fn share_totals(&self, ran: Result<()>, dealt: &Dealt, found: &mut [Vec<Totals>]) -> Result<()> {
+        let Some(world) = self.others() else { return ran };
+        let mine = ran.map(|()| {
+            let mut message = Message::default();
+            for totals in &found[dealt.own.clone()] {
+                message.count(totals.len());
+                totals.iter().for_each(|totals| message.floats(&totals.numbers().collect::<Vec<_>>()));
+            }
+            message.0
+        });
+        let doing = format!("forward pass of step {}", self.state.position.step + 1);
+        for (rank, message) in world.agree(&doing, mine)?.iter().enumerate() {
+            let mut message = Reader(message);
+            for part in parallel::parts_of(rank, world.size(), found.len()) {
+                let totals = (0..message.number()?).map(|_| Ok(Totals::of_numbers(&message.floats()?)));
+                found[part] = totals.collect::<Result<_>>()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The totals of all parts.
+    fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
+        let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
+        let parts = results.iter().map(of_part).collect();
+        let all = parallel::sum_all(parts, &mut |sum, other| Ok(sum_of(sum, &[other])))?;
+        all.map_or_else(|| self.loss_parts().map(Parts::zero), Ok)
+    }
+
+    /// The gradients of all parts, by parameter.
+    fn sum_of_all(
+        &self,
+        mut own: Vec<(Range<usize>, Option<Sums>)>,
+        dealt: &Dealt,
+        doing: &str,
+    ) -> Result<Sums> {
+        let Some(world) = self.others() else {
+            return Ok(own.pop().and_then(|(_, sum)| sum).unwrap_or_default());
+        };
+        let program = &self.state.program;
+        let mut specs = Vec::with_capacity(self.trained.len());
+        for (_, gradient) in &self.trained {
+            let spec = program.spec(*gradient)?;
+            let shape = spec.shape.iter().map(|extent| extent.known().unwrap_or(0)).collect();
+            let selected_rows = spec.storage == StorageKind::SelectedRows;
+            specs.push(GradientSpec { selected_rows, dtype: spec.dtype, shape });
+        }
+        let mut held = Vec::with_capacity(own.len());
+        for (of, sum) in own {
+            let gradients = |mut sum: Sums| {
+                let all = self.trained.iter().flat_map(|(param, _)| sum.remove(param).unwrap_or_default());
+                gradients_of(all.collect())
+            };
+            held.push((of, sum.map(gradients)));
+        }
+        let sums = world.sum_gradients(doing, &dealt.occupied, &held, &specs)?;
+        let sums = self.trained.iter().zip(sums);
+        Ok(sums.map(|((param, _), gradient)| (*param, vec![Part { gradient, factor: 1.0 }])).collect())
+    }
+
+    /// Puts the sums, times a factor, and what follows without rows in the place of the gradients of the last run.
+    fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
+        let Self { compiled, state, trained, .. } = self;
+        let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        for &(param, gradient) in trained.iter() {
+            let name = &state.program.var(param).name;
+            let mut sum = sums.remove(&param).unwrap_or_default();
+            sum.iter_mut().for_each(|part| part.factor *= factor);
+            let without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
+            sum.extend(without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 }));
+            runner.executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
+        }
+        Ok(())
+    }
+
+    /// What layers themselves move by the values of a batch, as the averages of a batch norm, is moved by the last part: all processes take it
+    /// from the one that has it.
+    fn share_statistics(&mut self, dealt: &Dealt) -> Result<()> {
+        let Some(world) = self.others().cloned() else { return Ok(()) };
+        let names = self.statistics();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let last = dealt.occupied.iter().rposition(|&occupied| occupied).unwrap_or(0);
+        let size = world.size();
+        let of = (0..size).find(|&rank| parallel::parts_of(rank, size, dealt.occupied.len()).contains(&last));
+        let mut message = Message::default();
+        if of == Some(world.rank()) {
+            for name in &names {
+                let value = self.scope.value(name)?.into_dense()?;
+                message.numbers(&value, 0..value.len())?;
+            }
+        }
+        let all = world.gather("statistics of layers", &message.0)?;
+        let mut message = Reader(all.get(of.unwrap_or(0)).map_or(&[], Vec::as_slice));
+        for name in &names {
+            let like = self.scope.value(name)?;
+            self.scope.set(name, message.numbers(like.dtype(), like.shape())?)?;
+        }
+        Ok(())
+    }
+
+    /// The totals of each batch from its numbers of rows, if these are enough.
+    fn counted(&self, batches: &[Batch]) -> Result<Option<Vec<Totals>>> {
+        let parts = self.loss_parts()?;
+        let counted = batches.iter().map(|batch| {
+            parts.counted(|feed| {
+                let name = &parts.body.var(feed).name;
+                batch.values.iter().find(|(fed, _)| fed == name).map(|(_, value)| value)
+            })
+        });
+        Ok(counted.collect())
+    }
+
+    /// The totals of the share of a part of each batch, by a forward pass before its gradients.
+    fn totals_of(&mut self, data: &dyn Data, part: usize, batches: &[Batch]) -> Result<Vec<Totals>> {
+        let mut found = Vec::with_capacity(batches.len());
+        let mut carried = self.carried_of(part).clone();
+        for batch in batches {
+            let Self { compiled, scope, state, registry, .. } = self;
+            let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+            let parts = parts.as_ref().ok_or_else(unprepared)?;
+            let step = state.position.step;
+            runner.seeds = parts.seeds(None, &parts.zero())?;
+            runner.run(
+                scope,
+                DataBatch { data, batch },
+                &mut carried,
+                |feeds| Run::train(feeds, step).until(Stage::Forward),
+                |executor| parts.read(executor).map(|totals| found.push(totals)),
+                |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
+            )?;
+            runner.hand_on(&mut carried)?;
+        }
+        Ok(found)
+    }
+
+    /// Runs the share of a part of a batch until its gradients, and adds them. Its totals.
+    fn add_gradients(
+        &mut self,
+        data: &dyn Data,
+        part: usize,
+        batch: &Batch,
+        seeds: Vec<(VarId, Variable)>,
+        sums: &mut Sums,
+    ) -> Result<Totals> {
+        let mut carried = std::mem::take(self.carried_of(part));
+        let Self { compiled, scope, state, metrics, registry, trained, .. } = self;
+        let Checkpoint { program, position, .. } = state;
+        let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
+        let parts = compiled.parts.take().ok_or_else(unprepared)?;
+        compiled.runner.seeds = seeds;
+        let mut totals = parts.zero();
+        let names = |param: VarId| program.var(param).name.as_str();
+        let ran = compiled.run(
+            scope,
+            DataBatch { data, batch },
+            Goes { carried: &mut carried, metrics },
+            |feeds| Run::train(feeds, step).until(Stage::Gradients),
+            |executor| {
+                totals = parts.read(executor)?;
+                let weight = parts.weight(&totals);
+                trained.iter().try_for_each(|&(param, _)| add(sums, executor, param, weight, names(param)))
+            },
+            |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
+        );
+        compiled.parts = Some(parts);
+        *self.carried_of(part) = carried;
+        ran.map(|()| totals)
+    }
+}
+
+fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
+    parts.iter().fold(zero, |mut sum, part| {
+        sum.add(part);
+        sum
+    })
+}
+
+/// The sum of what two parts have for each parameter, of which each has one gradient.
+fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
+    let add = |(param, own): (VarId, Vec<Part>)| {
+        let gradients = [own, other.remove(&param).unwrap_or_default()].map(gradients_of);
+        let [own, other] = gradients;
+        let sum = parallel::add(own, other)?;
+        Ok((param, sum.into_iter().map(|gradient| Part { gradient, factor: 1.0 }).collect()))
+    };
+    sum.into_iter().map(add).collect()
+}
+
+fn gradients_of(sum: Vec<Part>) -> Gradients {
+    sum.into_iter().map(|part| part.gradient).collect()
+}
+
+/// Adds the gradient of a parameter in the last run, times `weight`. Selected rows are kept until all are there.
+fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
+    let gradient = executor.gradient(param)?;
+    gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;
+    let rows = gradient.kind() == StorageKind::SelectedRows;
+    let sum = sums.entry(param).or_default();
+    sum.push(Part { gradient, factor: weight });
+    if !rows {
+        let gradient = merge(std::mem::take(sum)).map_err(|e| e.variable(name))?;
+        sum.push(Part { gradient, factor: 1.0 });
+    }
+    Ok(())
+}
+
+fn not_finite(what: &str, name: &str) -> Error {
+    let got = "NaN or infinity; nothing was updated";
+    Error::of(ErrorKind::NotFinite, what, "finite numbers", got).variable(name)
+}

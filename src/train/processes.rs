@@ -1,0 +1,396 @@
+//! A training on several processes: that all of them train the same, what they decide together, and what one does for all.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use super::trainer::Trainer;
+use super::until::Until;
+use super::{Stop, unprepared};
+use crate::checkpoint::Checkpoint;
+use crate::data::Data;
+use crate::error::{Error, ErrorKind, Result};
+use crate::parallel::{self, Message, Reader, World, in_turn};
+use crate::program::Role;
+use crate::tensor::Variable;
+
+/// More parts than any training has processes; a larger number is a mistake.
+const MOST_PARTS: u64 = 1 << 16;
+
+impl Trainer {
+    /// Trains together with the other processes of a world, each of which calls the same methods with the same settings and data.
+    ///
+    /// Each batch is dealt to [`parts`](Self::parts), and each process computes some of them. Gradients are summed up, and every process
+    /// makes the same update, so that all have the same parameters, to the bit, as one process with as many parts. Losses, metrics, the best
+    /// epoch, early stopping and an interrupt are decided for all. The first process alone (rank 0) shows the progress and writes
+    /// checkpoints. What it resumed is sent to the others, which need no checkpoint.
+    ///
+    /// An error on one process ends [`fit`](Self::fit) with an error on all: the others' names its rank. So does a process that does not
+    /// answer within the [deadline](World::deadline).
+    ///
+    /// ```
+    /// use unpadded::data::{Batching, Field, Loader, Samples};
+    /// use unpadded::layers::Embedding;
+    /// use unpadded::ops::Pool;
+    /// use unpadded::optimizer::Adam;
+    /// use unpadded::parallel::{World, threads};
+    /// use unpadded::train::{Progress, Trainer, Until};
+    /// use unpadded::{Builder, DType};
+    /// // Two ranks on threads of this process. With the feature `mpi` it is `World::mpi()?`, once in each process.
+    /// let losses: Vec<_> = std::thread::scope(|scope| {
+    ///     let train = |rank| {
+    ///         let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    ///         let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(8));
+    ///         let net = Builder::new().seed(1);
+    ///         let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    ///         let h = words.embedding(Embedding::new(9, 8).sparse()).sequence_pool(Pool::Last);
+    ///         let loss = h.linear(2).cross_entropy(label).mean();
+    ///         let trainer = Trainer::new(net, loss, &Adam::new(0.1).lazy())?;
+    ///         let mut trainer = trainer.distributed(World::new(rank)).progress(Progress::Quiet);
+    ///         trainer.fit(&data, &data, Until::Epochs(2)).map(|report| report.last)
+    ///     };
+    ///     let ranks: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(|| train(rank))).collect();
+    ///     ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<_, unpadded::Error>>()
+    /// })?;
+    /// assert_eq!(losses[0], losses[1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn distributed(mut self, world: World) -> Self {
+        (self.world, self.compiled) = (Some(world), None);
+        self
+    }
+
+    /// The world, if it has other processes.
+    pub(super) fn others(&self) -> Option<&World> {
+        self.world.as_ref().filter(|world| world.size() > 1)
+    }
+
+    /// Whether this process shows the progress and writes files.
+    pub(super) fn is_first(&self) -> bool {
+        self.others().is_none_or(|world| world.rank() == 0)
+    }
+
+    /// Whether to stop behind the last step: an interrupt of this process alone, or of any as all have agreed.
+    pub(super) fn is_stopping(&self) -> bool {
+        match self.others() {
+            Some(_) => self.stopping,
+            None => self.stop.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Whether any process says so.
+    pub(super) fn agreed(&self, mine: bool, doing: &str) -> Result<bool> {
+        let Some(world) = self.others() else { return Ok(mine) };
+        Ok(world.agree(doing, Ok(vec![u8::from(mine)]))?.iter().any(|said| said.first() == Some(&1)))
+    }
+
+    pub(super) fn check_parts(&self) -> Result<()> {
+        let (parts, size) = (self.parts_a_batch(), self.world.as_ref().map_or(1, World::size) as u64);
+        let called = |error: Error| self.parts.iter().fold(error, |error, told| error.called(told.line));
+        if !parts.is_power_of_two() || parts > MOST_PARTS {
+            let expected = format!("a power of two up to {MOST_PARTS}");
+            return Err(called(Error::new("parts of a batch", expected, parts.to_string())));
+        }
+        if size > parts {
+            let expected = format!("at most {parts}, as many as a batch has parts");
+            let error = Error::new("processes", expected, size.to_string());
+            return Err(called(error.noted("start fewer processes, or train anew with more `parts`")));
+        }
+        Ok(())
+    }
+
+    /// The number of threads of this process: processes that share cores share them out.
+    pub(super) fn threads_here(&self) -> usize {
+        match self.others() {
+            Some(world) if self.threads == 0 => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                (cores / world.sharers()).max(1)
+            }
+            _ => self.threads,
+        }
+    }
+
+    /// What to say of the processes before the first step.
+    pub(super) fn of_processes(&self) -> Option<String> {
+        let world = self.others()?;
+        let parts = self.parts_a_batch();
+        let why =
+            if self.parts.is_some() { "" } else { " (`parts` sets their number, which decides the bits)" };
+        Some(format!("{} processes, {parts} parts of each batch{why}", world.size()))
+    }
+
+    /// Checks that all processes train the same, and hands on the state of rank 0 to those that have another one.
+    pub(super) fn synchronize(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<()> {
+        let Some(world) = self.others().cloned() else { return Ok(()) };
+        self.carried.clear();
+        self.stopping = false;
+        let mine = self.described_to_others(train, dev, until);
+        let all = world.agree("settings of the training", mine.map(String::into_bytes))?;
+        let (first, ours) = (text(&all[0]), text(&all[world.rank()]));
+        let differ = first.lines().zip(ours.lines()).find(|(first, ours)| first != ours);
+        let differ = differ.map(|(first, ours)| {
+            let what = first.split(": ").next().unwrap_or_default();
+            let value =
+                |line: &str| line.split_once(": ").map_or(String::new(), |(_, value)| value.to_owned());
+            let expected = format!("{}, as on rank 0", value(first));
+            Error::of(ErrorKind::Program, format!("{what} of rank {}", world.rank()), expected, value(ours))
+        });
+        world.agree("settings of the training", differ.map_or(Ok(Vec::new()), Err))?;
+
+        let digest = self.digest();
+        let all = world.agree("state of the training", digest.map(|digest| digest.to_le_bytes().to_vec()))?;
+        if all.iter().all(|digest| *digest == all[0]) {
+            return Ok(());
+        }
+        let state = match self.is_first() {
+            true => self.as_bytes(),
+            false => Ok(Vec::new()),
+        };
+        let all = world.agree("state of the training", state)?;
+        let taken = match self.is_first() {
+            true => Ok(()),
+            false => Checkpoint::from_bytes(&all[0]).and_then(|state| self.take(state)),
+        };
+        let resumed = self.resumed;
+        // The number of parts may be that of the checkpoint.
+        self.compiled = None;
+        world.agree("state of the training", taken.map(|()| Vec::new()))?;
+        self.resumed = self.agreed(resumed && self.is_first(), "state of the training")?;
+        Ok(())
+    }
+
+    /// What decides the steps of a training, a line each.
+    fn described_to_others(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<String> {
+        let fingerprint = |bytes: &[u8]| format!("fingerprint {:08x}", crc32fast::hash(bytes));
+        let program = self.state.program.to_bytes()?;
+        let metrics: Vec<&str> = self.metrics.iter().map(|metric| metric.name()).collect();
+        let number = |told: &Option<super::told::Told<u64>>| told.as_deref().copied().unwrap_or_default();
+        Ok([
+            format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
+            format!("seed: {}", self.state.program.seed),
+            format!("program: {}", fingerprint(&program)),
+            format!("training data: fingerprint {:016x}", train.fingerprint()),
+            format!("development data: fingerprint {:016x}", dev.fingerprint()),
+            format!("metrics: {}", metrics.join(", ")),
+            format!("selected metric: {}", self.select.as_ref().map_or("", |select| &select.what)),
+            format!("parts of a batch: {}", number(&self.parts)),
+            format!("batches that make a step: {}", self.batches_a_step()),
+            format!("end: {until:?}"),
+            format!("steps from checkpoint to checkpoint: {}", number(&self.every)),
+            format!("patience: {}", number(&self.patience)),
+        ]
+        .join("\n"))
+    }
+
+    /// A number that two processes with the same state have in common.
+    fn digest(&mut self) -> Result<u64> {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(format!("{:?} {:?}", self.state.position, self.state.criterion).as_bytes());
+        for name in self.persistent() {
+            let value = self.scope.value(&name)?;
+            let mut bytes = Message::default();
+            match &value {
+                crate::tensor::Storage::SelectedRows(rows) => {
+                    bytes.rows(rows, &(0..rows.row_ids().len()).collect::<Vec<_>>())?;
+                }
+                other => bytes.numbers(other.numbers(), 0..other.numbers().len())?,
+            }
+            sum.update(&bytes.0);
+        }
+        Ok(u64::from(sum.finalize()))
+    }
+
+    /// The state of the training, as a checkpoint has it.
+    fn as_bytes(&mut self) -> Result<Vec<u8>> {
+        self.with_sums(|trainer| trainer.state.bytes_from(&mut trainer.scope))
+    }
+
+    /// The variables that layers themselves move by what they compute of a batch.
+    pub(super) fn statistics(&self) -> Vec<String> {
+        let program = &self.state.program;
+        let forward: Vec<_> = program
+            .root()
+            .ops
+            .iter()
+            .filter(|op| op.role == Role::Forward)
+            .flat_map(|op| op.writes())
+            .collect();
+        let updates = program.root().ops.iter().filter(|op| op.role == Role::Update);
+        let moved = updates.filter(|op| op.reads().any(|var| forward.contains(&var)));
+        let moved = moved.flat_map(|op| op.writes()).filter(|&var| program.var(var).persistable);
+        moved.map(|var| program.var(var).name.clone()).collect()
+    }
+
+    /// The states that a part carries from batch to batch.
+    pub(super) fn carried_of(&mut self, part: usize) -> &mut BTreeMap<String, Variable> {
+        let parts = self.parts_a_batch() as usize;
+        if parts == 1 {
+            return &mut self.state.carried;
+        }
+        if self.carried.len() != parts {
+            self.carried = (0..parts).map(|part| of_part(&self.state.carried, part, parts)).collect();
+        }
+        &mut self.carried[part]
+    }
+
+    /// Puts the states that the parts carry together, as those of the whole batch, for a checkpoint.
+    pub(super) fn gather_carried(&mut self) -> Result<()> {
+        let parts = self.parts_a_batch() as usize;
+        if parts == 1 || self.state.program.carried_states().next().is_none() {
+            return Ok(());
+        }
+        let names: Vec<String> = self
+            .state
+            .program
+            .carried_states()
+            .map(|state| self.state.program.var(state.before).name.clone())
+            .collect();
+        if let Some(world) = self.others().cloned() {
+            let own = parallel::parts_of(world.rank(), world.size(), parts);
+            let mut message = Message::default();
+            let known = self.carried.len() == parts;
+            message.count(usize::from(known));
+            for part in own.filter(|_| known) {
+                for name in &names {
+                    let value = self.carried[part].get(name).map(|value| value.storage().numbers());
+                    message.count(value.map_or(0, |value| value.rows()));
+                    value.map_or(Ok(()), |value| message.numbers(value, 0..value.len()))?;
+                }
+            }
+            let all = world.agree("carried states", Ok(message.0))?;
+            for (rank, message) in all.iter().enumerate() {
+                let mut message = Reader(message);
+                if message.number()? == 0 || rank == world.rank() {
+                    continue;
+                }
+                for part in parallel::parts_of(rank, world.size(), parts) {
+                    for name in &names {
+                        let rows = message.number()? as usize;
+                        let program = &self.state.program;
+                        let like = program.find(name).ok_or_else(unprepared)?;
+                        let spec = program.spec(like)?;
+                        let mut shape: Vec<usize> =
+                            spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();
+                        shape.iter_mut().take(1).for_each(|first| *first = rows);
+                        let value = message.numbers(spec.dtype, &shape)?;
+                        self.carried[part].insert(name.clone(), Variable::new(value, None)?);
+                    }
+                }
+            }
+        }
+        if self.carried.len() != parts {
+            return Ok(());
+        }
+        for name in names {
+            let of_parts: Vec<&Variable> =
+                self.carried.iter().filter_map(|states| states.get(&name)).collect();
+            if let Some(whole) = joined(&of_parts)? {
+                self.state.carried.insert(name, whole);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the batches of a pass into the metrics, each part its own; the sums of all parts are added up along the tree. Whether it came
+    /// to the end of the data.
+    pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
+        let parts = self.parts_a_batch() as usize;
+        let others = self.others().cloned();
+        let own = others.as_ref().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
+        let carries = self.state.program.carried_states().next().is_some();
+        let zero = self.sums_of_metrics();
+        let mut sums = vec![zero; parts];
+        let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];
+        let alone = if others.is_some() { Stop::Never } else { stop };
+        let ran = self.each_batch(data, alone, |trainer, number, batch| {
+            let dealt = match carries {
+                true => in_turn(trainer.runner()?.sequences(batch), parts),
+                false => Vec::new(),
+            };
+            for part in own.clone() {
+                let share = match dealt.get(part) {
+                    Some(sequences) => Some(trainer.runner()?.share(batch, sequences)?),
+                    None if number % parts == part => None,
+                    None => continue,
+                };
+                if share.as_ref().is_some_and(|share| trainer.runner().is_ok_and(|r| r.sequences(share) == 0))
+                {
+                    none_goes_on(&mut carried[part])?;
+                    continue;
+                }
+                trainer.restore_metrics(&sums[part]);
+                trainer.infer_batch(data, share.as_ref().unwrap_or(batch), &mut carried[part])?;
+                sums[part] = trainer.sums_of_metrics();
+            }
+            Ok(())
+        });
+        let mut whole = true;
+        if others.is_none() {
+            whole = ran.clone()?;
+        }
+        if let Some(world) = others {
+            let mine = ran.map(|_| {
+                let mut message = Message::default();
+                message.count(usize::from(self.stop.load(Ordering::SeqCst)));
+                sums[own].iter().flatten().for_each(|sums| message.sums(sums));
+                message.0
+            });
+            for (rank, message) in world.agree("evaluation", mine)?.iter().enumerate() {
+                let mut message = Reader(message);
+                whole &= message.number()? == 0 || stop == Stop::Never;
+                for part in parallel::parts_of(rank, world.size(), parts) {
+                    sums[part].iter_mut().try_for_each(|sums| message.sums(sums))?;
+                }
+            }
+        }
+        let parts = sums.into_iter().map(Some).collect();
+        if let Some(sums) = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))? {
+            self.restore_metrics(&sums);
+        }
+        Ok(whole)
+    }
+
+    fn runner(&self) -> Result<&crate::predict::BatchRunner> {
+        Ok(&self.compiled.as_ref().ok_or_else(unprepared)?.runner)
+    }
+}
+
+/// The states that a part carries, of those of a whole batch.
+fn of_part(carried: &BTreeMap<String, Variable>, part: usize, parts: usize) -> BTreeMap<String, Variable> {
+    let own = carried.iter().filter_map(|(name, value)| {
+        let sequences: Vec<usize> = (part..value.rows()).step_by(parts).collect();
+        Some((name.clone(), value.take_sequences(&sequences).ok()?))
+    });
+    own.collect()
+}
+
+/// A batch without a sequence of a part carries on none of its states.
+pub(super) fn none_goes_on(carried: &mut BTreeMap<String, Variable>) -> Result<()> {
+    carried.values_mut().try_for_each(|value| {
+        *value = value.slice_sequences(0..0)?;
+        Ok(())
+    })
+}
+
+/// The states of a whole batch, of those that its parts carry.
+fn joined(parts: &[&Variable]) -> Result<Option<Variable>> {
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let all = Variable::merge(&parts.iter().map(|&part| part.clone()).collect::<Vec<_>>())?;
+    // Sequence i is number i / n of part i mod n.
+    let starts: Vec<usize> = parts
+        .iter()
+        .scan(0, |start, part| {
+            let own = *start;
+            *start += part.rows();
+            Some(own)
+        })
+        .collect();
+    let order: Vec<usize> = (0..all.rows()).map(|i| starts[i % parts.len()] + i / parts.len()).collect();
+    all.take_sequences(&order).map(Some)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,265 @@
+//! Several ranks that train together have the bits of one with as many parts, for every kind of loss, layer and update.
+
+use std::time::Duration;
+
+use unpadded::layers::Norm;
+use unpadded::parallel::{ThreadRank, World, threads};
+use unpadded::train::Averaging;
+
+use super::parts::{LOSSES, SEQUENCES, data_for, trainer_of};
+use super::*;
+
+/// Runs `train` on this many ranks. What came of each.
+fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let run = |rank: ThreadRank| {
+            let train = &train;
+            scope.spawn(move || train(World::new(rank).deadline(Duration::from_secs(60))))
+        };
+        let ranks: Vec<_> = threads(ranks).into_iter().map(run).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// The bytes of the training's file, and of what it reports.
+fn state(trainer: &mut Trainer, report: &Report, name: &str) -> (Vec<u8>, String) {
+    let path = path(name);
+    trainer.save(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    (bytes, format!("{:?} {:?} {:?}", report.history, report.last, report.best))
+}
+
+/// Trains on 1 to 8 ranks; all of them have to come to the same.
+fn same_for_all(
+    name: &str,
+    parts: u64,
+    sizes: &[usize],
+    fit: &(dyn Fn(Option<World>) -> (Trainer, Report) + Sync),
+) {
+    let (mut alone, report) = fit(None);
+    let expected = state(&mut alone, &report, name);
+    for &size in sizes {
+        let all = on_ranks(size, |world| {
+            let rank = world.rank();
+            let (mut trainer, report) = fit(Some(world));
+            // Every rank has all of it.
+            state(&mut trainer, &report, &format!("{name}-{size}-{rank}"))
+        });
+        for (rank, got) in all.iter().enumerate() {
+            assert_eq!(got.1, expected.1, "{name}: rank {rank} of {size}, {parts} parts");
+            assert!(got.0 == expected.0, "{name}: rank {rank} of {size}, {parts} parts: another file");
+        }
+    }
+}
+
+#[test]
+fn every_loss_has_the_bits_of_one_rank() {
+    for ((name, loss), sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
+        for (parts, sequences, batches, sizes) in
+            [(4, 9, 1, &[2, 3][..]), (2, 5, 3, &[2]), (16, SEQUENCES, 1, &[3])]
+        {
+            same_for_all("loss", parts, sizes, &|world| {
+                let mut trainer = trainer_of(&loss, DType::F32, sparse).parts(parts).accumulate(batches);
+                if let Some(world) = world {
+                    trainer = trainer.distributed(world);
+                }
+                let cut = data_for(&trainer, sequences);
+                let report = trainer
+                    .fit(&*cut, &*data_for(&trainer, 3), Until::Epochs(2))
+                    .unwrap_or_else(|e| panic!("{name}: {e}"));
+                (trainer, report)
+            });
+        }
+    }
+}
+
+/// Trainings that have more than losses and gradients to agree on.
+type Case = (&'static str, fn() -> (Trainer, Box<dyn Data>, Box<dyn Data>));
+
+const CASES: [Case; 5] = [
+    ("dropout, lazy Adam, clipping, a schedule", || (trainer(), Box::new(train()), Box::new(dev()))),
+    ("carried states", || {
+        let text = || {
+            let ids: Vec<i64> = (0..301).map(|i: i64| i * i % 11 % 5).collect();
+            Box::new(Continuous::new(ids, 6, 7, ["x", "y"]).unwrap())
+        };
+        (language_model(), text(), text())
+    }),
+    ("a batch norm", || {
+        let net = Builder::new().seed(4);
+        let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+        let x = words.embedding(Embedding::new(20, 6)).sequence_pool(Pool::Max);
+        let x = net.norm(x, Norm::batch());
+        let loss = x.linear(2).cross_entropy(label).mean();
+        (Trainer::new(net, loss, &Sgd::new(0.1)).unwrap(), Box::new(train()), Box::new(dev()))
+    }),
+    ("exact Adam on selected rows, averages", || {
+        let net = Builder::new().seed(5);
+        let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+        let x = words.embedding(Embedding::new(20, 6).sparse()).sequence_pool(Pool::Mean);
+        let loss = x.linear(2).cross_entropy(label).mean();
+        let trainer = Trainer::new(net, loss, &Adam::new(0.05)).unwrap();
+        (
+            trainer.averaged(Averaging::ema(0.9).except(["embedding_0.weight"])),
+            Box::new(train()),
+            Box::new(dev()),
+        )
+    }),
+    ("a row-sparse table", || {
+        let net = Builder::new().seed(6);
+        let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+        let table = Embedding::new(1_000_000_000_000, 6).row_sparse();
+        let x = words.embedding(table).sequence_pool(Pool::Mean);
+        let loss = x.linear(2).cross_entropy(label).mean();
+        (Trainer::new(net, loss, &Adam::new(0.05).lazy()).unwrap(), Box::new(train()), Box::new(dev()))
+    }),
+];
+
+#[test]
+fn every_training_has_the_bits_of_one_rank() {
+    for (name, case) in CASES {
+        for (parts, batches, sizes) in [(8, 1, &[2, 3, 8][..]), (4, 2, &[3, 4])] {
+            same_for_all(name, parts, sizes, &|world| {
+                let (trainer, data, dev) = case();
+                let threads = world.as_ref().map_or(2, |world| 1 + world.rank() % 2);
+                let trainer =
+                    trainer.threads(threads).progress(Progress::Quiet).parts(parts).accumulate(batches);
+                let mut trainer = match world {
+                    Some(world) => trainer.distributed(world),
+                    None => trainer,
+                };
+                let report = trainer.fit(&*data, &*dev, Until::Epochs(2));
+                (trainer, report.unwrap_or_else(|e| panic!("{name}: {e}")))
+            });
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_goes_on_with_any_number_of_processes() {
+    for (name, case) in CASES {
+        let fit = |world: Option<World>, from: Option<&PathBuf>, until| {
+            let (trainer, data, dev) = case();
+            let trainer = trainer.threads(1).progress(Progress::Quiet).parts(8);
+            let first = world.as_ref().is_none_or(|world| world.rank() == 0);
+            let mut trainer = match world {
+                Some(world) => trainer.distributed(world),
+                None => trainer,
+            };
+            // The others take what the first one has read.
+            if let Some(from) = from.filter(|_| first) {
+                trainer.resume(from).unwrap();
+            }
+            let report = trainer.fit(&*data, &*dev, until).unwrap_or_else(|e| panic!("{name}: {e}"));
+            (trainer, report)
+        };
+        let (mut alone, report) = fit(None, None, Until::Steps(17));
+        let expected = state(&mut alone, &report, "alone");
+        let file = path("goes-on");
+        for (first, then) in [(3, 1), (1, 2), (4, 3)] {
+            on_ranks(first, |world| {
+                let rank = world.rank();
+                let (mut trainer, _) = fit(Some(world), None, Until::Steps(9));
+                if rank == 0 {
+                    trainer.save(&file).unwrap();
+                }
+            });
+            let got = on_ranks(then, |world| {
+                let rank = world.rank();
+                let (mut trainer, report) = fit(Some(world), Some(&file), Until::Steps(17));
+                state(&mut trainer, &report, &format!("then-{rank}"))
+            });
+            for got in got {
+                assert!(got.0 == expected.0, "{name}: {first}, then {then} processes: another file");
+                assert_eq!(got.1, expected.1, "{name}");
+            }
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn one_asked_to_stop_stops_all_behind_the_same_step() {
+    let reports = on_ranks(3, |world| {
+        let second = world.rank() == 1;
+        let mut trainer = trainer().parts(4).distributed(world);
+        if second {
+            trainer.stop_flag().store(true, Ordering::SeqCst);
+        }
+        trainer.fit(&train(), &dev(), Until::Epochs(3)).unwrap()
+    });
+    for report in &reports {
+        assert_eq!((report.ended, report.steps), (Ended::Interrupted, 1));
+    }
+}
+
+/// What each rank's error says, where one differs from the others.
+fn errors(size: usize, fit: impl Fn(World) -> Result<Report> + Sync) -> Vec<String> {
+    on_ranks(size, |world| fit(world).unwrap_err().to_string())
+}
+
+#[test]
+fn what_differs_between_processes_is_refused_before_the_first_step() {
+    let other_data = errors(3, |world| {
+        let data = if world.rank() == 2 { train().shuffle(6) } else { train() };
+        trainer().parts(4).distributed(world).fit(&data, &dev(), Until::Epochs(1))
+    });
+    assert!(other_data[2].contains("training data of rank 2: expected fingerprint"), "{}", other_data[2]);
+    assert!(other_data[0].contains("a failure of rank 2: training data of rank 2"), "{}", other_data[0]);
+    let other_model = errors(2, |world| {
+        let net = Builder::new().seed(world.rank() as u64);
+        let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+        let x = words.embedding(Embedding::new(20, 6)).sequence_pool(Pool::Max);
+        let loss = x.linear(2).cross_entropy(label).mean();
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().threads(1).progress(Progress::Quiet);
+        trainer.distributed(world).fit(&train(), &dev(), Until::Epochs(1))
+    });
+    assert!(other_model[1].contains("seed of rank 1: expected 0, as on rank 0, got 1"), "{}", other_model[1]);
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused() {
+    let error = |parts, ranks| {
+        errors(ranks, |world| {
+            trainer().parts(parts).distributed(world).fit(&train(), &dev(), Until::Epochs(1))
+        })
+    };
+    let three = &error(3, 2)[0];
+    assert!(three.contains("parts of a batch: expected a power of two up to 65536, got 3"), "{three}");
+    let few = &error(2, 3)[1];
+    assert!(few.contains("processes: expected at most 2, as many as a batch has parts, got 3"), "{few}");
+}
+
+/// A batch of the data that one rank cannot read ends the training on all of them.
+#[test]
+fn an_error_of_one_process_reaches_all() {
+    struct Breaks(Loader, bool);
+    impl Data for Breaks {
+        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+            let breaks = self.1;
+            let broken = move |(at, batch): (usize, Result<Batch>)| match at {
+                4 if breaks => Err(Error::new("file `x`", "readable", "a broken disk")),
+                _ => batch,
+            };
+            Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(broken)))
+        }
+        fn batch_count(&self) -> Option<u64> {
+            self.0.batch_count()
+        }
+        fn fingerprint(&self) -> u64 {
+            self.0.fingerprint()
+        }
+    }
+    let said = errors(3, |world| {
+        let data = Breaks(train(), world.rank() == 1);
+        trainer().parts(4).distributed(world).fit(&data, &dev(), Until::Epochs(1))
+    });
+    assert!(said[1].starts_with("file `x`: expected readable, got a broken disk"), "{}", said[1]);
+    for others in [&said[0], &said[2]] {
+        assert!(
+            others.starts_with("step 5: expected all processes to go on, got a failure of rank 1: file `x`"),
+            "{others}"
+        );
+    }
+}
