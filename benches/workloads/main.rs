@@ -11,7 +11,7 @@
 //! beside the two run apart. `scaling`: W1's model over batch, hidden size, length and threads, a table and the plots
 //! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
 //! `build`: the seconds that programs of many operators take before they run. `small`: a prediction service's runs, few
-//! short sequences, forward only. `norm`: layer norm and root mean square norm over 100 MB, beside a copy. `attention`: that operator
+//! short sequences, forward only. `trained-W1`, `-W2`, `-W3` and `-W4`: trainings by a `Trainer` in `--parts`, under `mpirun` too (`--features mpi`). `norm`: layer norm and root mean square norm over 100 MB, beside a copy. `attention`: that operator
 //! alone. `W6`: a language model of two LSTM(512) writes, one token after another; `session`: a step of an LSTM(256) beside its products;
 //! `beam`: W5's model searches with a beam of 8 for 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256).
 //! `crf`, `ctc`: those losses alone, with the gradients of what they are of. The data: the peers' files from the folder
@@ -33,6 +33,7 @@ mod plot;
 mod scaling;
 mod small;
 mod structured;
+mod trained;
 mod wide;
 
 use std::process::ExitCode;
@@ -230,7 +231,7 @@ fn long(threads: usize, rounds: usize) -> Outcome<String> {
 }
 
 fn run() -> Outcome<()> {
-    let (mut chosen, mut threads, mut steps, mut profiled) = (Vec::new(), 2, None, false);
+    let (mut chosen, mut threads, mut steps, mut parts, mut profiled) = (Vec::new(), 2, None, None, false);
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let mut number = || -> Outcome<usize> {
@@ -241,7 +242,13 @@ fn run() -> Outcome<()> {
             "--threads" => threads = number()?.max(1),
             "--profile" => profiled = true,
             "--steps" => steps = Some(number()?.max(1)),
-            known if WORKLOADS.contains(&known) || scaling::knows(known) || wide::knows(known) => {
+            "--parts" => parts = Some(number()?.max(1)),
+            known
+                if WORKLOADS.contains(&known)
+                    || scaling::knows(known)
+                    || wide::knows(known)
+                    || trained::knows(known) =>
+            {
                 chosen.push(word)
             }
             _ => {
@@ -287,6 +294,10 @@ fn run() -> Outcome<()> {
             }
             axis if scaling::knows(axis) => {
                 scaling::run(axis)?;
+                continue;
+            }
+            training if trained::knows(training) => {
+                trained::run(training, threads, steps, parts)?;
                 continue;
             }
             table if wide::knows(table) => {

@@ -28,7 +28,7 @@ use unpadded::program::{Program, Reach, Spec, VarId};
 use unpadded::{Builder, DType, Error, Registry, Result, Var, Variable};
 
 use attempts::Attempts;
-pub(crate) use attempts::{case, mistake, twins};
+pub(crate) use attempts::{case, mistake, model, twins};
 pub(crate) use dice::Dice;
 use feeds::Size;
 pub(crate) use optimizers::optimizer;

@@ -8,6 +8,9 @@ use unpadded::train::Averaging;
 
 use super::parts::{LOSSES, SEQUENCES, data_for, trainer_of};
 use super::*;
+use crate::step_blocks::F32;
+use crate::step_blocks::generator::{Dice, model, optimizer};
+use crate::thorough::times;
 
 /// Runs `train` on this many ranks. What came of each.
 fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync) -> Vec<T> {
@@ -262,4 +265,83 @@ fn an_error_of_one_process_reaches_all() {
             "{others}"
         );
     }
+}
+
+/// Batches as they are, each with its own number.
+struct Made(Vec<Vec<(String, unpadded::Variable)>>);
+
+impl Data for Made {
+    fn batches(&self, _: Option<u64>, from: u64) -> Result<Batches> {
+        let batch = |values: &Vec<(String, unpadded::Variable)>| {
+            let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
+            let tokens = values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0);
+            Ok(Batch {
+                values: values.clone(),
+                numbers: (0..sequences as u64).collect(),
+                tokens,
+                padded: tokens,
+            })
+        };
+        let rest: Vec<Result<Batch>> = self.0.iter().skip(from as usize).map(batch).collect();
+        Ok(Box::new(rest.into_iter()))
+    }
+    fn batch_count(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
+    }
+    fn fingerprint(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// Programs at random, trained in parts: the same file and scores, or the same error, for any number of ranks.
+#[test]
+fn programs_at_random_have_the_bits_of_one_rank() {
+    let (mut trained, mut refused) = (0, std::collections::BTreeMap::new());
+    for seed in 0..times(60) as u64 {
+        let outcome = |world: Option<World>| {
+            let (net, loss, batches) = model(seed, F32, 4).unwrap();
+            let mut dice = Dice::new(seed);
+            let rank = world.as_ref().map_or(9, World::rank);
+            let train = || -> Result<(Vec<u8>, String)> {
+                let parts = [2, 4, 4, 8][seed as usize % 4];
+                let trainer = Trainer::new(net, loss, &*optimizer(&mut dice))?;
+                let trainer = trainer.threads(1 + rank % 2).progress(Progress::Quiet).parts(parts);
+                let mut trainer = match world {
+                    Some(world) => trainer.distributed(world),
+                    None => trainer,
+                };
+                let data = Made(batches);
+                let report = trainer.fit(&data, &data, Until::Epochs(1 + seed % 2))?;
+                Ok(state(&mut trainer, &report, &format!("random-{rank}")))
+            };
+            train()
+        };
+        let expected = outcome(None);
+        for size in [2, 1 + seed as usize % 2] {
+            for got in on_ranks(size, |world| outcome(Some(world))) {
+                match (&expected, got) {
+                    (Ok(expected), Ok(got)) => {
+                        assert_eq!(got.1, expected.1, "seed {seed}, {size} ranks");
+                        assert!(got.0 == expected.0, "seed {seed}, {size} ranks: another file");
+                    }
+                    (Err(_), Err(_)) => {}
+                    (expected, got) => {
+                        let shown = |outcome: &Result<(Vec<u8>, String)>| match outcome {
+                            Ok((_, scores)) => scores.clone(),
+                            Err(error) => error.to_string(),
+                        };
+                        panic!("seed {seed}, {size} ranks: {} and {}", shown(expected), shown(&got));
+                    }
+                }
+            }
+        }
+        match expected {
+            Ok(_) => trained += 1,
+            Err(error) => {
+                *refused.entry(error.to_string().chars().take(60).collect::<String>()).or_insert(0) += 1
+            }
+        }
+    }
+    println!("{trained} trained; refused: {refused:?}");
+    assert!(trained >= 30, "{trained}: {refused:?}");
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use unpadded::layers::{Linear, init};
 use unpadded::program::{Attributes, Spec, VarId};
-use unpadded::{Builder, Error, Result, Var};
+use unpadded::{Builder, Error, Result, Var, Variable};
 
 use super::{Case, Dice, Item, Kind, Maker, Size, Tables, Twins, grown, words};
 use crate::step_blocks::F32;
@@ -73,6 +73,27 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     let values: Vec<_> = values.iter().map(|var| var.id()).collect();
     let case = Case::of(net.finish()?, maker.registry, values[values.len() - 1], batch, values)?;
     Ok(Case { others, refused, wrong, ..case })
+}
+
+/// The model of a seed, its loss, and batches of what its feeds are called.
+#[allow(clippy::type_complexity)]
+pub(crate) fn model(
+    seed: u64,
+    kind: Kind,
+    batches: usize,
+) -> Result<(Builder, Var, Vec<Vec<(String, Variable)>>)> {
+    let (left_out, _) = fitting(seed, kind)?;
+    let (net, mut maker, feeds, values) = grown(seed, kind, Attempts { left_out, ..Attempts::default() })?;
+    let program = net.program()?;
+    let dice = &mut maker.dice;
+    let sizes = [Size::Usual, Size::Usual, Size::Smaller, Size::EmptySequences, Size::Larger];
+    let mut batch = |_| {
+        let size = *dice.pick(&sizes);
+        let fed = feeds.batch(dice, size)?;
+        Ok(fed.into_iter().map(|(id, value)| (program.var(id).name.clone(), value)).collect())
+    };
+    let batches = (0..batches).map(&mut batch).collect::<Result<_>>()?;
+    Ok((net, values[values.len() - 1], batches))
 }
 
 /// The program of a seed whose tables have gradients of selected rows, the same with dense ones, and batches for both.
