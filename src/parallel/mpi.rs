@@ -3,6 +3,9 @@
 //! An exchange begins with one short message to each rank: the length, and the bytes themselves if they are few. MPI sends a short
 //! message without waiting for its receiver. Long ones follow only once the other rank's short one is here, so that nothing is pending
 //! on a rank that is late: MPI has no way to give up a send. All requests are polled, and no call of MPI waits.
+//!
+//! A rank whose exchange fails tells all others why, and takes what they had begun to send until each has answered likewise.
+//! What a stopped process leaves pending ends this one, by `MPI_Abort`, with the error on standard error.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,8 +26,11 @@ const FAILURE: Tag = 2;
 /// Of the exchange in which ranks end.
 const ENDING: Tag = 3;
 
-/// The bytes of a message that travel with its length. With it they stay below what every transport of MPI sends at once (4 KiB).
-const SHORT: usize = 3000;
+/// The bytes of a message that travel with its length. Open MPI completes a send of up to 256 bytes at once, even if its receiver has
+/// stopped.
+const SHORT: usize = 200;
+/// The bytes of a reason. With the rank they stay below what every transport of MPI sends without its receiver (4 KiB).
+const REASON: usize = 3000;
 /// The length, in eight bytes.
 const LENGTH: usize = 8;
 /// Longer messages are sent in pieces: MPI counts bytes in 31 bits.
@@ -35,6 +41,8 @@ const SPIN: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(30);
 /// How long what was begun may take once an exchange has failed.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a failed exchange takes what others may just have begun to send.
+const LINGER: Duration = Duration::from_millis(50);
 
 /// A rank that is a process of MPI. There is one per process; MPI is called from its thread alone.
 ///
@@ -68,15 +76,13 @@ impl Mpi {
     /// If MPI was started before, or its library cannot be used in a process with threads.
     #[track_caller]
     pub fn new() -> Result<Self> {
-        let error = |expected, got: String| Error::of(ErrorKind::Io, "start of MPI", expected, got);
         let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
-            return Err(error("one start per process", "MPI was started before in this process".to_owned()));
+            let got = "a process in which MPI was started before";
+            return Err(Error::of(ErrorKind::Io, "start of MPI", "one start per process", got));
         };
         if threading < Threading::Funneled {
-            return Err(error(
-                "a library of MPI for processes with threads (MPI_THREAD_FUNNELED)",
-                format!("{threading:?}"),
-            ));
+            let expected = "a library of MPI for processes with threads (MPI_THREAD_FUNNELED)";
+            return Err(Error::of(ErrorKind::Io, "start of MPI", expected, format!("{threading:?}")));
         }
         let world = universe.world();
         let number = |n: i32| usize::try_from(n).unwrap_or_default();
@@ -89,27 +95,55 @@ impl Mpi {
         self.world.process_at_rank(i32::try_from(rank).unwrap_or_default())
     }
 
-    /// The failure of a rank, if one has told this rank.
-    fn failure(&self) -> Option<Lost> {
+    /// The next failure that a rank tells this one: which rank tells it, and the failure.
+    fn failure(&self) -> Option<(usize, Lost)> {
         let (message, status) = self.world.any_process().immediate_matched_probe_with_tag(FAILURE)?;
-        let rank = usize::try_from(status.source_rank()).unwrap_or_default();
+        let teller = usize::try_from(status.source_rank()).unwrap_or_default();
         let length = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
         // Lives on, since MPI may write to it after this call has given up.
-        let reason: &'static mut [u8] = Box::leak(vec![0; length].into_boxed_slice());
-        let mut request = message.immediate_matched_receive_into(StaticScope, reason);
+        let told: &'static mut [u8] = Box::leak(vec![0; length].into_boxed_slice());
+        let mut request = message.immediate_matched_receive_into(StaticScope, told);
         let limit = Instant::now() + GRACE;
-        let reason = loop {
+        let told = loop {
             match request.test_with_data() {
-                Ok((_, reason)) => break String::from_utf8_lossy(reason).into_owned(),
+                Ok((_, told)) => break told.split_first_chunk::<LENGTH>(),
                 Err(pending) if Instant::now() >= limit => {
                     std::mem::forget(pending);
-                    break "its reason did not arrive".to_owned();
+                    break None;
                 }
                 Err(pending) => request = pending,
             }
             std::thread::yield_now();
         };
-        Some(Lost::Left { rank, reason })
+        let (rank, reason) = match told {
+            Some((rank, reason)) => {
+                let rank = usize::try_from(u64::from_le_bytes(*rank)).unwrap_or(teller);
+                (rank, String::from_utf8_lossy(reason).into_owned())
+            }
+            None => (teller, "its reason did not arrive".to_owned()),
+        };
+        Some((teller, Lost::Left { rank, reason }))
+    }
+
+    /// Tells all other ranks of the failure of a rank.
+    fn tell(&self, rank: usize, reason: &str) {
+        let mut end = reason.len().min(REASON);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let reason = reason.as_bytes().get(..end).unwrap_or_default();
+        // Lives on, since MPI may read it after this call has given up.
+        let told: &'static [u8] =
+            Box::leak([&(rank as u64).to_le_bytes(), reason].concat().into_boxed_slice());
+        let others = (0..self.size).filter(|&r| r != self.rank);
+        let send = |r| self.process(r).immediate_send_with_tag(StaticScope, told, FAILURE);
+        let mut sends: Vec<_> = others.map(send).collect();
+        let limit = Instant::now() + GRACE / 4;
+        while !sends.is_empty() && Instant::now() < limit {
+            sends = sends.into_iter().filter_map(|send| send.test().err()).collect();
+            std::thread::yield_now();
+        }
+        sends.into_iter().for_each(std::mem::forget);
     }
 
     /// An exchange with messages of one tag.
@@ -127,40 +161,52 @@ impl Mpi {
         let heads: Vec<Vec<u8>> = own.iter().copied().map(head).collect();
         let mut places = vec![[0; LENGTH + SHORT]; self.size];
         mpi::request::scope(|scope| {
-            let mut meeting = Meeting { ranks: self, scope, tag, peers: Vec::new(), pending: Vec::new() };
+            let mut meeting = Meeting {
+                ranks: self,
+                scope,
+                tag,
+                peers: Vec::new(),
+                pending: Vec::new(),
+                lost: None,
+                tellers: BTreeSet::new(),
+            };
             let rooms = places.iter_mut().zip(received.iter_mut());
             for (rank, ((own, head), (place, body))) in own.iter().zip(&heads).zip(rooms).enumerate() {
                 if rank != self.rank {
                     meeting.send(rank, head);
-                    let stage = Stage::Awaited(place.as_mut_slice());
-                    meeting.peers.push(Peer { rank, stage, own, body });
+                    meeting.peers.push(Peer { rank, stage: Stage::Awaited(place, body), own });
                 }
             }
+            let text = |lost: &Lost| lost.clone().error(doing, patience).to_string();
             let mut progress = Instant::now();
-            let mut lost: Option<(Lost, Instant)> = None;
             while !meeting.peers.is_empty() || !meeting.pending.is_empty() {
-                let moved = meeting.poll(lost.is_none());
+                if let Some((teller, lost)) = self.failure() {
+                    meeting.tellers.insert(teller);
+                    meeting.lose(lost, text);
+                }
+                let moved = meeting.poll();
                 let now = Instant::now();
                 if moved {
                     progress = now;
                     continue;
                 }
-                if lost.is_none() {
-                    let late = || (now >= deadline).then(|| Lost::Late { ranks: meeting.missing() });
-                    let found = self.failure().or_else(|| meeting.ended()).or_else(late);
-                    lost = found.map(|lost| (lost, now + GRACE));
+                let late = || (now >= deadline).then(|| Lost::Late { ranks: meeting.missing() });
+                if meeting.lost.is_none()
+                    && let Some(lost) = meeting.ended().or_else(late)
+                {
+                    meeting.lose(lost, text);
                 }
-                match &lost {
-                    Some((lost, _)) if meeting.idle() => return Err(lost.clone()),
-                    Some((lost, limit)) if now >= *limit => {
-                        eprintln!("rank {}: {}", self.rank, lost.clone().error(doing, patience));
+                match &meeting.lost {
+                    Some((_, since)) if meeting.parted(now - *since) => break,
+                    Some((lost, since)) if now - *since >= GRACE => {
+                        eprintln!("rank {}: {}", self.rank, text(lost));
                         self.world.abort(1);
                     }
                     _ if now - progress < SPIN => std::thread::yield_now(),
                     _ => std::thread::sleep(NAP),
                 }
             }
-            Ok(())
+            meeting.lost.map_or(Ok(()), |(lost, _)| Err(lost))
         })
     }
 }
@@ -170,10 +216,14 @@ struct Meeting<'a, 's> {
     ranks: &'s Mpi,
     scope: &'s LocalScope<'a>,
     tag: Tag,
-    /// The ranks whose short message is not here yet.
+    /// The ranks whose message did not begin to arrive to its end.
     peers: Vec<Peer<'a, 's>>,
-    /// What was begun beside, each with the other rank.
+    /// What MPI has not completed beside, each with the other rank.
     pending: Vec<(usize, Bytes<'a, 's>)>,
+    /// Why the exchange fails, and since when it is known.
+    lost: Option<(Lost, Instant)>,
+    /// The ranks that have told this one a failure: they send nothing more.
+    tellers: BTreeSet<usize>,
 }
 
 type Bytes<'a, 's> = Request<'a, [u8], &'s LocalScope<'a>>;
@@ -181,25 +231,37 @@ type Bytes<'a, 's> = Request<'a, [u8], &'s LocalScope<'a>>;
 struct Peer<'a, 's> {
     rank: usize,
     stage: Stage<'a, 's>,
+    /// The message for it.
     own: &'a [u8],
-    body: &'a mut Vec<u8>,
 }
 
 enum Stage<'a, 's> {
-    /// With the room for the short message.
-    Awaited(&'a mut [u8]),
-    Begun(Bytes<'a, 's>),
+    /// With room for the short message, and for the whole one.
+    Awaited(&'a mut [u8], &'a mut Vec<u8>),
+    Begun(Bytes<'a, 's>, &'a mut Vec<u8>),
+    /// With room for the pieces that are not here yet.
+    Long(&'a mut [u8]),
 }
 
-impl<'a> Meeting<'a, '_> {
+impl<'a, 's> Meeting<'a, 's> {
     fn send(&mut self, rank: usize, bytes: &'a [u8]) {
         let request = self.ranks.process(rank).immediate_send_with_tag(self.scope, bytes, self.tag);
         self.pending.push((rank, request));
     }
 
-    /// Takes what has arrived and begins what follows from it; whether anything happened. Short messages are awaited only while
-    /// `on`.
-    fn poll(&mut self, on: bool) -> bool {
+    /// Fails, and tells the others.
+    fn lose(&mut self, lost: Lost, text: impl Fn(&Lost) -> String) {
+        if self.lost.is_none() {
+            match &lost {
+                Lost::Left { rank, reason } => self.ranks.tell(*rank, reason),
+                Lost::Late { .. } => self.ranks.tell(self.ranks.rank, &text(&lost)),
+            }
+            self.lost = Some((lost, Instant::now()));
+        }
+    }
+
+    /// Takes what has arrived and begins what follows from it; whether anything happened.
+    fn poll(&mut self) -> bool {
         let mut moved = false;
         for (rank, request) in std::mem::take(&mut self.pending) {
             match request.test() {
@@ -207,42 +269,56 @@ impl<'a> Meeting<'a, '_> {
                 Err(request) => self.pending.push((rank, request)),
             }
         }
-        for peer in std::mem::take(&mut self.peers) {
-            let Peer { rank, stage, own, body } = peer;
-            let process = self.ranks.process(rank);
-            let stage = match stage {
-                Stage::Awaited(place) if on => match process.immediate_matched_probe_with_tag(self.tag) {
+        for mut peer in std::mem::take(&mut self.peers) {
+            let (rank, scope) = (peer.rank, self.scope);
+            let next = || self.ranks.process(rank).immediate_matched_probe_with_tag(self.tag);
+            peer.stage = match peer.stage {
+                Stage::Awaited(place, body) => match next() {
                     Some((message, _)) => {
                         moved = true;
-                        Stage::Begun(message.immediate_matched_receive_into(self.scope, place))
+                        Stage::Begun(message.immediate_matched_receive_into(scope, place), body)
                     }
-                    None => Stage::Awaited(place),
+                    None => Stage::Awaited(place, body),
                 },
-                Stage::Awaited(place) => Stage::Awaited(place),
-                Stage::Begun(request) => match request.test_with_data() {
+                Stage::Begun(request, body) => match request.test_with_data() {
                     Ok((_, head)) => {
                         moved = true;
-                        for piece in long(own).chunks(PIECE) {
-                            self.send(rank, piece);
+                        if self.lost.is_none() {
+                            long(peer.own).chunks(PIECE).for_each(|piece| self.send(rank, piece));
                         }
-                        for piece in room(head, body).chunks_mut(PIECE) {
-                            let request =
-                                process.immediate_receive_into_with_tag(self.scope, piece, self.tag);
-                            self.pending.push((rank, request));
-                        }
-                        continue;
+                        Stage::Long(room(head, body))
                     }
-                    Err(request) => Stage::Begun(request),
+                    Err(request) => Stage::Begun(request, body),
+                },
+                Stage::Long([]) => continue,
+                Stage::Long(room) => match next() {
+                    Some((message, _)) => {
+                        moved = true;
+                        let (piece, rest) = room.split_at_mut(room.len().min(PIECE));
+                        let request = message.immediate_matched_receive_into(scope, piece);
+                        self.pending.push((rank, request));
+                        Stage::Long(rest)
+                    }
+                    None => Stage::Long(room),
                 },
             };
-            self.peers.push(Peer { rank, stage, own, body });
+            self.peers.push(peer);
         }
         moved
     }
 
-    /// Whether nothing is under way that MPI could not give up.
-    fn idle(&self) -> bool {
-        self.pending.is_empty() && self.peers.iter().all(|peer| matches!(peer.stage, Stage::Awaited(_)))
+    /// Whether a failed exchange may end: MPI has completed all that was begun, and no rank sends more.
+    fn parted(&self, since: Duration) -> bool {
+        let done = |peer: &Peer<'_, '_>| match peer.stage {
+            Stage::Begun(..) => false,
+            Stage::Awaited(..) if since >= LINGER => true,
+            // MPI keeps the order: what a rank sent before it told its failure is here, too.
+            _ if self.tellers.contains(&peer.rank) => {
+                self.ranks.process(peer.rank).immediate_probe_with_tag(self.tag).is_none()
+            }
+            _ => since >= GRACE,
+        };
+        self.pending.is_empty() && self.peers.iter().all(done)
     }
 
     /// The ranks that this one waits for.
@@ -253,7 +329,7 @@ impl<'a> Meeting<'a, '_> {
 
     /// A rank that ended without the message that this one waits for.
     fn ended(&self) -> Option<Lost> {
-        let awaited = |peer: &&Peer<'_, '_>| matches!(peer.stage, Stage::Awaited(_)) && self.tag == DATA;
+        let awaited = |peer: &&Peer<'_, '_>| matches!(peer.stage, Stage::Awaited(..)) && self.tag == DATA;
         self.peers.iter().filter(awaited).map(|peer| peer.rank).find_map(|rank| {
             let process = self.ranks.process(rank);
             process.immediate_probe_with_tag(ENDING)?;
@@ -315,22 +391,10 @@ impl Communicator for Mpi {
     }
 
     fn leave(&mut self, reason: &str) {
-        self.failed = true;
-        let mut end = reason.len().min(SHORT);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
+        if !self.failed {
+            self.failed = true;
+            self.tell(self.rank, reason);
         }
-        // Lives on, since MPI may read it after this call has given up.
-        let reason: &'static [u8] = Box::leak(reason.as_bytes().get(..end).unwrap_or_default().into());
-        let others = (0..self.size).filter(|&r| r != self.rank);
-        let send = |r| self.process(r).immediate_send_with_tag(StaticScope, reason, FAILURE);
-        let mut sends: Vec<_> = others.map(send).collect();
-        let limit = Instant::now() + GRACE / 4;
-        while !sends.is_empty() && Instant::now() < limit {
-            sends = sends.into_iter().filter_map(|send| send.test().err()).collect();
-            std::thread::yield_now();
-        }
-        sends.into_iter().for_each(std::mem::forget);
     }
 }
 

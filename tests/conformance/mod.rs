@@ -68,7 +68,7 @@ fn right(ranks: &mut dyn Communicator, number: u64, length: impl Fn(usize, usize
 
 /// Lengths around the limits of transports: of short messages, and powers of two.
 fn lengths_vary(ranks: &mut dyn Communicator) {
-    let around = [0, 1, 7, 8, 2999, 3000, 3001, 4087, 4088, 4096, 65_535, 65_536, 65_537, 1 << 20];
+    let around = [0, 1, 7, 8, 199, 200, 201, 3000, 4087, 4088, 4096, 65_535, 65_536, 65_537, 1 << 20];
     for number in 0..30 {
         right(ranks, number, |from, to| around[(from * 5 + to * 3 + number as usize) % around.len()]);
     }
@@ -174,14 +174,21 @@ fn long_reason(ranks: &mut dyn Communicator) {
 fn deadline_names_the_missing(ranks: &mut dyn Communicator) {
     right(ranks, 0, |_, _| 1000);
     if is_last(ranks) {
-        return sleep(Duration::from_millis(1500));
+        return sleep(Duration::from_millis(900));
     }
     let (began, last) = (Instant::now(), ranks.size() - 1);
-    let length = |from: usize, _: usize| if from % 2 == 0 { 5_000_000 } else { 10 };
-    let lost = exchange(ranks, 1, length, began + Duration::from_millis(500));
-    assert_eq!(lost, Err(Lost::Late { ranks: vec![last] }));
+    let length = |from: usize, _: usize| if from == 0 { 5_000_000 } else { 10 };
+    let lost = exchange(ranks, 1, length, began + Duration::from_millis(300));
+    match lost {
+        Err(Lost::Late { ranks }) => assert_eq!(ranks, [last]),
+        // Another rank was first, and a transport may tell the others by itself.
+        Err(Lost::Left { rank, reason }) => {
+            assert!(rank < last && reason.contains(&format!("none of rank {last}")), "{rank}: {reason}");
+        }
+        Ok(()) => panic!("no error"),
+    }
     let waited = began.elapsed();
-    assert!(waited >= Duration::from_millis(500) && waited < Duration::from_millis(1400), "{waited:?}");
+    assert!(waited >= Duration::from_millis(250) && waited < Duration::from_millis(800), "{waited:?}");
 }
 
 /// Whoever ends is not waited for.
