@@ -87,15 +87,19 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod dealt;
 mod entry;
 mod key_value;
 mod local;
+mod meeting;
 mod merge;
 mod rounds;
 mod rule;
 mod saved;
 mod shard;
+mod shard_files;
 mod trainer;
+mod world;
 
 pub use key_value::{Key, KeyValueStore};
 pub use local::{LocalStore, LocalWorker};
@@ -103,3 +107,4 @@ pub(crate) use merge::{Part, merge};
 pub use rounds::Mode;
 pub use rule::Rule;
 pub use trainer::{StoreTrainer, share};
+pub use world::WorldStore;
