@@ -28,7 +28,7 @@ pub trait Communicator {
         deadline: Instant,
     ) -> Result<(), Lost>;
 
-    /// Tells all other ranks that this one fails, without waiting: each [exchange](Self::exchange) that waits for it, now or later, is an
+    /// Tells all other ranks that this one fails, without waiting for them: each [exchange](Self::exchange) that waits, now or later, is an
     /// error with this reason.
     fn leave(&mut self, reason: &str);
 }

@@ -5,7 +5,13 @@
 //! the key-value store of [`store`](crate::store) deals its rows to the ranks of one.
 
 mod communicator;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod threads;
 mod world;
 
 pub use communicator::{Communicator, Lost};
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
+pub use threads::{Faults, ThreadRank, simulated, threads};
 pub use world::{Traffic, World};

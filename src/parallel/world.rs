@@ -133,7 +133,8 @@ impl Drop for Inner {
 }
 
 impl Lost {
-    fn error(self, doing: &str, deadline: Duration) -> Error {
+    /// The error of a rank that was `doing` something.
+    pub(super) fn error(self, doing: &str, deadline: Duration) -> Error {
         let what = format!("exchange with the other processes while {doing}");
         match self {
             Lost::Left { rank, reason } => Error::of(

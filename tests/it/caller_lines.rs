@@ -22,7 +22,7 @@ use unpadded::Result;
 use crate::refused::Outcome;
 
 /// Public functions that can fail and are not called here, each with the reason.
-const LEFT_OUT: [(&str, &str); 55] = [
+const LEFT_OUT: [(&str, &str); 58] = [
     ("Record::plan", "`DataSet::open_with` calls it, and adds the line"),
     ("Record::settled", "`DataSet::open_with` calls it, and adds the line"),
     ("PlainFiles::pieces", "what is wrong in a file is an item, with the file and its line"),
@@ -95,6 +95,9 @@ const LEFT_OUT: [(&str, &str); 55] = [
     ("Metric::update", "a user's own: what it returns is an error at the line of `Trainer::metric`"),
     ("testing::check", "what it returns are the failures of operators, each with the sample and the rule"),
     ("testing::check_kinds", "as `testing::check`"),
+    ("World::mpi", "only with the feature `mpi`: `tests/world.rs` calls it"),
+    ("Mpi::new", "only with the feature `mpi`, as `World::mpi`"),
+    ("Communicator::exchange", "a transport returns `Lost`, of which `World` makes an error"),
     ("Source::open", "a user's own: what it returns is an error at the line of `Loader::new`"),
 ];
 

@@ -11,6 +11,8 @@ mod cells;
 mod chains;
 mod checkpoint;
 mod comparisons;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod damage;
 mod datasets;
 mod documents;
@@ -47,6 +49,7 @@ mod parquet;
 mod predictor;
 mod profile;
 mod queue;
+mod ranks;
 mod read_alike;
 mod recipes;
 mod refused;

@@ -1,0 +1,420 @@
+//! Ranks that are processes of MPI (the feature `mpi`), started by `mpirun`.
+//!
+//! An exchange begins with one short message to each rank: the length, and the bytes themselves if they are few. MPI sends a short
+//! message without waiting for its receiver. Long ones follow only once the other rank's short one is here, so that nothing is pending
+//! on a rank that is late: MPI has no way to give up a send. All requests are polled, and no call of MPI waits.
+//!
+//! A rank whose exchange fails tells all others why, and takes what they had begun to send until each has answered likewise.
+//! What a stopped process leaves pending ends this one, by `MPI_Abort`, with the error on standard error.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use mpi::environment::Universe;
+use mpi::point_to_point::{Destination as _, Source as _};
+use mpi::request::{LocalScope, Request, StaticScope};
+use mpi::topology::{Communicator as _, SimpleCommunicator};
+use mpi::traits::Equivalence as _;
+use mpi::{Tag, Threading};
+
+use super::communicator::{Communicator, Lost};
+use super::world::World;
+use crate::error::{Error, ErrorKind, Result};
+
+const DATA: Tag = 1;
+const FAILURE: Tag = 2;
+/// Of the exchange in which ranks end.
+const ENDING: Tag = 3;
+
+/// The bytes of a message that travel with its length. Open MPI completes a send of up to 256 bytes at once, even if its receiver has
+/// stopped.
+const SHORT: usize = 200;
+/// The bytes of a reason. With the rank they stay below what every transport of MPI sends without its receiver (4 KiB).
+const REASON: usize = 3000;
+/// The length, in eight bytes.
+const LENGTH: usize = 8;
+/// Longer messages are sent in pieces: MPI counts bytes in 31 bits.
+const PIECE: usize = 1 << 24;
+
+/// From when on a wait without progress sleeps, since ranks may share cores; and how long each time.
+const SPIN: Duration = Duration::from_millis(1);
+const NAP: Duration = Duration::from_micros(30);
+/// How long what was begun may take once an exchange has failed.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a failed exchange takes what others may just have begun to send.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// A rank that is a process of MPI. There is one per process; MPI is called from its thread alone.
+///
+/// Dropping it ends MPI, once all ranks do so or one fails.
+pub struct Mpi {
+    /// Dropping it ends MPI, and waits for all ranks. After a failure it is never dropped.
+    universe: Option<Universe>,
+    world: SimpleCommunicator,
+    rank: usize,
+    size: usize,
+    failed: bool,
+    /// The wait that the last exchange allowed.
+    patience: Duration,
+}
+
+impl World {
+    /// The processes that `mpirun` started; without `mpirun`, a world of one process.
+    ///
+    /// # Errors
+    /// As [`Mpi::new`].
+    #[track_caller]
+    pub fn mpi() -> Result<Self> {
+        Ok(Self::new(Mpi::new()?))
+    }
+}
+
+impl Mpi {
+    /// Starts MPI in this process, once per process.
+    ///
+    /// # Errors
+    /// If MPI was started before, or its library cannot be used in a process with threads.
+    #[track_caller]
+    pub fn new() -> Result<Self> {
+        let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Funneled) else {
+            let got = "a process in which MPI was started before";
+            return Err(Error::of(ErrorKind::Io, "start of MPI", "one start per process", got));
+        };
+        if threading < Threading::Funneled {
+            let expected = "a library of MPI for processes with threads (MPI_THREAD_FUNNELED)";
+            return Err(Error::of(ErrorKind::Io, "start of MPI", expected, format!("{threading:?}")));
+        }
+        let world = universe.world();
+        let number = |n: i32| usize::try_from(n).unwrap_or_default();
+        let (rank, size) = (number(world.rank()), number(world.size()));
+        Ok(Self { universe: Some(universe), world, rank, size, failed: false, patience: GRACE })
+    }
+
+    /// The number of a rank as MPI has it.
+    fn process(&self, rank: usize) -> mpi::topology::Process<'_> {
+        self.world.process_at_rank(i32::try_from(rank).unwrap_or_default())
+    }
+
+    /// The next failure that a rank tells this one: which rank tells it, and the failure.
+    fn failure(&self) -> Option<(usize, Lost)> {
+        let (message, status) = self.world.any_process().immediate_matched_probe_with_tag(FAILURE)?;
+        let teller = usize::try_from(status.source_rank()).unwrap_or_default();
+        let length = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
+        // Lives on, since MPI may write to it after this call has given up.
+        let told: &'static mut [u8] = Box::leak(vec![0; length].into_boxed_slice());
+        let mut request = message.immediate_matched_receive_into(StaticScope, told);
+        let limit = Instant::now() + GRACE;
+        let told = loop {
+            match request.test_with_data() {
+                Ok((_, told)) => break told.split_first_chunk::<LENGTH>(),
+                Err(pending) if Instant::now() >= limit => {
+                    std::mem::forget(pending);
+                    break None;
+                }
+                Err(pending) => request = pending,
+            }
+            std::thread::yield_now();
+        };
+        let (rank, reason) = match told {
+            Some((rank, reason)) => {
+                let rank = usize::try_from(u64::from_le_bytes(*rank)).unwrap_or(teller);
+                (rank, String::from_utf8_lossy(reason).into_owned())
+            }
+            None => (teller, "its reason did not arrive".to_owned()),
+        };
+        Some((teller, Lost::Left { rank, reason }))
+    }
+
+    /// Tells all other ranks of the failure of a rank.
+    fn tell(&self, rank: usize, reason: &str) {
+        let mut end = reason.len().min(REASON);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let reason = reason.as_bytes().get(..end).unwrap_or_default();
+        // Lives on, since MPI may read it after this call has given up.
+        let told: &'static [u8] =
+            Box::leak([&(rank as u64).to_le_bytes(), reason].concat().into_boxed_slice());
+        let others = (0..self.size).filter(|&r| r != self.rank);
+        let send = |r| self.process(r).immediate_send_with_tag(StaticScope, told, FAILURE);
+        let mut sends: Vec<_> = others.map(send).collect();
+        let limit = Instant::now() + GRACE / 4;
+        while !sends.is_empty() && Instant::now() < limit {
+            sends = sends.into_iter().filter_map(|send| send.test().err()).collect();
+            std::thread::yield_now();
+        }
+        sends.into_iter().for_each(std::mem::forget);
+    }
+
+    /// An exchange with messages of one tag.
+    fn meet(
+        &mut self,
+        tag: Tag,
+        doing: &str,
+        messages: &[&[u8]],
+        received: &mut [Vec<u8>],
+        deadline: Instant,
+    ) -> std::result::Result<(), Lost> {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        self.patience = patience;
+        let own: Vec<&[u8]> = (0..self.size).map(|r| messages.get(r).copied().unwrap_or_default()).collect();
+        let heads: Vec<Vec<u8>> = own.iter().copied().map(head).collect();
+        let mut places = vec![[0; LENGTH + SHORT]; self.size];
+        mpi::request::scope(|scope| {
+            let mut meeting = Meeting {
+                ranks: self,
+                scope,
+                tag,
+                peers: Vec::new(),
+                pending: Vec::new(),
+                lost: None,
+                tellers: BTreeSet::new(),
+            };
+            let rooms = places.iter_mut().zip(received.iter_mut());
+            for (rank, ((own, head), (place, body))) in own.iter().zip(&heads).zip(rooms).enumerate() {
+                if rank != self.rank {
+                    meeting.send(rank, head);
+                    meeting.peers.push(Peer { rank, stage: Stage::Awaited(place, body), own });
+                }
+            }
+            let text = |lost: &Lost| lost.clone().error(doing, patience).to_string();
+            let mut progress = Instant::now();
+            while !meeting.peers.is_empty() || !meeting.pending.is_empty() {
+                if let Some((teller, lost)) = self.failure() {
+                    meeting.tellers.insert(teller);
+                    meeting.lose(lost, text);
+                }
+                let moved = meeting.poll();
+                let now = Instant::now();
+                if moved {
+                    progress = now;
+                    continue;
+                }
+                let late = || (now >= deadline).then(|| Lost::Late { ranks: meeting.missing() });
+                if meeting.lost.is_none()
+                    && let Some(lost) = meeting.ended().or_else(late)
+                {
+                    meeting.lose(lost, text);
+                }
+                match &meeting.lost {
+                    Some((_, since)) if meeting.parted(now - *since) => break,
+                    Some((lost, since)) if now - *since >= GRACE => {
+                        eprintln!("rank {}: {}", self.rank, text(lost));
+                        self.world.abort(1);
+                    }
+                    _ if now - progress < SPIN => std::thread::yield_now(),
+                    _ => std::thread::sleep(NAP),
+                }
+            }
+            meeting.lost.map_or(Ok(()), |(lost, _)| Err(lost))
+        })
+    }
+}
+
+/// An exchange under way.
+struct Meeting<'a, 's> {
+    ranks: &'s Mpi,
+    scope: &'s LocalScope<'a>,
+    tag: Tag,
+    /// The ranks whose message did not begin to arrive to its end.
+    peers: Vec<Peer<'a, 's>>,
+    /// What MPI has not completed beside, each with the other rank.
+    pending: Vec<(usize, Bytes<'a, 's>)>,
+    /// Why the exchange fails, and since when it is known.
+    lost: Option<(Lost, Instant)>,
+    /// The ranks that have told this one a failure: they send nothing more.
+    tellers: BTreeSet<usize>,
+}
+
+type Bytes<'a, 's> = Request<'a, [u8], &'s LocalScope<'a>>;
+
+struct Peer<'a, 's> {
+    rank: usize,
+    stage: Stage<'a, 's>,
+    /// The message for it.
+    own: &'a [u8],
+}
+
+enum Stage<'a, 's> {
+    /// With room for the short message, and for the whole one.
+    Awaited(&'a mut [u8], &'a mut Vec<u8>),
+    Begun(Bytes<'a, 's>, &'a mut Vec<u8>),
+    /// With room for the pieces that are not here yet.
+    Long(&'a mut [u8]),
+}
+
+impl<'a, 's> Meeting<'a, 's> {
+    fn send(&mut self, rank: usize, bytes: &'a [u8]) {
+        let request = self.ranks.process(rank).immediate_send_with_tag(self.scope, bytes, self.tag);
+        self.pending.push((rank, request));
+    }
+
+    /// Fails, and tells the others.
+    fn lose(&mut self, lost: Lost, text: impl Fn(&Lost) -> String) {
+        if self.lost.is_none() {
+            match &lost {
+                Lost::Left { rank, reason } => self.ranks.tell(*rank, reason),
+                Lost::Late { .. } => self.ranks.tell(self.ranks.rank, &text(&lost)),
+            }
+            self.lost = Some((lost, Instant::now()));
+        }
+    }
+
+    /// Takes what has arrived and begins what follows from it; whether anything happened.
+    fn poll(&mut self) -> bool {
+        let mut moved = false;
+        for (rank, request) in std::mem::take(&mut self.pending) {
+            match request.test() {
+                Ok(_) => moved = true,
+                Err(request) => self.pending.push((rank, request)),
+            }
+        }
+        for mut peer in std::mem::take(&mut self.peers) {
+            let (rank, scope) = (peer.rank, self.scope);
+            let next = || self.ranks.process(rank).immediate_matched_probe_with_tag(self.tag);
+            peer.stage = match peer.stage {
+                Stage::Awaited(place, body) => match next() {
+                    Some((message, _)) => {
+                        moved = true;
+                        Stage::Begun(message.immediate_matched_receive_into(scope, place), body)
+                    }
+                    None => Stage::Awaited(place, body),
+                },
+                Stage::Begun(request, body) => match request.test_with_data() {
+                    Ok((_, head)) => {
+                        moved = true;
+                        if self.lost.is_none() {
+                            long(peer.own).chunks(PIECE).for_each(|piece| self.send(rank, piece));
+                        }
+                        Stage::Long(room(head, body))
+                    }
+                    Err(request) => Stage::Begun(request, body),
+                },
+                Stage::Long([]) => continue,
+                Stage::Long(room) => match next() {
+                    Some((message, _)) => {
+                        moved = true;
+                        let (piece, rest) = room.split_at_mut(room.len().min(PIECE));
+                        let request = message.immediate_matched_receive_into(scope, piece);
+                        self.pending.push((rank, request));
+                        Stage::Long(rest)
+                    }
+                    None => Stage::Long(room),
+                },
+            };
+            self.peers.push(peer);
+        }
+        moved
+    }
+
+    /// Whether a failed exchange may end: MPI has completed all that was begun, and no rank sends more.
+    fn parted(&self, since: Duration) -> bool {
+        let done = |peer: &Peer<'_, '_>| match peer.stage {
+            Stage::Begun(..) => false,
+            Stage::Awaited(..) if since >= LINGER => true,
+            // MPI keeps the order: what a rank sent before it told its failure is here, too.
+            _ if self.tellers.contains(&peer.rank) => {
+                self.ranks.process(peer.rank).immediate_probe_with_tag(self.tag).is_none()
+            }
+            _ => since >= GRACE,
+        };
+        self.pending.is_empty() && self.peers.iter().all(done)
+    }
+
+    /// The ranks that this one waits for.
+    fn missing(&self) -> Vec<usize> {
+        let ranks = self.peers.iter().map(|peer| peer.rank).chain(self.pending.iter().map(|(rank, _)| *rank));
+        ranks.collect::<BTreeSet<usize>>().into_iter().collect()
+    }
+
+    /// A rank that ended without the message that this one waits for.
+    fn ended(&self) -> Option<Lost> {
+        let awaited = |peer: &&Peer<'_, '_>| matches!(peer.stage, Stage::Awaited(..)) && self.tag == DATA;
+        self.peers.iter().filter(awaited).map(|peer| peer.rank).find_map(|rank| {
+            let process = self.ranks.process(rank);
+            process.immediate_probe_with_tag(ENDING)?;
+            // MPI keeps the order: what the rank sent before it ended is here, too.
+            let none = process.immediate_probe_with_tag(DATA).is_none();
+            none.then(|| Lost::Left { rank, reason: "it ended before this exchange".to_owned() })
+        })
+    }
+}
+
+/// The short message that begins an exchange: the length, and the message itself unless it is long.
+fn head(message: &[u8]) -> Vec<u8> {
+    let short = if message.len() <= SHORT { message } else { &[] };
+    [&(message.len() as u64).to_le_bytes(), short].concat()
+}
+
+/// The message, if it is long.
+fn long(message: &[u8]) -> &[u8] {
+    if message.len() <= SHORT { &[] } else { message }
+}
+
+/// Reads a short message; the room for the long one that follows.
+fn room<'a>(head: &[u8], body: &'a mut Vec<u8>) -> &'a mut [u8] {
+    let (length, bytes) = head.split_first_chunk::<LENGTH>().map_or((0, head), |(length, bytes)| {
+        (usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX), bytes)
+    });
+    body.clear();
+    if length <= SHORT {
+        body.extend(bytes.iter().take(length));
+        return &mut [];
+    }
+    if body.capacity() < length {
+        *body = vec![0; length];
+    } else {
+        body.resize(length, 0);
+    }
+    body
+}
+
+impl Communicator for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn exchange(
+        &mut self,
+        doing: &str,
+        messages: &[&[u8]],
+        received: &mut [Vec<u8>],
+        deadline: Instant,
+    ) -> std::result::Result<(), Lost> {
+        let done = self.meet(DATA, doing, messages, received, deadline);
+        self.failed |= done.is_err();
+        done
+    }
+
+    fn leave(&mut self, reason: &str) {
+        if !self.failed {
+            self.failed = true;
+            self.tell(self.rank, reason);
+        }
+    }
+}
+
+impl Drop for Mpi {
+    /// Ends MPI, which waits for all ranks: after a failure it would wait forever.
+    fn drop(&mut self) {
+        if !self.failed && std::thread::panicking() {
+            self.leave("it panicked");
+        }
+        if !self.failed {
+            let (messages, mut received) = (vec![&[][..]; self.size], vec![Vec::new(); self.size]);
+            let patience = self.patience;
+            let ended = self.meet(ENDING, "ending", &messages, &mut received, Instant::now() + patience);
+            if let Err(lost) = ended {
+                eprintln!("rank {}: {}", self.rank, lost.error("ending", patience));
+                self.failed = true;
+            }
+        }
+        if self.failed {
+            std::mem::forget(self.universe.take());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Ranks that are processes of MPI pass the cases that ranks of threads pass: this program starts itself under `mpirun`.
+//!
+//! Cases that end a world have an `mpirun` each. Without `mpirun` it says so and passes.
+
+// A test says what it expects by panicking.
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus, Stdio, exit};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use conformance::{Case, ENDING, TOGETHER};
+use unpadded::parallel::{Communicator, Mpi, World};
+
+/// Which cases a rank runs; set by the program that starts it.
+const CASE: &str = "UNPADDED_WORLD_CASE";
+/// All cases that leave a world whole.
+const ALL: &str = "together";
+/// The case of [`World::mpi`].
+const WORLD: &str = "world";
+/// The case of a rank that the system stops amid a long message.
+const STOPPED: &str = "stopped_amid_a_message";
+
+/// What one `mpirun` may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn main() -> ExitCode {
+    match std::env::var(CASE) {
+        Ok(case) => rank(&case),
+        Err(_) => start(),
+    }
+}
+
+/// One rank. It ends by exit code 1 if the case ends the world, as a training that fails does.
+fn rank(case: &str) -> ExitCode {
+    if case == WORLD {
+        let world = World::mpi().unwrap();
+        assert!(world.rank() < world.size());
+        let again = World::mpi().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(again.contains("a process in which MPI was started before"), "{again}");
+        assert!(again.contains("tests/world.rs:"), "{again}");
+        println!("passed");
+        return ExitCode::SUCCESS;
+    }
+    let mut ranks = Mpi::new().unwrap();
+    let name = |(name, _): &&Case| *name == case;
+    let Some((_, run)) = ENDING.iter().find(name) else {
+        if case == STOPPED {
+            stopped(&mut ranks);
+        }
+        TOGETHER.iter().for_each(|(_, run)| run(&mut ranks));
+        println!("passed");
+        return ExitCode::SUCCESS;
+    };
+    run(&mut ranks);
+    println!("rank {} passed", ranks.rank());
+    drop(ranks);
+    // Until the others have ended, too: `mpirun` ends them when one does.
+    sleep(Duration::from_millis(800));
+    exit(1)
+}
+
+/// The last rank stops itself while it exchanges 50 MB: the other one cannot give up a send that was begun.
+fn stopped(ranks: &mut Mpi) -> ! {
+    let (last, size) = (ranks.size() - 1, ranks.size());
+    if ranks.rank() == last {
+        std::thread::spawn(|| {
+            sleep(Duration::from_millis(100));
+            send_signal("STOP", std::process::id());
+        });
+    }
+    let sent = vec![7; 50_000_000];
+    let mut received = vec![Vec::new(); size];
+    let deadline = Instant::now() + Duration::from_secs(1);
+    loop {
+        if let Err(lost) =
+            ranks.exchange("summing gradients", &vec![&sent[..]; size], &mut received, deadline)
+        {
+            println!("rank {}: {lost:?}", ranks.rank());
+            exit(1);
+        }
+    }
+}
+
+/// Sends a signal by the shell's own `kill`.
+fn send_signal(signal: &str, process: u32) {
+    let _ = Command::new("sh").args(["-c", &format!("kill -{signal} {process}")]).status();
+}
+
+/// What an `mpirun` of this program did.
+struct Run {
+    /// `None` if it did not end in time.
+    status: Option<ExitStatus>,
+    printed: String,
+}
+
+/// Runs cases under `mpirun`, or without it if there are no ranks to start.
+fn run(ranks: usize, case: &str) -> Run {
+    let own = std::env::current_exe().unwrap();
+    let mut command = Command::new(if ranks == 0 { own.as_path() } else { Path::new("mpirun") });
+    if ranks > 0 {
+        command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]).arg(&own);
+    }
+    let output = own.with_extension(format!("{}.{ranks}.{case}", std::process::id()));
+    let file = File::create(&output).unwrap();
+    let file_too = file.try_clone().unwrap();
+    let started = command.env(CASE, case).stdin(Stdio::null()).stdout(file).stderr(file_too).spawn();
+    let (mut child, began) = (started.unwrap(), Instant::now());
+    let mut status = None;
+    while status.is_none() && began.elapsed() < LIMIT {
+        sleep(Duration::from_millis(5));
+        status = child.try_wait().unwrap();
+    }
+    if status.is_none() {
+        // `mpirun` ends its ranks when it is asked to end; killed, it would leave them behind.
+        send_signal("TERM", child.id());
+        sleep(Duration::from_secs(3));
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let printed = String::from_utf8_lossy(&std::fs::read(&output).unwrap()).into_owned();
+    let _ = std::fs::remove_file(&output);
+    Run { status, printed }
+}
+
+/// What is wrong with a run in which `passing` ranks pass; a world that a case ends has a failure's exit code.
+fn complaint(run: &Run, passing: usize, ends: bool) -> Option<String> {
+    let passed = run.printed.lines().filter(|line| line.ends_with("passed")).count();
+    let what = match run.status {
+        None => format!("no end after {LIMIT:?}"),
+        Some(status) if status.success() == ends => format!("{status}"),
+        Some(_) if passed != passing => format!("{passed} ranks passed, expected {passing}"),
+        Some(_) => return None,
+    };
+    Some(format!("{what}\n{}", run.printed))
+}
+
+/// Starts ranks, case by case, and prints what became of them in the form of other test programs.
+fn start() -> ExitCode {
+    let there = Command::new("mpirun").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        println!("mpirun is not installed: the conformance suite ran on threads only");
+        return ExitCode::SUCCESS;
+    }
+    let mut cases = vec![(0, WORLD), (0, ALL), (1, ALL), (2, WORLD), (2, ALL), (3, ALL), (2, STOPPED)];
+    cases.extend(ENDING.iter().map(|(case, _)| (3, *case)));
+    cases.extend([(2, "failure_reaches_all"), (2, "deadline_names_the_missing")]);
+    let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    cases.retain(|(_, case)| filters.is_empty() || filters.iter().any(|word| case.contains(word.as_str())));
+    let (began, mut failed) = (Instant::now(), 0);
+    for &(ranks, case) in &cases {
+        let started = Instant::now();
+        let run = run(ranks, case);
+        let wrong = if case == STOPPED {
+            // An error if nothing was under way, else what the process prints as it ends.
+            let aborted =
+                "rank 0: exchange with the other processes while summing gradients: expected an answer";
+            let said = ["rank 0: Late { ranks: [1] }", aborted].iter().any(|said| run.printed.contains(said));
+            complaint(&run, 0, true).or_else(|| (!said).then(|| format!("no message\n{}", run.printed)))
+        } else {
+            complaint(&run, ranks.max(1), ENDING.iter().any(|(name, _)| *name == case))
+        };
+        let took = started.elapsed().as_secs_f64();
+        failed += usize::from(wrong.is_some());
+        let by = if ranks == 0 { "no mpirun".to_owned() } else { format!("mpirun -n {ranks}") };
+        println!("test {case} ({by}, {took:.1} s) ... {}", if wrong.is_some() { "FAILED" } else { "ok" });
+        if let Some(wrong) = wrong {
+            println!("{wrong}");
+        }
+    }
+    let (result, passed) = (if failed == 0 { "ok" } else { "FAILED" }, cases.len() - failed);
+    let took = began.elapsed().as_secs_f64();
+    println!("\ntest result: {result}. {passed} passed; {failed} failed; finished in {took:.2}s");
+    ExitCode::from(u8::from(failed > 0))
+}
