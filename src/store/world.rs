@@ -449,8 +449,8 @@ impl WorldStore {
             Letters::Same(letter)
         });
         let all = self.meet(Call::Save, None, letters)?;
-        let sums = all.iter().map(|one| Received::new(one).number().map(u32::from_le_bytes));
-        let done = sums.collect::<Result<Vec<u32>>>().and_then(|sums| match rank {
+        let sums = all.iter().map(|one| Received::new(one).number().map(u64::from_le_bytes));
+        let done = sums.collect::<Result<Vec<u64>>>().and_then(|sums| match rank {
             0 => shard_files::write(path, name, sums),
             _ => Ok(()),
         });
