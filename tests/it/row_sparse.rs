@@ -506,7 +506,7 @@ fn bags_read_a_row_sparse_table() {
         let ends = [Table::Dense, Table::RowSparse].map(|table| {
             let net = Builder::new();
             let ids = net.feed("ids", DType::I64, &[], 1);
-            let weights = net.feed("weights", DType::F64, &[], 1);
+            let weights = net.feed_like("weights", DType::F64, &[], ids);
             let dims = [HEIGHT, WIDTH];
             let weight = match table {
                 Table::Dense => net.parameter("table", DType::F64, &dims, init::constant(0.0)),
