@@ -7,10 +7,18 @@
 #[path = "it/peak_memory.rs"]
 mod peak_memory;
 
+use std::sync::Mutex;
+use std::thread;
+
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::layers::init;
-use unpadded::optimizer::{Adagrad, Optimizer};
+use unpadded::layers::{EmbeddingBag, init};
+use unpadded::optimizer::{Adagrad, Adam, Optimizer};
+use unpadded::parallel::{World, threads};
+use unpadded::store::{StoreTrainer, WorldStore, share};
 use unpadded::{Builder, DType, Variable};
+
+/// The tests share a counter.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const WIDTH: usize = 64;
 
@@ -39,6 +47,7 @@ fn peak(height: usize, rows: usize) -> usize {
 
 #[test]
 fn memory_grows_with_the_rows_that_were_touched() {
+    let _alone = ALONE.lock();
     // The first training sets up what the process keeps.
     peak(1000, 100);
     let [few, many] = [1_000, 16_000].map(|rows| peak(1_000_000_000_000, rows));
@@ -50,4 +59,51 @@ fn memory_grows_with_the_rows_that_were_touched() {
     let row = WIDTH * size_of::<f32>();
     assert!(many - few < 15_000 * 6 * row, "{few}, {many}");
     assert!(many - few > 15_000 * 2 * row, "{few}, {many}");
+}
+
+/// The most memory that some ranks take together which train a table over a store, a hundred rows a step.
+fn peak_of_ranks(ranks: usize, height: usize) -> usize {
+    let net = Builder::new();
+    let ids = net.feed("ids", DType::I64, &[], 1);
+    let bag = ids.embedding_bag(EmbeddingBag::new(height, WIDTH).sparse());
+    let loss = bag.tanh().mean();
+    let (registry, mut program) = (net.registry(), net.finish().unwrap());
+    Adam::new(0.1).minimize(&mut program, &registry, loss.id()).unwrap();
+    let (ids, loss) = (ids.id(), loss.id());
+    let train = |rank| {
+        let world = World::new(rank);
+        let first = world.rank() as i64;
+        let mut store = WorldStore::new(&registry, world);
+        share(&program, &mut Scope::new(), &mut store).unwrap();
+        let mut trainer = StoreTrainer::new(&program, &registry, loss, store).unwrap();
+        for step in 0..5 {
+            let rows = (0..100).map(|row| (first + 7 * row + step) % height as i64).collect();
+            let fed = Variable::from_sequences(&[rows]).unwrap();
+            trainer.step(&[(ids, &fed)], &[]).unwrap();
+        }
+    };
+    let (peak, ()) = peak_memory::of(|| {
+        thread::scope(|scope| {
+            let running: Vec<_> =
+                threads(ranks).into_iter().map(|rank| scope.spawn(|| train(rank))).collect();
+            running.into_iter().for_each(|rank| rank.join().unwrap());
+        });
+    });
+    peak
+}
+
+/// Each rank has its share of the table and of what the rule keeps, and of all other rows those of a batch.
+#[test]
+fn ranks_divide_a_table() {
+    const HEIGHT: usize = 40_000;
+    let _alone = ALONE.lock();
+    peak_of_ranks(1, 1000);
+    let [one, two, three] = [1, 2, 3].map(|ranks| peak_of_ranks(ranks, HEIGHT));
+    let table = HEIGHT * WIDTH * size_of::<f32>();
+    println!("{one} bytes on one rank, {two} on two and {three} on three, of a table of {table}");
+    // The value, two moments, and eight bytes a row.
+    assert!(one < 13 * table / 4, "{one} for a table of {table}");
+    for together in [two, three] {
+        assert!(together < one + one / 10, "{together} is not {one}");
+    }
 }

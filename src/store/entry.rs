@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::dealt::{Dealt, part_of, rows_of, spread};
 use super::merge::{Merging, checked_finite};
 use super::rule::Rule;
 use super::shard::Shard;
@@ -51,13 +52,7 @@ impl Entry {
         shards: usize,
     ) -> Result<Self> {
         let (dtype, dims) = (value.dtype(), value.shape().to_vec());
-        if !matches!(value.kind(), StorageKind::Dense | StorageKind::SelectedRows)
-            || !matches!(dtype, DType::F32 | DType::F64)
-        {
-            let expected = "f32 or f64, dense or selected rows";
-            return Err(Error::new("value of a key", expected, format!("{dtype} {}", value.kind())));
-        }
-        checked_finite(&value, "value of a key")?;
+        Self::check_value(&value)?;
         let adding = Rule::adding();
         let applied = rule.as_ref().unwrap_or(&adding);
         // A single number has no gradient of rows: its shape would be another.
@@ -78,6 +73,19 @@ impl Entry {
         };
         let (steps, broken) = (AtomicU64::new(0), AtomicBool::new(false));
         Ok(Self { dtype, dims, rule, steps, no_rows, owes, shards, broken })
+    }
+
+    /// # Errors
+    /// If a value is of no float, of another storage or not finite.
+    pub(super) fn check_value(value: &Storage) -> Result<()> {
+        if !matches!(value.kind(), StorageKind::Dense | StorageKind::SelectedRows)
+            || !matches!(value.dtype(), DType::F32 | DType::F64)
+        {
+            let (expected, got) =
+                ("f32 or f64, dense or selected rows", format!("{} {}", value.dtype(), value.kind()));
+            return Err(Error::new("value of a key", expected, got));
+        }
+        checked_finite(value, "value of a key")
     }
 
     pub(super) fn dtype(&self) -> DType {
@@ -121,10 +129,15 @@ impl Entry {
     /// # Errors
     /// If it is of another storage, dtype or shape, or not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
+        self.check_of(gradient, &self.dims)
+    }
+
+    /// [`Self::check`] of a gradient of the whole value, of which these are some rows.
+    pub(super) fn check_of(&self, gradient: &Storage, dims: &[usize]) -> Result<()> {
         let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());
         let stored = matches!(kind, StorageKind::Dense | StorageKind::SelectedRows);
-        if !stored || (dtype, shape) != (self.dtype, &*self.dims) {
-            let expected = format!("dense or selected rows, {}{:?}", self.dtype, self.dims);
+        if !stored || (dtype, shape) != (self.dtype, dims) {
+            let expected = format!("dense or selected rows, {}{dims:?}", self.dtype);
             return Err(Error::new("gradient", expected, format!("{kind} {dtype}{shape:?}")));
         }
         if kind == StorageKind::SelectedRows
@@ -166,7 +179,7 @@ impl Entry {
     }
 
     fn apply_to_shards(&self, gradient: Storage, step: u64) -> Result<()> {
-        let count = self.shards.len();
+        let (count, height) = (self.shards.len(), self.dims.first().copied().unwrap_or(1));
         if count == 1 {
             return self.shard(0).apply(gradient, step);
         }
@@ -183,18 +196,14 @@ impl Entry {
                         continue;
                     }
                     let ids = places.iter().map(|&place| rows.row_ids()[place] / count as i64).collect();
-                    SelectedRows::new(self.rows_of(s), ids, rows.value().gather_rows(places)?)?.into()
+                    SelectedRows::new(rows_of(height, s, count), ids, rows.value().gather_rows(places)?)?
+                        .into()
                 }
                 _ => part_of(&gradient, s, count)?.into(),
             };
             self.shard(s).apply(part, step)?;
         }
         Ok(())
-    }
-
-    /// How many rows a shard has.
-    fn rows_of(&self, s: usize) -> usize {
-        (self.dims.first().copied().unwrap_or(1) + self.shards.len() - 1 - s) / self.shards.len()
     }
 
     /// The whole value, or a whole state of the rule, by the name of its slot.
@@ -211,11 +220,7 @@ impl Entry {
                 let mut shard = self.settled(s, Shard::settle_all)?;
                 shard.read::<T, _>(state, |numbers| match count {
                     1 => out.copy_from_slice(numbers),
-                    _ if width == 0 => {}
-                    _ => {
-                        let places = out.chunks_exact_mut(width).skip(s).step_by(count);
-                        places.zip(numbers.chunks_exact(width)).for_each(|(to, row)| to.copy_from_slice(row));
-                    }
+                    _ => spread(numbers, (s, count), width, out),
                 })?;
             }
             Ok(())
@@ -229,14 +234,7 @@ impl Entry {
     /// If there is no row of a number; if it is broken.
     pub(super) fn rows(&self, ids: &[i64]) -> Result<Dense> {
         self.check_whole()?;
-        let Some(&height) = self.dims.first() else {
-            return Err(Error::new("rows of a key", "a value that has rows", "a single number"));
-        };
-        let outside = |&id: &i64| usize::try_from(id).map_or(true, |id| id >= height);
-        if let Some(place) = ids.iter().position(outside) {
-            let expected = format!("0 or more and below the height of {height}");
-            return Err(Error::new(format!("row at place {place}"), expected, ids[place].to_string()));
-        }
+        check_ids(ids, &self.dims)?;
         let mut shape = self.dims.clone();
         shape[0] = ids.len();
         let mut rows = Dense::zeros(self.dtype, &shape)?;
@@ -274,46 +272,20 @@ impl Entry {
     }
 }
 
-/// The places of row numbers by the shard that has the row.
-struct Dealt {
-    places: Vec<usize>,
-    starts: Vec<usize>,
-}
-
-impl Dealt {
-    fn new(ids: &[i64], shards: usize) -> Self {
-        let mut starts = vec![0; shards + 1];
-        ids.iter().for_each(|&id| starts[id as usize % shards + 1] += 1);
-        (0..shards).for_each(|s| starts[s + 1] += starts[s]);
-        let (mut next, mut places) = (starts.clone(), vec![0; ids.len()]);
-        for (place, &id) in ids.iter().enumerate() {
-            let next = &mut next[id as usize % shards];
-            places[*next] = place;
-            *next += 1;
-        }
-        Self { places, starts }
-    }
-
-    fn of(&self, shard: usize) -> &[usize] {
-        &self.places[self.starts[shard]..self.starts[shard + 1]]
-    }
-}
-
-/// The rows of shard `s` of `count`.
-fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> {
-    match value {
-        Storage::SelectedRows(rows) => {
-            let own = rows.row_ids().iter().enumerate().filter(|(_, id)| **id as usize % count == s);
-            let (places, ids): (Vec<usize>, Vec<i64>) = own.map(|(at, id)| (at, id / count as i64)).unzip();
-            let height = (rows.height() + count - 1 - s) / count;
-            SelectedRows::new(height, ids, rows.value().gather_rows(&places)?)?.densify()
-        }
-        other => {
-            let whole = other.as_dense()?;
-            if count == 1 {
-                return Ok(whole.clone());
-            }
-            whole.gather_rows(&(s..whole.rows()).step_by(count).collect::<Vec<_>>())
+/// Refuses numbers of no row of a value of this shape.
+///
+/// # Errors
+/// If there is one, or the value is a single number.
+pub(super) fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
+    let Some(&height) = dims.first() else {
+        return Err(Error::new("rows of a key", "a value that has rows", "a single number"));
+    };
+    let outside = |id: i64| usize::try_from(id).map_or(true, |id| id >= height);
+    match ids.iter().enumerate().find(|(_, id)| outside(**id)) {
+        None => Ok(()),
+        Some((place, id)) => {
+            let expected = format!("0 or more and below the height of {height}");
+            Err(Error::new(format!("row at place {place}"), expected, id.to_string()))
         }
     }
 }

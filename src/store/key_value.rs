@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
+use super::dealt::filled;
 use super::rule::Rule;
-use crate::error::Result;
-use crate::tensor::{Dense, Storage};
+use crate::error::{AtCaller, Error, Result};
+use crate::tensor::{DType, Dense, Storage};
 
 /// What a value of a store is found by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,13 +49,31 @@ impl fmt::Display for Key {
 /// The operations are those of MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for
 /// heterogeneous distributed systems", 2015, arXiv:1512.01274) and of Li et al., "Scaling distributed machine learning with the
 /// parameter server", OSDI 2014.
-pub trait KeyValueStore: Send {
+pub trait KeyValueStore {
     /// Makes a key with a first value, of f32 or f64: dense, or selected rows in a table of zeros.
     ///
     /// # Errors
     /// If the key is there, or the value is of another dtype or storage, or not finite.
     #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
+
+    /// Makes a key as [`Self::init`] does, with a value of this dtype and shape whose rows `fill` writes, given their numbers. Each process
+    /// of a store over several asks for its own rows alone, so none needs memory for the whole value.
+    ///
+    /// # Errors
+    /// As [`Self::init`]; those of `fill`.
+    #[track_caller]
+    fn init_rows(
+        &mut self,
+        key: &Key,
+        dtype: DType,
+        shape: &[usize],
+        fill: &mut dyn FnMut(usize, &mut [f64]) -> Result<()>,
+    ) -> Result<()> {
+        let value =
+            filled((dtype, shape), (0, 1), fill).map_err(|e| e.variable(key.to_string())).at_caller()?;
+        self.init(key, value.into())
+    }
 
     /// Says what is done with the gradients that are pushed to a key; without a rule they are added to its value. The rule's state
     /// is the store's, beside the value.
@@ -100,9 +119,20 @@ pub trait KeyValueStore: Send {
     /// Says that this worker has done a round, and may wait before the next: see [`Mode::Asynchronous`](super::Mode).
     ///
     /// # Errors
-    /// If it waits for a worker that has left.
+    /// If it waits for a worker that has left; if a gradient of the round could not be applied.
     #[track_caller]
     fn end_round(&mut self) -> Result<()>;
+
+    /// Whether a call that is an error of one worker is one of all of them. By default it is not.
+    fn fails_together(&self) -> bool {
+        false
+    }
+
+    /// Reports to the other workers of a store that [fails together](Self::fails_together) that this one fails: the call in which they wait
+    /// for it returns this error. By default nothing is reported.
+    fn fail(&mut self, error: &Error) {
+        let _ = error;
+    }
 
     /// Writes the whole state to a file, where the store is: every value, its rule with the rule's state, and how often it was
     /// applied. What stood there is replaced whole, or not at all.
@@ -119,4 +149,17 @@ pub trait KeyValueStore: Send {
     /// store's. The store is then as it was.
     #[track_caller]
     fn restore(&mut self, path: &Path) -> Result<()>;
+}
+
+/// What is wrong with a key, by its name.
+pub(super) trait OfKey {
+    #[track_caller]
+    fn of_key(self, key: &Key) -> Self;
+}
+
+impl<T> OfKey for Result<T> {
+    #[track_caller]
+    fn of_key(self, key: &Key) -> Self {
+        self.map_err(|e| e.variable(key.to_string())).at_caller()
+    }
 }

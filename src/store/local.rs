@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use super::entry::Entry;
-use super::key_value::{Key, KeyValueStore};
+use super::key_value::{Key, KeyValueStore, OfKey};
 use super::merge::{merge, parts};
 use super::rounds::{Mode, Rounds};
 use super::rule::Rule;
@@ -103,16 +103,27 @@ impl Drop for LocalWorker {
     }
 }
 
-fn find<'a>(keys: &'a BTreeMap<Key, Entry>, key: &Key) -> Result<&'a Entry> {
+/// What there is by a key.
+///
+/// # Errors
+/// If the key is not there.
+pub(super) fn find<'a, T>(keys: &'a BTreeMap<Key, T>, key: &Key) -> Result<&'a T> {
     keys.get(key)
         .ok_or_else(|| Error::of(ErrorKind::Program, "key of the store", "one that `init` made", "none"))
 }
 
+/// # Errors
+/// If a gradient cannot have this weight.
+pub(super) fn checked_weight(weight: f64) -> Result<()> {
+    match weight.is_finite() && weight >= 0.0 {
+        true => Ok(()),
+        false => Err(Error::new("weight of a gradient", "a finite number from 0", weight.to_string())),
+    }
+}
+
 impl LocalWorker {
     fn pushed(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()> {
-        if !(weight.is_finite() && weight >= 0.0) {
-            return Err(Error::new("weight of a gradient", "a finite number from 0", weight.to_string()));
-        }
+        checked_weight(weight)?;
         // All of it is checked before any of it is waited for or used.
         let keys = self.store.read();
         let entry = find(&keys, key)?;
@@ -160,19 +171,6 @@ impl LocalWorker {
     }
 }
 
-/// What is wrong with a key, by its name.
-trait OfKey {
-    #[track_caller]
-    fn of_key(self, key: &Key) -> Self;
-}
-
-impl<T> OfKey for Result<T> {
-    #[track_caller]
-    fn of_key(self, key: &Key) -> Self {
-        self.map_err(|e| e.variable(key.to_string())).at_caller()
-    }
-}
-
 impl KeyValueStore for LocalWorker {
     fn init(&mut self, key: &Key, value: Storage) -> Result<()> {
         self.made(key, value).of_key(key)
@@ -215,8 +213,11 @@ impl KeyValueStore for LocalWorker {
     fn restore(&mut self, path: &Path) -> Result<()> {
         let mut keys = self.store.write();
         let (registry, shards) = (&self.store.registry, self.store.shards);
+        let shapes = keys.iter().map(|(key, entry)| (key.clone(), entry.dims().to_vec())).collect();
         let restored = self.rounds.check_idle(None);
-        *keys = restored.and_then(|()| saved::restore(&keys, registry, shards, path)).at_caller()?;
+        *keys = restored
+            .and_then(|()| saved::restore(&keys, &shapes, registry, (shards, (0, 1)), path))
+            .at_caller()?;
         self.rounds.forget();
         Ok(())
     }

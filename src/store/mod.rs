@@ -3,7 +3,8 @@
 //! A [`KeyValueStore`] is what one worker has of it: [`init`](KeyValueStore::init) makes a key, [`push`](KeyValueStore::push)
 //! gives a gradient, dense or of some rows, [`pull`](KeyValueStore::pull) the value, and
 //! [`row_sparse_pull`](KeyValueStore::row_sparse_pull) some of its rows. [`LocalStore`] is the one in this process: its workers
-//! are on threads, and the rows of a value are dealt to shards with a lock each. Nothing that the trait says is in common memory.
+//! are on threads, and the rows of a value are dealt to shards with a lock each. [`WorldStore`] is the one over the ranks of a
+//! [`World`](crate::parallel::World): each is a worker, and has its rows of every value. Nothing that the trait says is in common memory.
 //!
 //! # What becomes of a gradient
 //! [`Mode::Synchronous`] merges those of all workers, [`Mode::Asynchronous`] takes each alone.
@@ -29,6 +30,56 @@
 //! instead; so does everybody in a round whose sum is not finite. The values stay as they are after the last whole round, for new
 //! [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses everything until the
 //! store is [restored](KeyValueStore::restore).
+//!
+//! # Over several processes
+//! Row r of a value, with what its rule keeps for it, is on rank r modulo the number of ranks, and nowhere else: a table may be larger than
+//! the memory of a process. A push sends each rank its rows of the gradient, a pull gets rows from the ranks that have them, in one exchange
+//! for the numbers of the rows and one for the rows. So bytes follow the rows that a batch touches, whatever the height of the table. The
+//! numbers are those of a [`LocalStore`] with as many synchronous workers, to the bit (of exact rules: with as many shards as well).
+//!
+//! All ranks make the same calls in the same order. If one of them fails, the call is an error on all, which names the rank, and they
+//! may go on with others: a gradient is applied only after all ranks have merged their rows of it.
+//!
+//! [`share`] with an empty scope starts each parameter by its initialiser, row by row, and [`StoreTrainer`] holds only the rows that a batch
+//! reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a folder that all ranks see, and then the path,
+//! which is a whole set of files at each moment. Any number of ranks restores it, and a [`LocalStore`], too.
+//! ```
+//! use ndarray::array;
+//! use unpadded::optimizer::Adam;
+//! use unpadded::parallel::{World, threads};
+//! use unpadded::store::{KeyValueStore, Rule, WorldStore};
+//! use unpadded::tensor::SelectedRows;
+//! use unpadded::{DType, ops};
+//! # std::thread::scope(|scope| {
+//! # let mut running = Vec::new();
+//! for rank in threads(2) {
+//!     let run = move || {
+//!         let world = World::new(rank);
+//!         let number = world.rank() as i64;
+//!         let mut store = WorldStore::new(&ops::catalogue(), world);
+//!         // Each rank is asked for its own rows.
+//!         store.init_rows(&"table".into(), DType::F32, &[1000, 2], &mut |row, out| {
+//!             out.fill(row as f64);
+//!             Ok(())
+//!         })?;
+//!         store.set_rule(&"table".into(), Rule::new(&Adam::new(0.1), &ops::catalogue())?)?;
+//!         let gradient = SelectedRows::new(1000, vec![7, 500 + number], array![[1f32, 0.0], [0.0, 1.0]])?;
+//!         store.push(&"table".into(), gradient.into(), 1.0)?;
+//!         store.row_sparse_pull(&"table".into(), vec![7, 8])
+//!     };
+//!     // On a thread of its own; with MPI, in a process of its own.
+//!     # running.push(scope.spawn(run));
+//! }
+//! # for rank in running {
+//! #     let rows = rank.join().expect("no panic")?;
+//! #     let rows = rows.as_slice::<f32>()?;
+//! #     assert!((rows[0] - 6.9).abs() < 1e-3 && rows[1..] == [7.0, 8.0, 8.0]);
+//! # }
+//! # Ok(())
+//! # })
+//! # .map_err(|e: unpadded::Error| e)?;
+//! # Ok::<(), unpadded::Error>(())
+//! ```
 //!
 //! # Several trainers of one model
 //! ```
@@ -87,15 +138,19 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod dealt;
 mod entry;
 mod key_value;
 mod local;
+mod meeting;
 mod merge;
 mod rounds;
 mod rule;
 mod saved;
 mod shard;
+mod shard_files;
 mod trainer;
+mod world;
 
 pub use key_value::{Key, KeyValueStore};
 pub use local::{LocalStore, LocalWorker};
@@ -103,3 +158,4 @@ pub(crate) use merge::{Part, merge};
 pub use rounds::Mode;
 pub use rule::Rule;
 pub use trainer::{StoreTrainer, share};
+pub use world::WorldStore;

@@ -4,15 +4,18 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::dealt::{part_dims, table_of};
 use super::entry::Entry;
 use super::key_value::Key;
 use super::merge::checked_finite;
 use super::rule::{Rule, feed, parameter, state, update_of};
+use super::shard_files::ShardFiles;
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::{Program, Registry, Spec, VarRole};
 use crate::tensor::{DType, Dense, Storage};
 use crate::wire::Target;
+use crate::with_float;
 
 const NAME: &str = "name:";
 const NUMBER: &str = "number:";
@@ -92,16 +95,106 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
     Checkpoint { program, ..Checkpoint::default() }.save_each(&Target::find(path)?, tensor)
 }
 
-/// The keys of a file, which are to be those of the store.
+/// What a file has of a key.
+struct Loaded {
+    value: Dense,
+    /// Of the rule, by their slots.
+    states: Vec<(String, Dense)>,
+    steps: u64,
+}
+
+/// The keys of a file, or of the set of files of several ranks, which are to be those of the store: the rows of part `own`, each value in so
+/// many shards. `shapes` are those of the whole values.
 ///
 /// # Errors
-/// If the file is damaged or lacks something, or its keys, their shapes, dtypes or rules are others.
+/// If a file is damaged, missing, or lacks something; if its keys, their shapes, dtypes or rules are others.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
+    shapes: &BTreeMap<Key, Vec<usize>>,
     registry: &Registry,
-    shards: usize,
+    (shards, own): (usize, (usize, usize)),
     path: &Path,
 ) -> Result<BTreeMap<Key, Entry>> {
+    let set = ShardFiles::find(path)?;
+    let files = set.as_ref().map_or(1, ShardFiles::len);
+    let load = |file: usize| {
+        let path = match &set {
+            Some(set) => &*set.checked(path, file)?,
+            None => path,
+        };
+        load(known, shapes, registry, (file, files), path)
+    };
+    let loaded = match own.1 == files {
+        true => load(own.0)?,
+        false => {
+            let mut joined = None;
+            for file in 0..files {
+                let part = load(file)?;
+                join(&mut joined, part, (file, files), shapes, own)?;
+            }
+            joined.unwrap_or_default()
+        }
+    };
+    let mut restored = BTreeMap::new();
+    for (key, Loaded { value, states, steps }) in loaded {
+        let of_key = |e: Error| e.variable(key.to_string());
+        let rule = known.get(&key).and_then(Entry::rule).cloned();
+        let mut entry = Entry::new(value.into(), rule, registry, shards).map_err(of_key)?;
+        entry.resume(states, steps).map_err(of_key)?;
+        restored.insert(key, entry);
+    }
+    Ok(restored)
+}
+
+/// Puts the rows of a file's part where they are in part `own`.
+fn join(
+    joined: &mut Option<BTreeMap<Key, Loaded>>,
+    part: BTreeMap<Key, Loaded>,
+    (file, files): (usize, usize),
+    shapes: &BTreeMap<Key, Vec<usize>>,
+    (own, parts): (usize, usize),
+) -> Result<()> {
+    let first = joined.is_none();
+    let joined = joined.get_or_insert_default();
+    for (key, from) in part {
+        let dims = shapes.get(&key).map_or(&[][..], Vec::as_slice);
+        let zeros = |dtype| Dense::zeros(dtype, &part_dims(dims, own, parts));
+        if first {
+            let states = from.states.iter().map(|(slot, state)| Ok((slot.clone(), zeros(state.dtype())?)));
+            let (value, states) = (zeros(from.value.dtype())?, states.collect::<Result<_>>()?);
+            joined.insert(key.clone(), Loaded { value, states, steps: from.steps });
+        }
+        let Some(to) = joined.get_mut(&key) else { continue };
+        let width = table_of(dims).1;
+        let to = std::iter::once(&mut to.value).chain(to.states.iter_mut().map(|(_, state)| state));
+        let from = std::iter::once(&from.value).chain(from.states.iter().map(|(_, state)| state));
+        for (to, from) in to.zip(from) {
+            with_float!(from.dtype(), T => {
+                let (from, to) = (from.as_slice::<T>()?, to.as_mut_slice::<T>()?);
+                for (at, row) in from.chunks_exact(width.max(1)).enumerate() {
+                    let row_number = file + at * files;
+                    let start = row_number / parts * width;
+                    if row_number % parts == own
+                        && let Some(to) = to.get_mut(start..start + width)
+                    {
+                        to.copy_from_slice(row);
+                    }
+                }
+                Ok::<(), Error>(())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The keys of a file of part `file` of `files`.
+fn load(
+    known: &BTreeMap<Key, Entry>,
+    shapes: &BTreeMap<Key, Vec<usize>>,
+    registry: &Registry,
+    (file, files): (usize, usize),
+    path: &Path,
+) -> Result<BTreeMap<Key, Loaded>> {
     let Checkpoint { program, mut tensors, .. } = Checkpoint::load(path)?;
     let shown = format!("file `{}`", path.display());
     let refused = |what: &str, expected: String, got: String| {
@@ -125,7 +218,7 @@ pub(super) fn restore(
     let mut take = |name: &str| {
         tensors.remove(name).ok_or_else(|| refused("tensor", format!("`{name}`"), "none".to_owned()))
     };
-    let mut restored = BTreeMap::new();
+    let mut loaded = BTreeMap::new();
     for ((key, entry), (_, id)) in known.iter().zip(found) {
         let of_key = |e: Error| e.variable(key.to_string());
         let value_name = named(key);
@@ -137,8 +230,9 @@ pub(super) fn restore(
             return Err(of_key(refused("rule", expected, told(rule.as_ref()))));
         }
         let value = take(&value_name)?;
-        if (value.dtype(), value.shape()) != (entry.dtype(), entry.dims()) {
-            let expected = format!("{}{:?}", entry.dtype(), entry.dims());
+        let dims = part_dims(shapes.get(key).map_or(&[], Vec::as_slice), file, files);
+        if (value.dtype(), value.shape()) != (entry.dtype(), &*dims) {
+            let expected = format!("{}{dims:?}", entry.dtype());
             return Err(of_key(refused("value", expected, format!("{}{:?}", value.dtype(), value.shape()))));
         }
         let steps = take(&beside(STEPS, &value_name))?;
@@ -152,9 +246,7 @@ pub(super) fn restore(
             checked_finite(&state, &format!("{shown}: state `{slot}`")).map_err(of_key)?;
             states.push((slot, state.into_dense()?));
         }
-        let mut entry = Entry::new(value, rule, registry, shards).map_err(of_key)?;
-        entry.resume(states, steps).map_err(of_key)?;
-        restored.insert(key.clone(), entry);
+        loaded.insert(key.clone(), Loaded { value: value.into_dense()?, states, steps });
     }
-    Ok(restored)
+    Ok(loaded)
 }

@@ -8,8 +8,11 @@ use super::rule::{Rule, update_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Scope, Stage, Threads, Totals, Whole};
 use crate::kernels::arena::Plain;
-use crate::program::{LossTerms, OpDesc, Program, Registry, Role, VarId, VarRole};
-use crate::tensor::{DType, Dense, Element, Storage, StorageKind, Variable};
+use crate::program::description::initialize::{self, ZEROS};
+use crate::program::{
+    Attributes, Initializer, LossTerms, OpDesc, Program, Registry, Role, VarId, VarKind, VarRole,
+};
+use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind, Variable};
 use crate::with_float;
 
 /// Operators that read only some rows of a parameter: their kind, and the slots of the parameter and of what says which rows, the
@@ -28,6 +31,8 @@ struct Shared {
     grad: VarId,
     /// The feeds that say which of its rows a batch reads; `None` if it may be any.
     rows_by: Option<Vec<VarId>>,
+    /// Whether the trainer has the rows of a batch alone.
+    held_by_rows: bool,
 }
 
 impl Shared {
@@ -47,7 +52,8 @@ impl Shared {
             }
             let rows = program.spec(grad)?.storage == StorageKind::SelectedRows;
             let rows_by = if rows { rows_by(program, param) } else { None };
-            all.push(Self { key: Key::from(&*var.name), name: var.name.clone(), grad, rows_by });
+            let (key, name) = (Key::from(&*var.name), var.name.clone());
+            all.push(Self { key, name, grad, rows_by, held_by_rows: false });
         }
         if all.is_empty() {
             let expected = "a program that an optimizer has completed";
@@ -97,12 +103,26 @@ fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
     Some(feeds)
 }
 
+/// Whether every operator that reads a parameter takes it row-sparse.
+fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bool> {
+    let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
+    for desc in program.blocks().flat_map(|(_, block)| &block.ops).filter(reads) {
+        let op = registry.parse(&desc.kind, &desc.attributes)?;
+        let mut slots = op.signature().inputs.iter().filter(|slot| desc.input(slot.name).contains(&param));
+        if !slots.all(|slot| slot.table) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Makes a key of a store for each parameter that the updates of a program move, called as the parameter is: with its value in
-/// `scope`, and with the rule of its update. One worker does it, before the others begin.
+/// `scope`, and with the rule of its update. A parameter that `scope` lacks starts by its initialiser, row by row: an empty scope is for
+/// tables larger than the memory of a process. One worker does it, before the others begin; over a world, all ranks do it together.
 ///
 /// # Errors
 /// If the program has no updates; if a rule does not take each row of a parameter by itself ([`Rule`]), or a parameter is
-/// row-sparse; if `scope` lacks one, or the store has one already.
+/// row-sparse; if an initialiser does not fit, or the store has a key already.
 #[track_caller]
 pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore) -> Result<()> {
     let caller = Location::caller();
@@ -115,17 +135,37 @@ pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore
     };
     let all = Shared::all(program).and_then(|all| all.into_iter().map(ruled).collect::<Result<Vec<_>>>());
     for (rule, shared) in all.map_err(|e| e.called(caller))? {
-        let made = scope.value(&shared.name).and_then(|value| store.init(&shared.key, value));
+        let there = scope.names().any(|name| name == shared.name);
+        let made = match there {
+            true => scope.value(&shared.name).and_then(|value| store.init(&shared.key, value)),
+            false => start(program, &shared, store),
+        };
         made.and_then(|()| store.set_rule(&shared.key, rule)).map_err(|e| e.called(caller))?;
     }
     Ok(())
 }
 
+/// Makes the key of a parameter by its initialiser.
+fn start(program: &Program, Shared { key, name, .. }: &Shared, store: &mut dyn KeyValueStore) -> Result<()> {
+    let param = program.find(name).map(|id| program.var(id));
+    let Some((param, spec)) = param.and_then(|param| Some((param, param.spec()?))) else { return Ok(()) };
+    let dims: Vec<usize> = spec.shape.iter().filter_map(|extent| extent.known()).collect();
+    let zeros = Initializer::new(ZEROS, Attributes::new());
+    let how = param.initializer.as_ref().unwrap_or(&zeros);
+    match initialize::row_by_row(how, &dims, program.seed, name)? {
+        Some(mut first) => store.init_rows(key, spec.dtype, &dims, &mut |row, out| {
+            first(row, out);
+            Ok(())
+        }),
+        None => store.init(key, initialize::evaluate(how, &dims, spec.dtype, program.seed, name)?.into()),
+    }
+}
+
 /// One of several trainers of a model, each with a part of every batch, or with batches of its own.
 ///
 /// In a step it pulls the parameters, runs forward and backward, and pushes the gradients: of a table whose gradient is selected
-/// rows it pulls the rows that the batch reads, and pushes those that it touched. It runs on one thread, and its scope has no state
-/// of the optimizer.
+/// rows it pulls the rows that the batch reads, and pushes those that it touched. It holds no other rows of a table that only `embedding`
+/// and `embedding_bag` read, whatever its height. It runs on one thread, and has no state of the optimizer.
 pub struct StoreTrainer<S> {
     store: S,
     executor: Executor,
@@ -157,12 +197,26 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 
     fn made(program: &Program, registry: &Registry, loss: VarId, store: S) -> Result<Self> {
-        let shared = Shared::all(program)?;
-        let gradients = || shared.iter().map(|one| one.grad);
+        let mut shared = Shared::all(program)?;
+        let gradients: Vec<VarId> = shared.iter().map(|one| one.grad).collect();
         let mut own = program.clone();
         // The store updates, and settles rows that owe moves before it gives them.
         own.blocks[0].ops.retain(|op| !matches!(op.role, Role::Update | Role::Settle));
-        let own = own.shortened(&gradients().chain([loss]).collect::<Vec<_>>());
+        let mut own = own.shortened(&[&gradients[..], &[loss]].concat());
+        for one in shared.iter_mut().filter(|one| one.rows_by.is_some()) {
+            let Some(param) =
+                own.find(&one.name).filter(|&param| takes_rows(&own, registry, param) == Ok(true))
+            else {
+                continue;
+            };
+            let desc = own.var_mut(param);
+            if let VarKind::Tensor(spec) = &mut desc.kind {
+                *spec = spec.stored(StorageKind::SelectedRows);
+                // Rows that were not pulled are not read.
+                desc.initializer = None;
+                one.held_by_rows = true;
+            }
+        }
         let threads = Threads::new(1)?;
         let terms = LossTerms::of(&own, registry, loss).map_err(|e| {
             e.noted(
@@ -171,7 +225,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             )
         })?;
         let parts = Parts::new(&own, registry, terms, threads.clone())?;
-        let fetched: Vec<VarId> = gradients().chain(parts.wanted()).collect();
+        let fetched: Vec<VarId> = gradients.into_iter().chain(parts.wanted()).collect();
         let (executor, scope) = (Executor::on(&parts.body, registry, &fetched, threads)?, Scope::of(&own)?);
         Ok(Self { store, executor, scope, parts, shared, steps: 0, failed: None })
     }
@@ -215,21 +269,22 @@ impl<S: KeyValueStore> StoreTrainer<S> {
                 .clone()
                 .noted("the other workers wait for this step's gradients: drop this trainer"));
         }
-        self.pull(|shared, height| shared.rows_read(height, feeds))?;
+        self.pull(feeds)?;
         let not_pushed = |e: Error| e.noted("nothing was pushed");
         let (pushed, workers) = match self.parts.is_late() {
             true => self.late(feeds, numbers),
             false => self.early(feeds, numbers),
         }
         .map_err(not_pushed)?;
-        let done = pushed.map_err(not_pushed).and_then(|Pushed { loss, gradients, weight }| {
+        let pushed = self.reported(pushed.map_err(not_pushed));
+        let done = pushed.and_then(|Pushed { loss, gradients, weight }| {
             for (Shared { key, .. }, gradient) in self.shared.iter().zip(gradients) {
                 self.store.push(key, gradient, weight)?;
             }
             Ok(loss)
         });
         // What fails now the others do not know.
-        if let (Err(error), true) = (&done, workers > 1.0) {
+        if let (Err(error), true) = (&done, workers > 1.0 && !self.store.fails_together()) {
             self.failed = Some(error.clone());
         }
         let loss = done?;
@@ -241,15 +296,18 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     /// A step of one sum or mean with a gradient, whose factor may come after the gradients: what it pushes, and how many workers wait
     /// for it.
     fn late(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<(Result<Pushed>, f64)> {
-        let seeds = self.parts.seeds(None, &self.parts.zero())?;
-        let part = self.run(feeds, &seeds, numbers, Stage::Gradients)?;
-        self.check_gradients()?;
+        let part = self.alone(feeds, numbers, Stage::Gradients).and_then(|part| {
+            self.check_gradients()?;
+            Ok(part)
+        });
+        let part = self.reported(part)?;
         let (all, workers) = match self.parts.is_mean() {
             true => (part.clone(), 1.0),
             false => self.all(Ok(&part))?,
         };
-        let whole = self.parts.whole(&mut self.scope, &all, self.steps)?;
-        Ok((self.pushed(&whole, &part, &all, workers), workers))
+        let whole = self.parts.whole(&mut self.scope, &all, self.steps);
+        let pushed = whole.and_then(|whole| self.pushed(&whole, &part, &all, workers));
+        Ok((pushed, workers))
     }
 
     /// Several totals: their factors are known before the gradients.
@@ -261,16 +319,29 @@ impl<S: KeyValueStore> StoreTrainer<S> {
             let whole = self.parts.of_counted(&mut self.scope, &all, self.steps);
             let ran = whole.and_then(|whole| self.gradients(feeds, numbers, &whole, &part, &all));
             let (all, workers) = self.all(ran.as_ref())?;
-            let (part, whole) = (ran?, self.parts.whole(&mut self.scope, &all, self.steps)?);
-            return Ok((self.pushed(&whole, &part, &all, workers), workers));
+            let (part, whole) = (ran?, self.parts.whole(&mut self.scope, &all, self.steps));
+            let pushed = whole.and_then(|whole| self.pushed(&whole, &part, &all, workers));
+            return Ok((pushed, workers));
         }
-        let seeds = self.parts.seeds(None, &self.parts.zero())?;
-        let part = self.run(feeds, &seeds, numbers, Stage::Forward)?;
+        let part = self.alone(feeds, numbers, Stage::Forward);
+        let part = self.reported(part)?;
         let (all, workers) = self.all(Ok(&part))?;
-        let whole = self.parts.whole(&mut self.scope, &all, self.steps)?;
+        let whole = self.parts.whole(&mut self.scope, &all, self.steps);
+        let whole = self.reported(whole)?;
         let ran = self.gradients(feeds, numbers, &whole, &part, &all);
         self.all(ran.as_ref())?;
         Ok((self.pushed(&whole, &part, &all, workers), workers))
+    }
+
+    /// Reports an error to the other workers, who wait for this one's next call.
+    fn reported<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|error| self.store.fail(error))
+    }
+
+    /// Runs the part before anything is known of the others.
+    fn alone(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64], until: Stage) -> Result<Totals> {
+        let seeds = self.parts.seeds(None, &self.parts.zero())?;
+        self.run(feeds, &seeds, numbers, until)
     }
 
     /// Runs the part until its gradients, by what follows from all. Its totals.
@@ -346,15 +417,26 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok((Totals::of_numbers(totals), *workers))
     }
 
-    /// The parameters as the store has them now, to evaluate or to save.
+    /// The parameters as the store has them now, whole, to evaluate or to save.
     ///
     /// # Errors
     /// As the store's.
     #[track_caller]
-    pub fn scope(&mut self) -> Result<&mut Scope> {
+    pub fn scope(&mut self) -> Result<Scope> {
         let caller = Location::caller();
-        self.pull(|_, _| None).map_err(|e| e.called(caller))?;
-        Ok(&mut self.scope)
+        self.whole().map_err(|e| e.called(caller))
+    }
+
+    fn whole(&mut self) -> Result<Scope> {
+        let mut whole = Scope::new();
+        let own: Vec<String> = self.scope.names().map(str::to_owned).collect();
+        for name in own.iter().filter(|name| self.shared.iter().all(|shared| shared.name != **name)) {
+            whole.set(name, self.scope.value(name)?)?;
+        }
+        for shared in &self.shared {
+            whole.set(&shared.name, self.store.pull(&shared.key)?)?;
+        }
+        Ok(whole)
     }
 
     /// The worker's end of the store.
@@ -362,18 +444,27 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         &mut self.store
     }
 
-    /// Pulls every parameter, or those rows that `rows` says.
-    fn pull(&mut self, rows: impl Fn(&Shared, usize) -> Option<Vec<i64>>) -> Result<()> {
+    /// Pulls every parameter, or the rows of it that a batch reads.
+    fn pull(&mut self, feeds: &[(VarId, &Variable)]) -> Result<()> {
         let program = self.executor.program();
         for shared in &self.shared {
             let spec = program.find(&shared.name).and_then(|id| program.var(id).spec());
             let Some(spec) = spec else { continue };
             let height = spec.rows().known().unwrap_or(0);
-            match rows(shared, height) {
-                None => self.scope.set(&shared.name, self.store.pull(&shared.key)?)?,
-                Some(ids) => {
-                    let pulled = self.store.row_sparse_pull(&shared.key, ids.clone())?;
-                    with_float!(spec.dtype, T => put::<T>(&mut self.scope, &shared.name, &ids, &pulled))?;
+            let Some(ids) = shared.rows_read(height, feeds) else {
+                let value = self.store.pull(&shared.key)?;
+                let value = match shared.held_by_rows {
+                    true => SelectedRows::new(height, (0..height as i64).collect(), value)?.into(),
+                    false => Storage::from(value),
+                };
+                self.scope.set(&shared.name, value)?;
+                continue;
+            };
+            let pulled = self.store.row_sparse_pull(&shared.key, ids.clone())?;
+            match shared.held_by_rows {
+                true => self.scope.set(&shared.name, SelectedRows::new(height, ids, pulled)?)?,
+                false => {
+                    with_float!(spec.dtype, T => put::<T>(&mut self.scope, &shared.name, &ids, &pulled))?
                 }
             }
         }

@@ -70,6 +70,7 @@ mod store_exact;
 mod store_saved;
 mod store_training;
 mod store_workers;
+mod store_world;
 mod structured;
 mod tagged;
 mod thorough;

@@ -489,3 +489,70 @@ fn a_program_with_a_table_is_saved_and_loaded() {
     let printed = program.to_string();
     assert!(printed.contains("f32[40, 5] selected_rows") && printed.contains("storage"), "{printed}");
 }
+
+/// Pooled rows of a row-sparse table, weighted or not, with their gradients, are those of a dense one to the bit.
+#[test]
+fn bags_read_a_row_sparse_table() {
+    use unpadded::kernels::BagPool;
+    use unpadded::ops::LookupBag;
+    use unpadded::tensor::StorageKind;
+    let known = SelectedRows::new(HEIGHT, vec![1, 4, 5, 30], numbers(4)).unwrap();
+    for (pool, weighted, threads) in [
+        (BagPool::Sum, false, 1),
+        (BagPool::Sum, true, 2),
+        (BagPool::Mean, false, 2),
+        (BagPool::Max, false, 1),
+    ] {
+        let ends = [Table::Dense, Table::RowSparse].map(|table| {
+            let net = Builder::new();
+            let ids = net.feed("ids", DType::I64, &[], 1);
+            let weights = net.feed_like("weights", DType::F64, &[], ids);
+            let dims = [HEIGHT, WIDTH];
+            let weight = match table {
+                Table::Dense => net.parameter("table", DType::F64, &dims, init::constant(0.0)),
+                Table::RowSparse => net.row_sparse_parameter("table", DType::F64, &dims, init::constant(0.0)),
+            };
+            let gradient = StorageKind::SelectedRows;
+            // The weights of a bag are learnt as well.
+            let scale = net.parameter("scale", DType::F64, &[1], init::constant(1.5));
+            let weights_of = net.mul(weights, scale);
+            let options =
+                LookupBag { pool, padding_id: Some(5), gradient, weights: weighted.then_some(weights_of) };
+            let out = net.lookup_bag(ids, weight, options);
+            let loss = net.mean(net.tanh(out));
+            let (registry, mut program) = (net.registry(), net.finish().unwrap());
+            let [ids, weights, loss] = [ids, weights, loss].map(Var::id);
+            Adagrad::new(0.5).minimize(&mut program, &registry, loss).unwrap();
+            let mut scope = Scope::of(&program).unwrap();
+            match table {
+                Table::Dense => scope.set("table", known.densify().unwrap()).unwrap(),
+                Table::RowSparse => scope.set("table", known.clone()).unwrap(),
+            }
+            let mut executor = Executor::new(&program, &registry, &[loss], threads).unwrap();
+            let fed = Variable::from_sequences(&[vec![4i64, 2, 4], vec![], vec![5, 30, 1, 39]]).unwrap();
+            let by =
+                Variable::from_sequences(&[vec![0.5, 1.0, -2.0], vec![], vec![3.0, 0.1, 0.2, 1.0]]).unwrap();
+            let losses: Vec<f64> = (0..3)
+                .map(|step| {
+                    let feeds = [(ids, &fed), (weights, &by)];
+                    executor
+                        .run(&mut scope, &Run::train(if weighted { &feeds } else { &feeds[..1] }, step))
+                        .unwrap();
+                    executor.scalar(loss).unwrap()
+                })
+                .collect();
+            let table = match scope.value("table").unwrap() {
+                Storage::SelectedRows(rows) => rows.densify().unwrap(),
+                other => other.into_dense().unwrap(),
+            };
+            (losses, table, scope.get("scale").unwrap())
+        });
+        let [(losses, table, scale), (sparse_losses, sparse, sparse_scale)] = ends;
+        assert_eq!(losses, sparse_losses, "{pool:?}");
+        assert!(losses[0] != losses[2] && table.bits_eq(&sparse) && scale.bits_eq(&sparse_scale), "{pool:?}");
+    }
+}
+
+fn numbers(rows: usize) -> Dense {
+    ndarray::Array2::from_shape_fn((rows, WIDTH), |(i, j)| ((i * 7 + j * 3) as f64).sin()).into()
+}

@@ -19,15 +19,15 @@ use crate::store::{ALONE, alone, says, store};
 
 const WORDS: usize = 60;
 
-struct Model {
-    program: Program,
-    words: VarId,
-    label: VarId,
-    loss: VarId,
+pub(crate) struct Model {
+    pub(crate) program: Program,
+    pub(crate) words: VarId,
+    pub(crate) label: VarId,
+    pub(crate) loss: VarId,
 }
 
 /// A table, read word by word and as a bag, a recurrent layer, and a classifier, in f64.
-fn model(optimizer: &dyn Optimizer) -> Model {
+pub(crate) fn model(optimizer: &dyn Optimizer) -> Model {
     let net = Builder::new().seed(5);
     let words = net.feed("words", DType::I64, &[], 1);
     let label = net.feed("label", DType::I64, &[], 0);
@@ -43,7 +43,7 @@ fn model(optimizer: &dyn Optimizer) -> Model {
 }
 
 /// Words of one of three classes, in ragged sequences, and the classes.
-fn batch(number: u64, sequences: usize) -> [Variable; 2] {
+pub(crate) fn batch(number: u64, sequences: usize) -> [Variable; 2] {
     let mut random = Random(31 * number + 7);
     let (mut words, mut labels) = (Vec::new(), Vec::new());
     for _ in 0..sequences {
@@ -117,7 +117,7 @@ const STEPS: u64 = 60;
 const SEQUENCES: usize = 10;
 
 /// The part of a batch that a worker gets: of unlike sizes, and sometimes nothing.
-fn part(worker: usize, workers: usize, step: u64) -> std::ops::Range<usize> {
+pub(crate) fn part(worker: usize, workers: usize, step: u64) -> std::ops::Range<usize> {
     let cut = |at: usize| match at {
         0 => 0,
         at if at == workers => SEQUENCES,

@@ -16,7 +16,7 @@ use crate::program::attributes::or_default;
 use crate::program::spec::attributes::Attribute;
 use crate::program::{
     Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
-    RowValue, Sample, Sequences, Spec, Stored, Var, Work,
+    RowTable, RowValue, Sample, Sequences, Spec, Stored, Var, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -55,7 +55,8 @@ operator! {
     /// mean, and neither its row nor its weight gets a gradient. The output has the LoD of the ids without its last level.
     ///
     /// The gradient of the table adds up over equal ids, in their order. As selected rows it has one row for each id that
-    /// occurs, ascending, and the table's size costs nothing.
+    /// occurs, ascending, and the table's size costs nothing. `table` may be a [row-sparse
+    /// parameter](crate::Builder::row_sparse_parameter), whose gradient is always stored so.
     ///
     /// ```
     /// use ndarray::array;
@@ -85,7 +86,7 @@ operator! {
         padding_id: Option<i64>,
         gradient: StorageKind => table_gradient,
     }
-    inputs { IDS = ids: one.without_gradient(), TABLE = table: one, WEIGHTS = weights: optional }
+    inputs { IDS = ids: one.without_gradient(), TABLE = table: one.table(), WEIGHTS = weights: optional }
     outputs { OUT = out: one }
     impl Builder, Var {
         fn lookup_bag(&self, ids: Var, table: Var, options: LookupBag) -> Var {
@@ -182,7 +183,8 @@ impl Op for EmbeddingBag {
         if wrt == Self::WEIGHTS {
             return gradient.input(Self::TABLE);
         }
-        let gradient = gradient.stored(self.gradient);
+        let dense = inputs[Self::TABLE][0].storage == StorageKind::Dense;
+        let gradient = gradient.stored(if dense { self.gradient } else { StorageKind::SelectedRows });
         let gradient = if self.pool == BagPool::Max { gradient.input(Self::TABLE) } else { gradient };
         if inputs[Self::WEIGHTS].is_empty() { gradient } else { gradient.input(Self::WEIGHTS) }
     }
@@ -217,6 +219,9 @@ struct Room<T> {
     /// The ids that count, bag after bag, and where each bag begins.
     rows: Vec<i64>,
     starts: Vec<usize>,
+    /// Of a row-sparse table: the distinct rows that count, and where each id's is among them.
+    gathered: Vec<T>,
+    places: Vec<i64>,
     /// What each of them is multiplied by.
     factors: Vec<T>,
     /// The bag of each of them.
@@ -228,9 +233,12 @@ struct Room<T> {
 }
 
 impl<T: Float> Room<T> {
-    fn bags(&self) -> Bags<'_, T> {
-        let factors = (!self.factors.is_empty()).then_some(self.factors.as_slice());
-        Bags { rows: &self.rows, starts: &self.starts, factors }
+    /// The numbers of the table, and the rows of it that the bags have.
+    fn table<'a>(&'a self, dense: Option<View<'a, T>>, width: usize) -> (View<'a, T>, &'a [i64]) {
+        match dense {
+            Some(table) => (table, &self.rows),
+            None => (View::new(&self.gathered, self.plan.len(), width), &self.places),
+        }
     }
 
     /// Finds the ids that count.
@@ -294,11 +302,9 @@ impl<T: Float> Room<T> {
     }
 
     /// The share of its bag's gradient that each id gets: of a mean the n-th part, which stands among the factors.
-    fn share(&mut self, op: &EmbeddingBag, table: Option<View<'_, T>>) -> Result<()> {
-        let Self { rows, starts, factors, bags, plan, which, best } = self;
-        if u32::try_from(rows.len().max(starts.len())).is_err() {
-            return Err(Error::new("ids of a batch", "fewer than 2^32", rows.len().to_string()));
-        }
+    fn share(&mut self, op: &EmbeddingBag) -> Result<()> {
+        let Self { rows, starts, factors, bags, plan, .. } = self;
+        check_count(rows.len().max(starts.len()))?;
         plan.prepare(rows);
         bags.clear();
         for (bag, range) in starts.windows(2).enumerate() {
@@ -309,26 +315,71 @@ impl<T: Float> Room<T> {
                 factors.extend(std::iter::repeat_n(part, count));
             }
         }
-        if let Some(table) = table {
-            let (count, width) = (starts.len() - 1, table.width());
-            which.resize(count * width, 0);
-            best.resize(count * width, T::ZERO);
-            let bags = Bags { rows, starts, factors: None };
-            bag_first_maximum(bags, table, which, ViewMut::new(best, count, width));
-        }
         Ok(())
+    }
+
+    /// Finds the first maximum of each bag and column.
+    fn find_maxima(&mut self, dense: Option<View<'_, T>>, width: usize) {
+        let count = self.starts.len() - 1;
+        let (mut which, mut best) = (std::mem::take(&mut self.which), std::mem::take(&mut self.best));
+        which.resize(count * width, 0);
+        best.resize(count * width, T::ZERO);
+        let (table, rows) = self.table(dense, width);
+        let bags = Bags { rows, starts: &self.starts, factors: None };
+        bag_first_maximum(bags, table, &mut which, ViewMut::new(&mut best, count, width));
+        (self.which, self.best) = (which, best);
+    }
+}
+
+impl<T: RowValue> Room<T> {
+    /// Gathers the rows that count of a row-sparse table.
+    fn gather_rows(&mut self, table: &RowTable) -> Result<()> {
+        let Self { rows, plan, gathered, places, .. } = self;
+        check_count(rows.len())?;
+        plan.prepare(rows);
+        let (table, width) = (table.rows::<T>()?, table.width());
+        gathered.resize(plan.len() * width, T::ZERO);
+        for (&id, row) in plan.ids().iter().zip(gathered.chunks_exact_mut(width.max(1))) {
+            table.read(id, row);
+        }
+        let place = |id: &i64| plan.ids().binary_search(id).map_or(0, |place| place as i64);
+        places.clear();
+        places.extend(rows.iter().map(place));
+        Ok(())
+    }
+}
+
+/// # Errors
+/// If there are too many ids to number.
+fn check_count(ids: usize) -> Result<()> {
+    match u32::try_from(ids) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::new("ids of a batch", "fewer than 2^32", ids.to_string())),
     }
 }
 
 impl EmbeddingBag {
     fn pooled<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (ids, table) = (ids!(run, Self::IDS), run.input::<T>(Self::TABLE)?);
+        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let result = self.pool_all(run, &mut room);
+        *run.scratch().get::<Room<T>>() = room;
+        result
+    }
+
+    fn pool_all<T: RowValue>(&self, run: &mut Forward<'_>, room: &mut Room<T>) -> Result<()> {
+        let ids = ids!(run, Self::IDS);
         let (weights, out) = (run.optional::<T>(Self::WEIGHTS)?, run.output::<T>(Self::OUT)?);
-        let sequences = run.sequences(Self::IDS)?;
-        let room = run.scratch().get::<Room<T>>();
-        room.collect(self, &ids, sequences, table.rows())?;
+        let (sequences, by_rows) = (run.sequences(Self::IDS)?, run.table(Self::TABLE));
+        let dense = if by_rows.is_none() { Some(run.input::<T>(Self::TABLE)?) } else { None };
+        let height = run.input_spec(Self::TABLE).shape[0].known().unwrap_or(0);
+        room.collect(self, &ids, sequences, height)?;
         room.weigh(self, &ids, weights);
-        bag_forward(self.pool, room.bags(), table, out);
+        if let Some(table) = by_rows {
+            room.gather_rows(table)?;
+        }
+        let factors = (!room.factors.is_empty()).then_some(room.factors.as_slice());
+        let (table, rows) = room.table(dense, out.width());
+        bag_forward(self.pool, Bags { rows, starts: &room.starts, factors }, table, out);
         Ok(())
     }
 
@@ -346,12 +397,26 @@ impl EmbeddingBag {
         let ids = ids!(run, Self::IDS);
         let height = run.input_spec(Self::TABLE).shape[0].known().unwrap_or(0);
         room.collect(self, &ids, run.sequences(Self::IDS)?, height)?;
+        // Only weights and maxima depend on the numbers of the table.
+        let (by_rows, width) = (run.table(Self::TABLE), dout.width());
+        let reads = self.pool == BagPool::Max || run.wants(Self::WEIGHTS);
+        if let Some(table) = by_rows.filter(|_| reads) {
+            room.gather_rows(table)?;
+        }
+        let dense = if by_rows.is_none() && reads { Some(run.input::<T>(Self::TABLE)?) } else { None };
         if let Some((dweights, store)) = run.gradient::<T>(Self::WEIGHTS)? {
-            room.factors.resize(room.rows.len(), T::ZERO);
-            let bags = Bags { rows: &room.rows, starts: &room.starts, factors: None };
-            bag_factor_gradient(bags, run.input::<T>(Self::TABLE)?, dout, &mut room.factors);
-            self.put_weights(&ids, &room.factors, dweights, store);
-            room.factors.clear();
+            let mut factors = std::mem::take(&mut room.factors);
+            factors.resize(room.rows.len(), T::ZERO);
+            let (table, rows) = room.table(dense, width);
+            bag_factor_gradient(
+                Bags { rows, starts: &room.starts, factors: None },
+                table,
+                dout,
+                &mut factors,
+            );
+            self.put_weights(&ids, &factors, dweights, store);
+            factors.clear();
+            room.factors = factors;
         }
         if !run.wants(Self::TABLE) {
             return Ok(());
@@ -359,8 +424,10 @@ impl EmbeddingBag {
         if run.count(Self::WEIGHTS) > 0 {
             room.weigh(self, &ids, run.optional::<T>(Self::WEIGHTS)?);
         }
-        let table = if self.pool == BagPool::Max { Some(run.input::<T>(Self::TABLE)?) } else { None };
-        room.share(self, table)?;
+        if self.pool == BagPool::Max {
+            room.find_maxima(dense, width);
+        }
+        room.share(self)?;
         let share = match self.pool {
             BagPool::Max => BagShare::Maxima(&room.which),
             _ if room.factors.is_empty() => BagShare::Whole,

@@ -215,6 +215,42 @@ pub(crate) fn evaluate_in<T: Element>(
     Ok(())
 }
 
+/// Writes the numbers of a row.
+pub(crate) type FirstRow = Box<dyn FnMut(usize, &mut [f64])>;
+
+/// The numbers of [`evaluate`] row by row, without the others; `None` if the rows depend on each other.
+///
+/// # Errors
+/// As [`evaluate`], but for memory.
+pub(crate) fn row_by_row(
+    initializer: &Initializer,
+    dims: &[usize],
+    seed: u64,
+    name: &str,
+) -> Result<Option<FirstRow>> {
+    let start = Start::read(initializer, dims).map_err(|e| e.variable(name))?;
+    if matches!(start, Start::Zeros) {
+        return Ok(Some(Box::new(|_, out| out.fill(0.0))));
+    }
+    if !start.is_drawn() {
+        return Ok(None);
+    }
+    let (name, mut drawn) = (hash(name), Vec::new());
+    Ok(Some(Box::new(move |row, out| {
+        if let Start::Embedding { padding: Some(padding), .. } = start
+            && padding == row
+        {
+            return out.fill(0.0);
+        }
+        // Each block of random bits gives two numbers.
+        let first = row as u64 * out.len() as u64;
+        let skipped = usize::from(first % 2 == 1);
+        drawn.resize((skipped + out.len()).next_multiple_of(2), 0.0);
+        start.draw(&mut Random { seed, name, block: first / 2, second: None }, &mut drawn);
+        out.iter_mut().zip(drawn.iter().skip(skipped)).for_each(|(out, x)| *out = *x);
+    })))
+}
+
 /// How the rows of the row-sparse variable `name` start: by row number, each apart from all others. The numbers are spread as
 /// [`evaluate`] spreads them, and are others.
 ///

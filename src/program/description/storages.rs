@@ -1,6 +1,7 @@
 //! Which of an operator's kernels takes variables as they are stored, and what would have to be dense first.
 
 use super::program::{Program, malformed};
+use super::var_desc::VarDesc;
 use crate::error::{Error, Result};
 use crate::program::contract::infer::infer;
 use crate::program::contract::op::Op;
@@ -20,13 +21,17 @@ pub(in crate::program) struct Conversion {
 }
 
 impl Program {
-    /// The storages of the tensors in each slot.
-    fn storages(&self, groups: &[Vec<VarId>]) -> Vec<Vec<StorageKind>> {
-        let storages = |vars: &Vec<VarId>| {
-            let specs = vars.iter().filter_map(|&v| self.vars.get(v.0 as usize)?.spec());
-            specs.map(|spec| spec.storage).collect()
+    /// The storages of the tensors in each slot. A row-sparse parameter in a slot that takes one is read as a dense one.
+    fn storages(&self, signature: Signature, groups: &[Vec<VarId>]) -> Vec<Vec<StorageKind>> {
+        let storages = |(slot, vars): (&Slot, &Vec<VarId>)| {
+            let descs = vars.iter().filter_map(|&v| self.vars.get(v.0 as usize));
+            let stored = |desc: &VarDesc| match slot.table && desc.is_row_sparse() {
+                true => Some(StorageKind::Dense),
+                false => desc.spec().map(|spec| spec.storage),
+            };
+            descs.filter_map(stored).collect()
         };
-        groups.iter().map(storages).collect()
+        signature.inputs.iter().zip(groups).map(storages).collect()
     }
 
     /// The variables of each slot.
@@ -48,7 +53,7 @@ impl Program {
     ) -> Option<&'static str> {
         let fits = |signature: Signature| {
             let groups = Self::by_slot(signature, inputs);
-            signature.kernel(&self.storages(&groups)).is_ok()
+            signature.kernel(&self.storages(signature, &groups)).is_ok()
         };
         let declared = registry.declaration(kind)?;
         if fits(declared.signature) {
@@ -79,7 +84,7 @@ impl Program {
         let of = |kind: &str| {
             let signature = registry.declaration(kind)?.signature;
             let groups = Self::by_slot(signature, inputs);
-            let found = signature.conversions(&self.storages(&groups))?;
+            let found = signature.conversions(&self.storages(signature, &groups))?;
             let conversion = |(slot, number): (usize, usize)| {
                 Some(Conversion { slot: signature.inputs[slot].name, var: *groups[slot].get(number)? })
             };
@@ -167,7 +172,8 @@ impl Program {
                 return Err(malformed(what, expected, got).variable(&desc.name));
             }
         }
-        let Err(NoKernel { slot, number, expected }) = signature.kernel(&self.storages(groups)) else {
+        let Err(NoKernel { slot, number, expected }) = signature.kernel(&self.storages(signature, groups))
+        else {
             return Ok(());
         };
         let var = groups[slot][number];

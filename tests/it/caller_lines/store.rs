@@ -30,6 +30,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("KeyValueStore::row_sparse_pull", || worker.row_sparse_pull(&key, vec![0]));
     worker.init(&key, values()).unwrap();
     calls.at("KeyValueStore::init", || worker.init(&key, values()));
+    calls.at("KeyValueStore::init_rows", || worker.init_rows(&key, DType::F32, &[2], &mut |_, _| Ok(())));
     calls.at("KeyValueStore::push", || worker.push(&key, values(), -1.0));
     calls.at("KeyValueStore::row_sparse_pull", || worker.row_sparse_pull(&key, vec![2]));
     calls.at("KeyValueStore::end_round", || worker.end_round());
@@ -50,12 +51,12 @@ pub(super) fn calls(calls: &mut Calls) {
     let forward: Program = program.clone();
     calls.at("trainer::share", || share(&forward, &mut bare, &mut worker));
     Sgd::new(0.1).minimize(&mut program, &catalogue, loss.id()).unwrap();
-    calls.at("trainer::share", || share(&program, &mut Scope::new(), &mut worker));
     let mut trainer = StoreTrainer::new(&program, &catalogue, loss, worker).unwrap();
     let row = Variable::dense(array![[1.0f32, 2.0]]);
     calls.at("StoreTrainer::step", || trainer.step(&[(x.id(), &row)], &[]));
     calls.at("StoreTrainer::scope", || trainer.scope().map(drop));
     share(&program, &mut bare, trainer.store()).unwrap();
+    calls.at("trainer::share", || share(&program, &mut Scope::new(), trainer.store()));
     calls.at("StoreTrainer::step", || trainer.step(&[], &[]));
     let worker = LocalStore::new(&catalogue, 1).unwrap().workers(1, mode).unwrap().remove(0);
     calls.at("StoreTrainer::new", || StoreTrainer::new(&forward, &catalogue, loss, worker).map(drop));

@@ -313,7 +313,7 @@ fn dealt(
                 let feeds: Vec<(VarId, Variable)> = without_rows.into_iter().chain(feeds).collect();
                 let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
                 let losses = (0..3).map(|_| trainer.step(&feeds, &[]).unwrap()).collect::<Vec<_>>();
-                let values = trainer.scope().unwrap();
+                let mut values = trainer.scope().unwrap();
                 let value = |name: &&str| {
                     Some(values.get(name).ok()?.cast(DType::F64).as_slice::<f64>().unwrap().to_vec())
                 };

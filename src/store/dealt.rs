@@ -1,0 +1,108 @@
+//! Rows dealt to parts: row r is row r / n of part r mod n, for the shards of a process as for the ranks of a world.
+
+use crate::error::Result;
+use crate::program::RowValue;
+use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
+use crate::with_float;
+
+/// The places of row numbers by the part that has the row.
+pub(super) struct Dealt {
+    places: Vec<usize>,
+    starts: Vec<usize>,
+}
+
+impl Dealt {
+    pub(super) fn new(ids: &[i64], parts: usize) -> Self {
+        let mut starts = vec![0; parts + 1];
+        ids.iter().for_each(|&id| starts[id as usize % parts + 1] += 1);
+        (0..parts).for_each(|s| starts[s + 1] += starts[s]);
+        let (mut next, mut places) = (starts.clone(), vec![0; ids.len()]);
+        for (place, &id) in ids.iter().enumerate() {
+            let next = &mut next[id as usize % parts];
+            places[*next] = place;
+            *next += 1;
+        }
+        Self { places, starts }
+    }
+
+    pub(super) fn of(&self, part: usize) -> &[usize] {
+        &self.places[self.starts[part]..self.starts[part + 1]]
+    }
+}
+
+/// The rows of part `s` of `count`.
+pub(super) fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> {
+    match value {
+        Storage::SelectedRows(rows) => {
+            let own = rows.row_ids().iter().enumerate().filter(|(_, id)| **id as usize % count == s);
+            let (places, ids): (Vec<usize>, Vec<i64>) = own.map(|(at, id)| (at, id / count as i64)).unzip();
+            let height = rows_of(rows.height(), s, count);
+            SelectedRows::new(height, ids, rows.value().gather_rows(&places)?)?.densify()
+        }
+        other => {
+            let whole = other.as_dense()?;
+            if count == 1 {
+                return Ok(whole.clone());
+            }
+            whole.gather_rows(&(s..whole.rows()).step_by(count).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// The number of rows of part `s` of `count`.
+pub(super) fn rows_of(height: usize, s: usize, count: usize) -> usize {
+    (height + count - 1 - s) / count
+}
+
+/// The height and the width of a value; a single number is a row.
+pub(super) fn table_of(dims: &[usize]) -> (usize, usize) {
+    (dims.first().copied().unwrap_or(1), dims.iter().skip(1).product())
+}
+
+/// The shape of part `s` of `count`. A single number is a row of the first part.
+pub(super) fn part_dims(dims: &[usize], s: usize, count: usize) -> Vec<usize> {
+    if count == 1 {
+        return dims.to_vec();
+    }
+    let (height, _) = table_of(dims);
+    std::iter::once(rows_of(height, s, count)).chain(dims.iter().skip(1).copied()).collect()
+}
+
+/// Puts the rows of part `s` of `count` where they are in the whole value.
+pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: usize, whole: &mut [T]) {
+    if width > 0 {
+        let places = whole.chunks_exact_mut(width).skip(s).step_by(count);
+        places.zip(numbers.chunks_exact(width)).for_each(|(to, row)| to.copy_from_slice(row));
+    }
+}
+
+/// Writes the numbers of a row.
+pub(super) type FillRow<'a> = &'a mut dyn FnMut(usize, &mut [f64]) -> Result<()>;
+
+/// The rows of part `s` of `count` of a value whose rows `fill` writes.
+///
+/// # Errors
+/// If there is no memory for them, or `fill` fails.
+pub(super) fn filled(
+    (dtype, dims): (DType, &[usize]),
+    (s, count): (usize, usize),
+    fill: FillRow<'_>,
+) -> Result<Dense> {
+    fn rows<T: RowValue + Element>(
+        out: &mut [T],
+        width: usize,
+        (s, count): (usize, usize),
+        fill: FillRow<'_>,
+    ) -> Result<()> {
+        let mut row = vec![0.0; width];
+        for (at, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
+            fill(s + at * count, &mut row)?;
+            out.iter_mut().zip(&row).for_each(|(out, &x)| *out = T::from_f64(x));
+        }
+        Ok(())
+    }
+    let mut part = Dense::zeros(dtype, &part_dims(dims, s, count))?;
+    let (_, width) = table_of(dims);
+    with_float!(dtype, T => rows(part.as_mut_slice::<T>()?, width, (s, count), fill))?;
+    Ok(part)
+}

@@ -1,0 +1,225 @@
+//! Meetings: the exchanges of a store's ranks, each with what a rank calls and whether it fails.
+
+use super::key_value::Key;
+use crate::error::{Error, ErrorKind, Result};
+use crate::parallel::World;
+use crate::tensor::{DType, Dense};
+
+/// What the ranks do when they meet, by the number in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Call {
+    /// In the place of any other: the rank has failed.
+    Fail,
+    Init,
+    SetRule,
+    Push,
+    Pull,
+    AskRows,
+    PullRows,
+    Sum,
+    EndRound,
+    Save,
+    Restore,
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "reporting a failure",
+            Self::Init => "making a key",
+            Self::SetRule => "setting the rule of a key",
+            Self::Push => "pushing a gradient",
+            Self::Pull => "pulling a value",
+            Self::AskRows | Self::PullRows => "pulling rows",
+            Self::Sum => "adding up numbers",
+            Self::EndRound => "ending a round",
+            Self::Save => "saving the store",
+            Self::Restore => "restoring the store",
+        }
+    }
+
+    fn of(number: u8) -> Option<Self> {
+        use Call::{AskRows, EndRound, Fail, Init, Pull, PullRows, Push, Restore, Save, SetRule, Sum};
+        let all = [Fail, Init, SetRule, Push, Pull, AskRows, PullRows, Sum, EndRound, Save, Restore];
+        all.into_iter().find(|call| *call as u8 == number)
+    }
+}
+
+/// How a rank comes to a meeting: the first byte of its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum Status {
+    Fine,
+    /// This call fails.
+    Fails,
+    /// The gradient that was pushed last cannot be applied.
+    Failed,
+}
+
+/// Bytes before what a message holds: status, call, checksum of the key.
+const HEAD: usize = 6;
+
+/// Messages to the ranks.
+pub(super) enum Letters {
+    /// One for all of them.
+    Same(Letter),
+    /// One for each rank; that of this rank itself is not sent.
+    Each(Vec<Letter>),
+}
+
+/// A message to a rank.
+#[derive(Debug, Clone)]
+pub(super) struct Letter(Vec<u8>);
+
+impl Letter {
+    pub(super) fn new() -> Self {
+        Self(vec![0; HEAD])
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn put_numbers(&mut self, numbers: &Dense) -> Result<()> {
+        numbers.write_numbers(|piece| {
+            self.put(piece);
+            Ok(())
+        })
+    }
+
+    /// Row numbers, as few bytes each as the height allows.
+    pub(super) fn put_rows(&mut self, ids: impl Iterator<Item = i64>, height: usize) {
+        match id_size(height) {
+            4 => ids.for_each(|id| self.put(&(id as u32).to_le_bytes())),
+            _ => ids.for_each(|id| self.put(&id.to_le_bytes())),
+        }
+    }
+}
+
+/// A message of a rank, to be read.
+pub(super) struct Received<'a>(&'a [u8]);
+
+impl<'a> Received<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Self {
+        Self(message.get(HEAD..).unwrap_or(&[]))
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let short =
+            || Error::of(ErrorKind::Format, "message", format!("{count} bytes"), self.0.len().to_string());
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn number<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N)?);
+        Ok(bytes)
+    }
+
+    /// All that is left, as numbers of a tensor.
+    pub(super) fn numbers(&mut self, dtype: DType, shape: &[usize]) -> Result<Dense> {
+        let expected = shape.iter().product::<usize>() * dtype.size_of();
+        if expected != self.left() {
+            let expected = format!("{expected} bytes of {dtype}{shape:?}");
+            return Err(Error::of(ErrorKind::Format, "message", expected, self.left().to_string()));
+        }
+        Dense::read_numbers(dtype, shape, |bytes| {
+            bytes.copy_from_slice(self.take(bytes.len())?);
+            Ok(())
+        })
+    }
+
+    /// Row numbers of a value of this height.
+    pub(super) fn rows(&mut self, count: usize, height: usize) -> Result<Vec<i64>> {
+        let size = id_size(height);
+        let bytes = self.take(count * size)?;
+        let number =
+            |id: &[u8]| id.iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte)) as i64;
+        Ok(bytes.chunks_exact(size).map(number).collect())
+    }
+}
+
+/// Bytes of a row number of a value of this height.
+pub(super) fn id_size(height: usize) -> usize {
+    if u32::try_from(height).is_ok() { 4 } else { 8 }
+}
+
+/// Exchanges messages of one call: those of all ranks, by rank, and whether what was pushed before is to be applied.
+///
+/// `pushed` is how this rank fares with the gradient that was pushed last, and `letters` what it sends, or why its call fails. All ranks
+/// return an error if one of them fails.
+pub(super) fn meet(
+    world: &World,
+    (call, key): (Call, Option<&Key>),
+    pushed: Result<()>,
+    letters: Result<Letters>,
+) -> (Result<Vec<Vec<u8>>>, bool) {
+    let (status, failed, letters) = match (pushed, letters) {
+        (Ok(()), Ok(letters)) => (Status::Fine, None, letters),
+        (Ok(()), Err(error)) => (Status::Fails, Some(error), Letters::Same(Letter::new())),
+        (Err(error), _) => (Status::Failed, Some(error), Letters::Same(Letter::new())),
+    };
+    let name = key.map(Key::to_string).unwrap_or_default();
+    let sum = if call == Call::Fail { 0 } else { crc32fast::hash(name.as_bytes()) };
+    let mut letters = match letters {
+        Letters::Same(letter) => vec![letter],
+        Letters::Each(letters) => letters,
+    };
+    for Letter(bytes) in &mut letters {
+        let head = [status as u8, call as u8].into_iter().chain(sum.to_le_bytes());
+        bytes.iter_mut().zip(head).for_each(|(to, byte)| *to = byte);
+        if let Some(error) = &failed {
+            bytes.extend_from_slice(error.to_string().as_bytes());
+        }
+    }
+    let of = |rank: usize| letters.get(rank).or(letters.first()).map_or(&[][..], |Letter(bytes)| bytes);
+    let messages: Vec<&[u8]> = (0..world.size()).map(of).collect();
+    let doing = if name.is_empty() { call.name().to_owned() } else { format!("{} of `{name}`", call.name()) };
+    let all = match world.exchange(&doing, &messages) {
+        Ok(all) => all,
+        Err(error) => return (Err(failed.unwrap_or(error)), false),
+    };
+    let own = [&[call as u8][..], &sum.to_le_bytes()].concat();
+    let mut worst = (Status::Fine, None);
+    for (rank, message) in all.iter().enumerate() {
+        let (status, theirs) = message.split_at_checked(1).unwrap_or((&[], &[]));
+        let theirs_call = theirs.first().and_then(|&number| Call::of(number));
+        let fits = [theirs_call, Some(call)].contains(&Some(Call::Fail)) || theirs.starts_with(&own);
+        if !fits {
+            let expected = format!(
+                "{doing}, as on rank {}: all ranks make the same calls in the same order",
+                world.rank()
+            );
+            let got = match theirs_call {
+                Some(theirs) if theirs != call => theirs.name().to_owned(),
+                _ => format!("{} of another key", call.name()),
+            };
+            let error =
+                Error::of(ErrorKind::Program, format!("call of the store on rank {rank}"), expected, got);
+            world.fail(&error);
+            return (Err(error), false);
+        }
+        let status = [Status::Fine, Status::Fails, Status::Failed].into_iter().find(|s| status == [*s as u8]);
+        let status = status.unwrap_or(Status::Failed);
+        if status > worst.0 {
+            worst = (status, Some(rank));
+        }
+    }
+    let apply = worst.0 != Status::Failed;
+    match (failed, worst.1) {
+        (Some(own), _) => (Err(own), apply),
+        (None, None) => (Ok(all), apply),
+        (None, Some(rank)) => {
+            let text = all.get(rank).map(|message| String::from_utf8_lossy(Received::new(message).0));
+            let got = format!("a failure of rank {rank}: {}", text.unwrap_or_default());
+            (Err(Error::of(ErrorKind::Program, doing, "no failure on any rank", got)), apply)
+        }
+    }
+}

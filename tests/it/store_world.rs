@@ -1,0 +1,502 @@
+//! The store over the ranks of a world, on threads: the numbers of a store in one process, whoever fails, and its files.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use ndarray::{arr0, array};
+use unpadded::executor::Scope;
+use unpadded::optimizer::{Adam, Sgd};
+use unpadded::parallel::{World, threads};
+use unpadded::store::{Key, KeyValueStore, LocalWorker, Mode, Rule, StoreTrainer, WorldStore, share};
+use unpadded::tensor::{Dense, Storage};
+use unpadded::{DType, Result, ops};
+
+use crate::models::Random;
+use crate::store::{alone, key, numbers, rule, rules, says, some_rows, store};
+use crate::store_exact::exact_rules;
+
+/// What `body` returns on each of so many ranks.
+pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let run = |rank| {
+            let body = &body;
+            scope.spawn(move || body(World::new(rank).deadline(Duration::from_secs(20))))
+        };
+        let running: Vec<_> = threads(size).into_iter().map(run).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+/// The same of the workers of a store in one process, in as many shards.
+fn workers<T: Send>(count: usize, body: impl Fn(usize, LocalWorker) -> T + Sync) -> Vec<T> {
+    let workers = store(count).workers(count, Mode::Synchronous).unwrap();
+    thread::scope(|scope| {
+        let run = |(number, worker)| {
+            let body = &body;
+            scope.spawn(move || body(number, worker))
+        };
+        let running: Vec<_> = workers.into_iter().enumerate().map(run).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+fn over(world: World) -> WorldStore {
+    WorldStore::new(&ops::catalogue(), world)
+}
+
+const SHAPE: (usize, usize) = (17, 3);
+
+/// A table, a bias and a matrix of few rows under a rule, and a number without one.
+fn keys(store: &mut dyn KeyValueStore, rule: &Rule) -> Result<()> {
+    store.init(&key("t"), numbers(SHAPE, 1).into())?;
+    store.init(&key("bias"), array![1.0f32, 2.0, 3.0, 4.0].into())?;
+    store.init(&key("small"), numbers((2, 5), 2).into())?;
+    for name in ["t", "bias", "small"] {
+        store.set_rule(&key(name), rule.clone())?;
+    }
+    store.init(&Key::from(7), arr0(0.0).into())
+}
+
+/// The gradients of a worker in a step: of the table rows, none of them, or dense.
+fn push(store: &mut dyn KeyValueStore, rank: usize, step: u64) -> Result<()> {
+    let salt = step * 10 + rank as u64;
+    let mut random = Random(salt);
+    let table: Storage = match step % 7 {
+        // Nobody touches a row.
+        3 => some_rows(SHAPE.0, SHAPE.1, 0, salt).into(),
+        5 => numbers(SHAPE, salt).into(),
+        // One worker touches none.
+        _ if step as usize % 3 == rank => some_rows(SHAPE.0, SHAPE.1, 0, salt).into(),
+        _ => some_rows(SHAPE.0, SHAPE.1, 1 + random.below(6), salt).into(),
+    };
+    let weight = random.below(5) as f64;
+    store.push(&key("t"), table, weight)?;
+    store.push(&key("bias"), array![0.5f32, -(salt as f32), 0.25, rank as f32].into(), weight)?;
+    store.push(&key("small"), numbers((2, 5), salt).into(), weight)?;
+    store.push(&Key::from(7), arr0(1.0 + rank as f64).into(), weight)?;
+    store.end_round()
+}
+
+/// What a worker sees: the rows of each step, sums, and in the end the values.
+fn trained(store: &mut dyn KeyValueStore, rank: usize, steps: std::ops::Range<u64>) -> Result<Vec<Dense>> {
+    let mut seen = Vec::new();
+    for step in steps {
+        let mut random = Random(77 * step + rank as u64);
+        let ids = (0..random.below(6)).map(|_| random.below(SHAPE.0) as i64).collect();
+        seen.push(store.row_sparse_pull(&key("t"), ids)?);
+        seen.push(Dense::from_vec(&[2], store.sum(&[0.1 * rank as f64, step as f64])?)?);
+        push(store, rank, step)?;
+    }
+    seen.extend(all(store)?);
+    Ok(seen)
+}
+
+fn all(store: &mut dyn KeyValueStore) -> Result<Vec<Dense>> {
+    [key("t"), key("bias"), key("small"), Key::from(7)].iter().map(|key| store.pull(key)).collect()
+}
+
+#[track_caller]
+fn same(one: &[Dense], two: &[Dense]) {
+    assert_eq!(one.len(), two.len());
+    for (i, (one, two)) in one.iter().zip(two).enumerate() {
+        assert!(one.bits_eq(two), "value {i}: {one:?} is not {two:?}");
+    }
+}
+
+/// Every rule, lazy and exact, on one, two and three ranks.
+#[test]
+fn ranks_are_workers_to_the_bit() {
+    for optimizer in rules().into_iter().chain(exact_rules()) {
+        let rule = rule(&*optimizer);
+        for size in [1, 2, 3] {
+            let expected = workers(size, |number, mut worker| {
+                if number == 0 {
+                    keys(&mut worker, &rule).unwrap();
+                }
+                worker.sum(&[]).unwrap();
+                trained(&mut worker, number, 0..15).unwrap()
+            });
+            let got = ranks(size, |world| {
+                let rank = world.rank();
+                let mut store = over(world);
+                keys(&mut store, &rule).unwrap();
+                trained(&mut store, rank, 0..15).unwrap()
+            });
+            got.iter().zip(&expected).for_each(|(got, expected)| same(got, expected));
+        }
+    }
+}
+
+/// Whatever a rank cannot do, all return an error that names it, nothing has changed, and all go on.
+#[test]
+fn an_error_of_one_rank_is_one_of_all() {
+    type Wrong = fn(&mut WorldStore, usize) -> Result<()>;
+    let wrong: [(Wrong, &str); 7] = [
+        (|store, rank| store.push(&key("bias"), one(rank, f32::NAN), 1.0), "NaN at [0]"),
+        (|store, rank| store.push(&key("bias"), one(0, 1.0), if rank == 1 { -1.0 } else { 1.0 }), "got -1"),
+        (
+            |store, rank| store.row_sparse_pull(&key("t"), vec![if rank == 1 { 17 } else { 3 }]).map(drop),
+            "got 17",
+        ),
+        (|store, rank| store.init(&key("u"), one(rank, f32::NAN)), "NaN at [0]"),
+        (
+            |store, rank| match rank {
+                1 => store.init(&key("u"), array![1.0, 2.0].into()),
+                _ => store.init(&key("u"), array![1.0].into()),
+            },
+            "f64[2]",
+        ),
+        // Each number is finite, and their sum is not. It is found by the rank that adds them up, and comes with the next call.
+        (
+            |store, _| {
+                store.push(&Key::from(7), arr0(f64::MAX).into(), 1.0)?;
+                store.end_round()
+            },
+            "sum of gradients",
+        ),
+        (
+            |store, rank| match rank {
+                1 => {
+                    let error = unpadded::Error::new("a batch", "words", "none");
+                    store.fail(&error);
+                    Err(error)
+                }
+                _ => store.sum(&[1.0]).map(drop),
+            },
+            "a batch: expected words, got none",
+        ),
+    ];
+    for (wrong, words) in wrong {
+        ranks(3, |world| {
+            let rank = world.rank();
+            let mut store = over(world);
+            keys(&mut store, &rule(&Adam::new(0.1))).unwrap();
+            push(&mut store, rank, 0).unwrap();
+            let before = all(&mut store).unwrap();
+            let message = wrong(&mut store, rank).unwrap_err().to_string();
+            assert!(message.contains(words), "rank {rank}: {message}");
+            // That number is on rank 0.
+            assert!(
+                rank == 1 || message.contains("rank ") || rank == 0 && words.starts_with("sum"),
+                "rank {rank}: {message}"
+            );
+            same(&all(&mut store).unwrap(), &before);
+            push(&mut store, rank, 1).unwrap();
+        });
+    }
+}
+
+/// A vector whose first number is `x` on rank 1.
+fn one(rank: usize, x: f32) -> Storage {
+    array![if rank == 1 { x } else { 0.5 }, 1.0, 2.0, 3.0].into()
+}
+
+#[test]
+fn ranks_that_make_other_calls_are_refused() {
+    let messages = ranks(2, |world| {
+        let rank = world.rank();
+        let mut store = over(world);
+        keys(&mut store, &rule(&Sgd::new(0.1))).unwrap();
+        let called = match rank {
+            0 => store.pull(&key("t")).map(drop),
+            _ => store.sum(&[1.0]).map(drop),
+        };
+        called.unwrap_err().to_string()
+    });
+    assert!(
+        messages[0].contains("call of the store on rank 1: expected pulling a value of `t`"),
+        "{messages:?}"
+    );
+    assert!(messages[0].contains("got adding up numbers"), "{messages:?}");
+    let messages = ranks(2, |world| {
+        let rank = world.rank();
+        let mut store = over(world);
+        keys(&mut store, &rule(&Sgd::new(0.1))).unwrap();
+        store.pull(&key(["t", "bias"][rank])).unwrap_err().to_string()
+    });
+    assert!(messages[1].contains("got pulling a value of another key"), "{messages:?}");
+}
+
+#[test]
+fn a_table_of_fewer_rows_than_ranks_is_refused() {
+    ranks(3, |world| {
+        let mut store = over(world);
+        store.init(&key("t"), numbers((2, 4), 1).into()).unwrap();
+        let words = ["expected at least 3 rows, one a rank: use fewer ranks", "got 2"];
+        says(store.push(&key("t"), some_rows(2, 4, 1, 1).into(), 1.0), &words);
+        says(store.row_sparse_pull(&key("t"), vec![0]), &words);
+        store.push(&key("t"), numbers((2, 4), 1).into(), 1.0).unwrap();
+        store.pull(&key("t")).unwrap();
+    });
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("unpadded-world-{name}-{}", std::process::id()));
+    drop(fs::remove_dir_all(&folder));
+    fs::create_dir(&folder).unwrap();
+    folder
+}
+
+fn names(folder: &PathBuf) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// On any number of ranks, and in one process.
+#[test]
+fn what_ranks_save_goes_on_elsewhere() {
+    let folder = folder("saved");
+    let file = folder.join("store");
+    for optimizer in
+        [&Sgd::new(0.1) as &dyn unpadded::optimizer::Optimizer, &Adam::new(0.1).lazy(), &Adam::new(0.1)]
+    {
+        let rule = rule(optimizer);
+        for size in [1, 3] {
+            let saved = ranks(size, |world| {
+                let rank = world.rank();
+                let mut store = over(world);
+                keys(&mut store, &rule).unwrap();
+                (0..5).for_each(|step| push(&mut store, rank, step).unwrap());
+                store.save(&file).unwrap();
+                let saved = all(&mut store).unwrap();
+                // The next has other names, and those of the first are gone once it is there.
+                store.save(&file).unwrap();
+                push(&mut store, rank, 5).unwrap();
+                store.restore(&file).unwrap();
+                same(&all(&mut store).unwrap(), &saved);
+                saved
+            });
+            let files: Vec<String> = (0..size).map(|rank| format!("store.b.{rank}-of-{size}")).collect();
+            let files = if size == 1 { Vec::new() } else { files };
+            assert_eq!(names(&folder), [vec!["store".to_owned()], files].concat());
+            // All further steps are those of one worker, so that the number of workers is none of the difference.
+            let go_on = |store: &mut dyn KeyValueStore| {
+                for step in 5..8 {
+                    let rows = some_rows(SHAPE.0, SHAPE.1, 4, step);
+                    store.push(&key("t"), rows.into(), 1.0).unwrap();
+                }
+                store.end_round().unwrap();
+                all(store).unwrap()
+            };
+            let mut local = alone(&store(2));
+            keys(&mut local, &rule).unwrap();
+            local.restore(&file).unwrap();
+            same(&all(&mut local).unwrap(), &saved[0]);
+            let end = go_on(&mut local);
+            for size in [1, 2, 3, 4] {
+                ranks(size, |world| {
+                    let mut store = over(world);
+                    keys(&mut store, &rule).unwrap();
+                    store.restore(&file).unwrap();
+                    same(&all(&mut store).unwrap(), &saved[0]);
+                    // The mean of equal gradients is each of them, up to rounding.
+                    let got = go_on(&mut store);
+                    got.iter().zip(&end).for_each(|(got, end)| near(got, end));
+                });
+            }
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[track_caller]
+fn near(got: &Dense, expected: &Dense) {
+    let numbers = |x: &Dense| x.cast(DType::F64).as_slice::<f64>().unwrap().to_vec();
+    for (a, b) in numbers(got).iter().zip(numbers(expected)) {
+        assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} for {b}");
+    }
+}
+
+/// Missing, damaged and mixed files are named, on every rank, and the store stays as it was.
+#[test]
+fn files_that_are_no_set_are_refused() {
+    let folder = folder("refused");
+    let file = folder.join("store");
+    let save = |steps: u64| {
+        ranks(3, |world| {
+            let rank = world.rank();
+            let mut store = over(world);
+            keys(&mut store, &rule(&Adam::new(0.1))).unwrap();
+            (0..steps).for_each(|step| push(&mut store, rank, step).unwrap());
+            store.save(&file).unwrap();
+        });
+    };
+    save(1);
+    let first: Vec<Vec<u8>> =
+        (0..3).map(|rank| fs::read(folder.join(format!("store.a.{rank}-of-3"))).unwrap()).collect();
+    save(2);
+    let second: Vec<PathBuf> = (0..3).map(|rank| folder.join(format!("store.b.{rank}-of-3"))).collect();
+    let whole = fs::read(&second[1]).unwrap();
+    let refused = |size: usize, words: &[&str]| {
+        let messages = ranks(size, |world| {
+            let rank = world.rank();
+            let mut store = over(world);
+            keys(&mut store, &rule(&Adam::new(0.1))).unwrap();
+            push(&mut store, rank, 7).unwrap();
+            let before = all(&mut store).unwrap();
+            let message = store.restore(&file).unwrap_err().to_string();
+            same(&all(&mut store).unwrap(), &before);
+            push(&mut store, rank, 8).unwrap();
+            message
+        });
+        for message in messages {
+            assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        }
+    };
+    for size in [2, 3] {
+        fs::remove_file(&second[1]).unwrap();
+        refused(size, &["store.b.1-of-3`", "none there", "a set of 3 files"]);
+        fs::write(&second[1], &first[1]).unwrap();
+        refused(size, &["store.b.1-of-3`", "of another set"]);
+        let mut damaged = whole.clone();
+        damaged[100] ^= 1;
+        fs::write(&second[1], damaged).unwrap();
+        refused(size, &["store.b.1-of-3`", "damaged"]);
+        fs::write(&second[1], &whole).unwrap();
+    }
+    let head = fs::read(&file).unwrap();
+    fs::write(&file, &head[..head.len() - 3]).unwrap();
+    refused(2, &["store`", "cut short"]);
+    fs::write(&file, &head).unwrap();
+    // A save that fails on one rank leaves the set that was there, and the next one removes what it left.
+    fs::create_dir(folder.join("store.a.2-of-3")).unwrap();
+    ranks(3, |world| {
+        let rank = world.rank();
+        let mut store = over(world);
+        keys(&mut store, &rule(&Adam::new(0.1))).unwrap();
+        says(store.save(&file), &["store.a.2-of-3`", "that of a folder"]);
+        store.restore(&file).unwrap();
+        if rank == 0 {
+            assert!(folder.join("store.a.1-of-3").is_file());
+            fs::remove_dir(folder.join("store.a.2-of-3")).unwrap();
+        }
+        store.sum(&[]).unwrap();
+        store.save(&file).unwrap();
+    });
+    assert_eq!(names(&folder), ["store", "store.a.0-of-3", "store.a.1-of-3", "store.a.2-of-3"]);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A trained model of the rows that batches touch, over ranks, is that of the workers of a store to the bit; one that starts from its
+/// initialisers, row by row, too.
+#[test]
+fn trainers_over_ranks_are_those_of_workers() {
+    use crate::store_training::{batch, model, part};
+    const STEPS: u64 = 12;
+    fn train(
+        store: impl KeyValueStore,
+        model: &crate::store_training::Model,
+        rank: usize,
+        size: usize,
+    ) -> (Vec<f64>, Vec<Dense>) {
+        let mut trainer = StoreTrainer::new(&model.program, &ops::catalogue(), model.loss, store).unwrap();
+        let losses = (0..STEPS).map(|step| {
+            let part = part(rank, size, step);
+            let [words, label] = batch(step, 10).map(|x| x.slice_sequences(part.clone()).unwrap());
+            let numbers: Vec<u64> = part.map(|i| i as u64).collect();
+            trainer.step(&[(model.words, &words), (model.label, &label)], &numbers).unwrap()
+        });
+        let losses = losses.collect();
+        let mut scope = trainer.scope().unwrap();
+        let names: Vec<String> = scope.names().map(str::to_owned).collect();
+        (losses, names.iter().map(|name| scope.get(name).unwrap()).collect())
+    }
+    for optimizer in
+        [&Adam::new(0.02) as &dyn unpadded::optimizer::Optimizer, &unpadded::optimizer::Adagrad::new(0.1)]
+    {
+        let model = model(optimizer);
+        for size in [1, 2, 3] {
+            let expected = workers(size, |number, mut worker| {
+                if number == 0 {
+                    share(&model.program, &mut Scope::of(&model.program).unwrap(), &mut worker).unwrap();
+                }
+                worker.sum(&[]).unwrap();
+                train(worker, &model, number, size)
+            });
+            let got = ranks(size, |world| {
+                let rank = world.rank();
+                let mut store = over(world);
+                share(&model.program, &mut Scope::new(), &mut store).unwrap();
+                train(store, &model, rank, size)
+            });
+            for ((losses, values), (expected_losses, expected)) in got.iter().zip(&expected) {
+                assert_eq!(losses, expected_losses);
+                same(values, expected);
+            }
+        }
+    }
+}
+
+/// A batch that is wrong on one rank is an error of all, and they go on with the next.
+#[test]
+fn a_batch_that_fails_on_one_rank() {
+    use crate::store_training::{batch, model};
+    let model = model(&Adam::new(0.02));
+    ranks(3, |world| {
+        let rank = world.rank();
+        let mut store = over(world);
+        share(&model.program, &mut Scope::new(), &mut store).unwrap();
+        let mut trainer = StoreTrainer::new(&model.program, &ops::catalogue(), model.loss, store).unwrap();
+        for step in 0..4 {
+            let [mut words, label] = batch(step, 4);
+            if step == 2 && rank == 1 {
+                words =
+                    unpadded::Variable::from_sequences(&[vec![1i64], vec![1000], vec![2], vec![3]]).unwrap();
+            }
+            let stepped = trainer.step(&[(model.words, &words), (model.label, &label)], &[]);
+            match step {
+                2 => says(stepped, &["expected at least 0 and below 60, the height, got 1000"]),
+                _ => assert!(stepped.unwrap().is_finite()),
+            }
+        }
+    });
+}
+
+/// Bytes follow the rows that batches touch, whatever the height.
+#[test]
+fn bytes_follow_the_rows() {
+    use unpadded::layers::Embedding;
+    use unpadded::ops::Pool;
+    use unpadded::optimizer::Optimizer;
+    use unpadded::{Builder, Variable};
+    const WIDTH: usize = 32;
+    const BATCH: usize = 300;
+    const STEPS: u64 = 5;
+    for (size, height) in [(2, 1000), (3, 1000), (2, 1_000_000), (3, 1_000_000)] {
+        let net = Builder::new();
+        let words = net.feed("words", DType::I64, &[], 1);
+        let table = Embedding::new(height, WIDTH).sparse();
+        let loss = words.embedding(table).sequence_pool(Pool::Mean).linear(20).tanh().mean();
+        let mut program = net.finish().unwrap();
+        Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+        let (words, loss) = (words.id(), loss.id());
+        let dense = (WIDTH * 20 + 20) * 4;
+        ranks(size, |world| {
+            let rank = world.rank();
+            let mut store = over(world.clone());
+            share(&program, &mut Scope::new(), &mut store).unwrap();
+            let mut trainer = StoreTrainer::new(&program, &ops::catalogue(), loss, store).unwrap();
+            let (mut touched, before) = (0, world.traffic());
+            for step in 0..STEPS {
+                let mut random = Random(step * 7 + rank as u64);
+                let ids: Vec<i64> = (0..BATCH).map(|_| random.below(height) as i64).collect();
+                let mut distinct = ids.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                touched += distinct.len();
+                let fed =
+                    Variable::from_sequences(&[ids[..100].to_vec(), vec![], ids[100..].to_vec()]).unwrap();
+                trainer.step(&[(words, &fed)], &[]).unwrap();
+            }
+            let sent = world.traffic().sent - before.sent;
+            let share = 2.0 * (size as f64 - 1.0) / size as f64;
+            let bound = share * (touched * (WIDTH * 4 + 4) + STEPS as usize * dense) as f64;
+            assert!((sent as f64) < 1.15 * bound, "{size} ranks, {height} rows: {sent} of {bound}");
+            assert!(sent as f64 > 0.8 * bound, "{size} ranks, {height} rows: {sent} of {bound}");
+        });
+    }
+}
