@@ -242,6 +242,7 @@ fn all_settings_that_make_no_sense_are_named() {
     let wrong = [
         "training.epochs=0",
         "training.patience=0",
+        "training.parts=6",
         "training.rate=1e39",
         "threads=99999",
         "model.layers=100000",

@@ -67,6 +67,7 @@ pub use weigh::Weigher;
 use prepared::{CONFIG, TASK};
 
 use crate::error::{AtCaller, Error, Result};
+use crate::train::Trainer;
 
 /// Reads the texts and builds the model that a config describes.
 ///
@@ -82,10 +83,8 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
-    prepared.trainer = match config.training.patience {
-        Some(epochs) => trainer.patience(epochs),
-        None => trainer,
-    };
+    let trainer = config.training.patience.into_iter().fold(trainer, Trainer::patience);
+    prepared.trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference().at_caller()?).at_caller()?;
         let path = path.to_string_lossy();
