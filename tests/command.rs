@@ -10,6 +10,9 @@ mod lines;
 mod outputs;
 #[path = "command/printable.rs"]
 mod printable;
+#[cfg(all(unix, feature = "mpi"))]
+#[path = "command/processes.rs"]
+mod processes;
 #[path = "command/reports.rs"]
 mod reports;
 #[path = "command/translate.rs"]
@@ -234,6 +237,23 @@ fn mistakes_end_with_2_and_write_nothing() {
     let over = with(&["train", "--train", "reviews.tsv"], &["--run", "folder", "--overwrite"]);
     assert!(place.refused(&over).contains("other files in it"));
     assert_eq!(fs::read(place.0.join("run/last.ckpt")).unwrap(), kept);
+}
+
+#[test]
+fn several_processes_are_refused_where_they_cannot_train() {
+    let place = Place::new("alone");
+    let said = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "0");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&["init", "classify"]).contains("expected one, since `train` alone runs on several, got 2"));
+    if !cfg!(feature = "mpi") {
+        assert!(said(&["train"]).contains("`cargo install unpadded --features mpi`"));
+    }
+    assert!(place.files().is_empty());
 }
 
 #[test]

@@ -197,19 +197,23 @@ impl Train {
         trainer.start_profile()?;
         let report = trainer.fit(&*train, &*dev, Until::Epochs(config.training.epochs))?;
         let profile = trainer.take_profile();
+        let best = run::best(folder.path());
+        let keep_best = || match report.history.is_empty() {
+            true => Ok(()),
+            false => Checkpoint::load(&last)?.for_inference()?.save(&best),
+        };
+        if report.ended == FitEnded::Interrupted {
+            // Before MPI ends, which may wait until `mpirun` ends this process.
+            keep_best()?;
+            terminal::say(format!("--resume {} goes on", folder.path().display()));
+            return Ok(Ended::Interrupted);
+        }
         // The other processes end, and wait for no report.
         drop((trainer, world.take()));
         if let Some(e) = log.borrow_mut().1.take() {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
         }
-        let best = run::best(folder.path());
-        if !report.history.is_empty() {
-            Checkpoint::load(&last)?.for_inference()?.save(&best)?;
-        }
-        if report.ended == FitEnded::Interrupted {
-            terminal::say(format!("--resume {} goes on", folder.path().display()));
-            return Ok(Ended::Interrupted);
-        }
+        keep_best()?;
         let value = report.best.map_or(f64::NAN, |best| best.value);
         let percent = if show::shares(metric) { 100.0 } else { 1.0 };
         let model = Model::load(&best)?;
