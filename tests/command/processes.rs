@@ -111,8 +111,11 @@ fn goes_on(place: &Place, run: &str, processes: usize) {
 #[test]
 fn several_processes_train_to_the_bytes_of_one() {
     let Some((place, _alone)) = place("bytes") else { return };
-    place.write("tags.conll", &"it O\nrains O\nin O\nParis B-place\n\nno O\nrain O\n\n".repeat(30));
-    place.write("text.txt", &"it rains and then it does not rain, and so on\n".repeat(60));
+    // Equal texts would all be held out, or none.
+    let sentence = |i: usize| format!("it O\nrains O\nin O\nParis{i} B-place\n\nno O\nrain{i} O\n\n");
+    place.write("tags.conll", &(0..30).map(sentence).collect::<String>());
+    let line = |i: usize| format!("it rains {i} times and then it does not rain, and so on\n");
+    place.write("text.txt", &(0..60).map(line).collect::<String>());
     for (task, data, processes) in [
         ("classify", "reviews.tsv", 2_usize),
         ("classify", "reviews.tsv", 3),
