@@ -1,7 +1,7 @@
 //! Whole tasks from a config: texts to labels, words to tags, a text to a language model, texts to other texts. Everything here uses
 //! what any crate can use; whoever wants another model writes one, as `models/` does.
 //!
-//! [`Config`] says what is to be done, [`prepare`] reads the texts and builds the model with its [`Trainer`](crate::train::Trainer), and
+//! [`Config`] says what is to be done, [`prepare`] reads the texts and builds the model with its [`Trainer`], and
 //! [`Model`] answers out of the file that was saved, which needs nothing else:
 //!
 //! ```no_run
