@@ -10,6 +10,9 @@ mod lines;
 mod outputs;
 #[path = "command/printable.rs"]
 mod printable;
+#[cfg(all(unix, feature = "mpi"))]
+#[path = "command/processes.rs"]
+mod processes;
 #[path = "command/reports.rs"]
 mod reports;
 #[path = "command/translate.rs"]
@@ -237,11 +240,29 @@ fn mistakes_end_with_2_and_write_nothing() {
 }
 
 #[test]
+fn several_processes_are_refused_where_they_cannot_train() {
+    let place = Place::new("alone");
+    let said = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "0");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&["init", "classify"]).contains("expected one, since `train` alone runs on several, got 2"));
+    if !cfg!(feature = "mpi") {
+        assert!(said(&["train"]).contains("`cargo install unpadded --features mpi`"));
+    }
+    assert!(place.files().is_empty());
+}
+
+#[test]
 fn all_settings_that_make_no_sense_are_named() {
     let place = Place::new("settings");
     let wrong = [
         "training.epochs=0",
         "training.patience=0",
+        "training.parts=6",
         "training.rate=1e39",
         "threads=99999",
         "model.layers=100000",

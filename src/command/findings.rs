@@ -1,6 +1,7 @@
 //! What a report shows, found out of a trained model and the texts that were held out.
 
 use super::outcome::Outcome;
+use super::ranks;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, Tested};
 use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
@@ -51,6 +52,7 @@ impl Findings<'_> {
             ("held-out texts".to_owned(), self.held_out.count.to_string()),
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
+        facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));
         let tested = self.test.map(Tested::of).transpose()?;
         let score = tested.as_ref().and_then(|tested| tested.get(metric));
         facts.extend(score.map(|score| (format!("test {metric}"), score.shown())));

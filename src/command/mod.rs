@@ -16,6 +16,7 @@ mod json;
 mod on_file;
 mod outcome;
 mod output;
+mod ranks;
 mod record;
 mod report;
 mod run;
@@ -30,7 +31,7 @@ mod which;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use outcome::{BadInput, Ended};
+use outcome::{BadInput, Ended, Outcome};
 use terminal::say;
 use unpadded::Printable;
 
@@ -105,23 +106,11 @@ fn catch_file_limit() -> std::io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            let said = error.render().to_string();
-            // Arguments are names of files, too, and clap shows them as they are.
-            if Printable(&said).to_string() == said {
-                error.exit()
-            }
-            say(said.trim_end());
-            return ExitCode::from(2);
-        }
-    };
-    if let Err(e) = catch_file_limit() {
-        say(format!("warning: the signal of the limit of file sizes is not caught: {e}"));
+fn run(command: Command) -> Outcome<Ended> {
+    if !matches!(command, Command::Train(_)) {
+        ranks::alone()?;
     }
-    let outcome = match cli.command {
+    match command {
         Command::Init(init) => init.run(),
         Command::Train(train) => train.run(),
         Command::Eval(eval) => eval.run(),
@@ -141,18 +130,37 @@ pub(crate) fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "unpadded", &mut text);
             terminal::print_bytes(&text).map(|()| Ended::Done)
         }
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let rank = ranks::before_error();
+            if !rank.is_empty() && !error.use_stderr() {
+                return ExitCode::SUCCESS;
+            }
+            let said = error.render().to_string();
+            // Arguments are names of files, too, and clap shows them as they are.
+            if Printable(&said).to_string() == said {
+                error.exit()
+            }
+            say(said.trim_end());
+            return ExitCode::from(2);
+        }
     };
-    match outcome {
+    if let Err(e) = catch_file_limit() {
+        say(format!("warning: the signal of the limit of file sizes is not caught: {e}"));
+    }
+    match run(cli.command) {
         Ok(Ended::Done) => ExitCode::SUCCESS,
         Ok(Ended::Interrupted) => ExitCode::from(130),
         // As a shell reports it.
         Ok(Ended::Signal(signal)) => ExitCode::from(128 + signal),
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();
-            match error.downcast::<unpadded::Error>() {
-                Ok(error) => say(format!("error: {}", outcome::plain(&error))),
-                Err(error) => say(format!("error: {error}")),
-            }
+            say(format!("{}error: {}", ranks::before_error(), outcome::said(&*error)));
             ExitCode::from(if asked { 2 } else { 1 })
         }
     }

@@ -49,6 +49,11 @@ impl<T> Asked<T> for unpadded::Result<T> {
     }
 }
 
+/// An error as its user reads it.
+pub(crate) fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    error.downcast_ref::<unpadded::Error>().map_or_else(|| error.to_string(), plain)
+}
+
 /// An error of the library for people who have no source: without the line of this program that it came through.
 pub(crate) fn plain(error: &unpadded::Error) -> String {
     let said = format!("{error:#}");

@@ -9,12 +9,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::findings::Findings;
-use super::outcome::{Asked, Ended, Outcome, bad};
+use super::outcome::{Asked, Ended, Outcome, bad, said};
 use super::run::{self, Folder, Log};
 use super::terminal::{self, Console};
 use super::wanted::{Wanted, whole};
-use super::{file, json, report, scores as show};
+use super::{file, json, ranks, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
+use unpadded::parallel::World;
 use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
@@ -51,6 +52,11 @@ pub(crate) struct Train {
     /// Replace the run that is in the folder
     #[arg(long, requires = "run", conflicts_with = "resume")]
     overwrite: bool,
+    /// Of several processes: the seconds to wait for another one before all end with an error; above the time that rank 0 needs to save
+    /// a checkpoint
+    #[cfg(feature = "mpi")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", default_value = "300", value_parser = whole::<u64>)]
+    deadline: u64,
     #[command(flatten)]
     console: Console,
 }
@@ -82,9 +88,38 @@ impl Train {
     }
 
     pub(crate) fn run(&self) -> Outcome<Ended> {
-        let config = self.config()?;
+        #[cfg(feature = "mpi")]
+        let mut world = ranks::world(self.deadline)?;
+        #[cfg(not(feature = "mpi"))]
+        let mut world = ranks::world()?;
+        let outcome = self.train(&mut world);
+        // The other processes wait for this one.
+        if let (Err(error), Some(world)) = (&outcome, &world) {
+            world.leave(&said(&**error));
+        }
+        outcome
+    }
+
+    /// Trains, alone or as a process of a world, which is left once the training has ended.
+    fn train(&self, world: &mut Option<World>) -> Outcome<Ended> {
+        let first = world.as_ref().is_none_or(|world| world.rank() == 0);
+        let config = match world {
+            None => self.config()?,
+            Some(world) => {
+                // The run folder is on the host of rank 0 alone.
+                let own = if first || self.resume.is_none() { Some(self.config()?) } else { None };
+                ranks::agreed(world, own, self.resume.is_some())?
+            }
+        };
         // All that may be wrong with what was asked for is found before anything is written.
         let prepared = prepare(&config).asked()?;
+        if let (false, Some(world)) = (first, &*world) {
+            let trainer = ranks::distributed(prepared.trainer, world)?;
+            let until = Until::Epochs(config.training.epochs);
+            trainer.progress(Progress::Quiet).fit(&*prepared.train, &*prepared.dev, until)?;
+            // Rank 0 reports an interrupt: another exit code than 0 here would end it.
+            return Ok(Ended::Done);
+        }
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
         if self.resume.is_none() && !run::is_new(&path) {
             let name = path.display();
@@ -111,15 +146,24 @@ impl Train {
             prepared.said.iter().for_each(terminal::say);
             terminal::say(format!("run folder: {}", folder.path().display()));
         }
-        self.fit(&config, prepared, &folder)
+        self.fit(&config, prepared, &folder, world)
     }
 
-    fn fit(&self, config: &Config, prepared: Prepared, folder: &Folder) -> Outcome<Ended> {
+    fn fit(
+        &self,
+        config: &Config,
+        prepared: Prepared,
+        folder: &Folder,
+        world: &mut Option<World>,
+    ) -> Outcome<Ended> {
         let Prepared { mut trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
         let last = run::last(folder.path());
         trainer = trainer.checkpoint(&last);
         if self.console.quiet {
             trainer = trainer.progress(Progress::Quiet);
+        }
+        if let Some(world) = world {
+            trainer = ranks::distributed(trainer, world)?;
         }
         let mut history = Vec::new();
         if self.resume.is_some() {
@@ -152,18 +196,24 @@ impl Train {
         });
         trainer.start_profile()?;
         let report = trainer.fit(&*train, &*dev, Until::Epochs(config.training.epochs))?;
-        if let Some(e) = log.borrow_mut().1.take() {
-            return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
-        }
         let profile = trainer.take_profile();
         let best = run::best(folder.path());
-        if !report.history.is_empty() {
-            Checkpoint::load(&last)?.for_inference()?.save(&best)?;
-        }
+        let keep_best = || match report.history.is_empty() {
+            true => Ok(()),
+            false => Checkpoint::load(&last)?.for_inference()?.save(&best),
+        };
         if report.ended == FitEnded::Interrupted {
+            // Before MPI ends, which may wait until `mpirun` ends this process.
+            keep_best()?;
             terminal::say(format!("--resume {} goes on", folder.path().display()));
             return Ok(Ended::Interrupted);
         }
+        // The other processes end, and wait for no report.
+        drop((trainer, world.take()));
+        if let Some(e) = log.borrow_mut().1.take() {
+            return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
+        }
+        keep_best()?;
         let value = report.best.map_or(f64::NAN, |best| best.value);
         let percent = if show::shares(metric) { 100.0 } else { 1.0 };
         let model = Model::load(&best)?;
@@ -267,6 +317,7 @@ impl Train {
                 "\n{tokens} tokens in {seconds:.1} s, {tokens_per_s:.0} tokens/s; padded batches would have had {more:.0} % more"
             ))?;
         }
+        ranks::shares(report).map_or(Ok(()), |shares| console.more(shares))?;
         let at = folder.display();
         console.more(format!(
             "report:  {}\nask it:  unpadded predict {at}",

@@ -1,6 +1,7 @@
 //! The world: the ranks of a training as one of them sees them.
 
 use std::cell::RefCell;
+use std::panic::Location;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -136,6 +137,19 @@ impl World {
         self.exchange(doing, &vec![message; self.size()])
     }
 
+    /// Sends the bytes of rank 0 to every rank and returns them on each; the `bytes` of other ranks are ignored.
+    ///
+    /// # Errors
+    /// If a rank has failed or does not answer within the [deadline](Self::deadline); the message names the rank and what this one was
+    /// `doing`.
+    #[track_caller]
+    pub fn broadcast(&self, doing: &str, bytes: &[u8]) -> Result<Vec<u8>> {
+        let caller = Location::caller();
+        let own = if self.rank() == 0 { bytes } else { &[] };
+        let all = self.gather(doing, own).map_err(|e| e.called(caller))?;
+        Ok(all.into_iter().next().unwrap_or_default())
+    }
+
     /// Sends what came of this rank's work to every rank, and returns what came of each. If one failed, every rank returns an error: a rank that
     /// failed its own, the others that of the lowest rank that did.
     ///
@@ -166,10 +180,20 @@ impl World {
 
     /// Tells the other ranks that this one fails, once: whoever waits for it gets this error with the number of the rank.
     pub(crate) fn fail(&self, error: &Error) {
+        self.end(error.clone(), &error.to_string());
+    }
+
+    /// Leaves the world: every other rank that waits for this one gets an error with this reason. After a failure it does nothing.
+    pub fn leave(&self, reason: &str) {
+        let expected = "a process that has not left the world";
+        self.end(Error::of(ErrorKind::Io, "exchange with the other processes", expected, reason), reason);
+    }
+
+    fn end(&self, error: Error, reason: &str) {
         let mut inner = self.0.borrow_mut();
         if inner.failed.is_none() {
-            inner.failed = Some(error.clone());
-            inner.communicator.leave(&error.to_string());
+            inner.failed = Some(error);
+            inner.communicator.leave(reason);
         }
     }
 }

@@ -5,6 +5,9 @@ use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
 
+/// More parts than any training has processes; a larger number is a mistake.
+const MOST_PARTS: u64 = 1 << 16;
+
 /// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
 const MOST_LAYERS: usize = 64;
 
@@ -153,6 +156,8 @@ section! {
         clip: f64 = 1.0;
         /// Stop after so many epochs that were not the best; without it, no epoch is left out.
         patience: Option<u64> = None;
+        /// Parts of a batch, a power of two: gradients are computed part by part and summed along a fixed tree, and up to this many processes (`mpirun`) compute them; the parts decide the bits of a training, the number of processes does not (default: 1, or the number of processes rounded up to a power of two).
+        parts: Option<u64> = None;
     }
 }
 
@@ -300,6 +305,11 @@ impl Config {
         ];
         for (name, count) in counts {
             need(count > 0, name, "at least 1", count.to_string());
+        }
+        if let Some(parts) = training.parts {
+            let expected = format!("a power of two up to {MOST_PARTS}");
+            let right = parts.is_power_of_two() && parts <= MOST_PARTS;
+            need(right, "training.parts", &expected, parts.to_string());
         }
         let layers = format!("at most {MOST_LAYERS}");
         need(model.layers <= MOST_LAYERS, "model.layers", &layers, model.layers.to_string());

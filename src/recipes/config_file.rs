@@ -180,7 +180,7 @@ mod tests {
                     ("cell", _) => Value::Text("rnn".into()),
                     ("pool", _) => Value::Text("max".into()),
                     ("header", _) => Value::Flag(true),
-                    ("window" | "first_index" | "max_size" | "patience", _) => Value::Int(1),
+                    ("window" | "first_index" | "max_size" | "patience" | "parts", _) => Value::Int(1),
                     (_, Some(Value::Flag(flag))) => Value::Flag(!flag),
                     (_, Some(Value::Int(number))) => Value::Int(number + 1),
                     (_, Some(Value::Float(_))) => Value::Float(2.5e-7),

@@ -1,7 +1,7 @@
 //! Whole tasks from a config: texts to labels, words to tags, a text to a language model, texts to other texts. Everything here uses
 //! what any crate can use; whoever wants another model writes one, as `models/` does.
 //!
-//! [`Config`] says what is to be done, [`prepare`] reads the texts and builds the model with its [`Trainer`](crate::train::Trainer), and
+//! [`Config`] says what is to be done, [`prepare`] reads the texts and builds the model with its [`Trainer`], and
 //! [`Model`] answers out of the file that was saved, which needs nothing else:
 //!
 //! ```no_run
@@ -67,6 +67,7 @@ pub use weigh::Weigher;
 use prepared::{CONFIG, TASK};
 
 use crate::error::{AtCaller, Error, Result};
+use crate::train::Trainer;
 
 /// Reads the texts and builds the model that a config describes.
 ///
@@ -82,10 +83,8 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
-    prepared.trainer = match config.training.patience {
-        Some(epochs) => trainer.patience(epochs),
-        None => trainer,
-    };
+    let trainer = config.training.patience.into_iter().fold(trainer, Trainer::patience);
+    prepared.trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference().at_caller()?).at_caller()?;
         let path = path.to_string_lossy();

@@ -24,7 +24,7 @@ pub use crate::checkpoint::EpochScores;
 pub use averaging::Averaging;
 pub use plateau::Plateau;
 pub use progress::Progress;
-pub use report::{Ended, Report};
+pub use report::{Ended, Process, Report};
 pub use start::{LoadedParameters, Unlike};
 pub use trainer::Trainer;
 pub use until::{Steps, Until};
@@ -101,6 +101,7 @@ impl Trainer {
             console.say(&format!("resumed at {position}"));
         }
         let mut last = Scores::default();
+        let began = self.measure();
         let ended = Interrupts::catch(&self.stop).and_then(|_caught| {
             if remeasure {
                 let measured = self.measure_best_anew(dev, &mut console)?;
@@ -112,7 +113,8 @@ impl Trainer {
             self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last)
         });
         self.stop.store(false, Ordering::SeqCst);
-        let report = ended.map(|ended| Report {
+        let ended = ended.and_then(|ended| Ok((ended, self.measured(began)?)));
+        let report = ended.map(|(ended, processes)| Report {
             ended,
             epochs: self.state.position.epoch,
             steps: self.state.position.step,
@@ -124,6 +126,7 @@ impl Trainer {
             padded: console.padded,
             seconds: console.seconds().as_secs_f64(),
             tokens_per_s: console.tokens_per_s(),
+            processes,
         });
         drop(file);
         if let (Ok(Report { ended: Ended::Interrupted, .. }), Some(file)) = (&report, &self.file) {

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::trainer::Trainer;
 use super::until::Until;
-use super::{Stop, unprepared};
+use super::{Process, Stop, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
-use crate::parallel::{self, Message, Reader, World, in_turn};
+use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
 use crate::program::Role;
 use crate::tensor::Variable;
 
@@ -117,6 +118,30 @@ impl Trainer {
         let why =
             if self.parts.is_some() { "" } else { " (`parts` sets their number, which decides the bits)" };
         Some(format!("{} processes, {parts} parts of each batch{why}", world.size()))
+    }
+
+    /// Begins to measure what this process does in a run.
+    pub(super) fn measure(&mut self) -> (Instant, Traffic) {
+        self.computed = 0;
+        (Instant::now(), self.others().map(World::traffic).unwrap_or_default())
+    }
+
+    /// What each process has done since it began to measure, by rank.
+    pub(super) fn measured(&self, (began, before): (Instant, Traffic)) -> Result<Vec<Process>> {
+        let Some(world) = self.others() else { return Ok(Vec::new()) };
+        let now = world.traffic();
+        let seconds = began.elapsed().as_secs_f64();
+        let waited = now.waited.saturating_sub(before.waited).as_secs_f64();
+        let sent = now.sent.saturating_sub(before.sent);
+        let mut message = Message::default();
+        message.floats(&[self.computed as f64, sent as f64, seconds, waited]);
+        let of = |message: &Vec<u8>| match Reader(message).floats()?[..] {
+            [tokens, sent, seconds, waited] => {
+                Ok(Process { tokens: tokens as u64, sent: sent as u64, seconds, waited })
+            }
+            _ => Err(unprepared()),
+        };
+        world.gather("measures of the processes", &message.0)?.iter().map(of).collect()
     }
 
     /// Checks that all processes train the same, and hands on the state of rank 0 to those that have another one.

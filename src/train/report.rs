@@ -41,4 +41,19 @@ pub struct Report {
     pub seconds: f64,
     /// Real tokens a second of them.
     pub tokens_per_s: f64,
+    /// The processes of a [distributed](super::Trainer::distributed) training in this run, by rank; empty for one process.
+    pub processes: Vec<Process>,
+}
+
+/// What one process of a training did in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Process {
+    /// Tokens of the parts that it computed.
+    pub tokens: u64,
+    /// Bytes that it sent to the other processes.
+    pub sent: u64,
+    /// Seconds of the run, evaluating and saving included.
+    pub seconds: f64,
+    /// Seconds of these in exchanges: waiting for other processes, and transport.
+    pub waited: f64,
 }

@@ -236,6 +236,7 @@ impl Trainer {
         match (&self.file, &self.saved) {
             (Some(file), Some(saved)) => format!("the checkpoint in `{}` stands at {saved}", file.display()),
             (Some(file), None) => format!("no checkpoint was saved in `{}` yet", file.display()),
+            (None, _) if !self.is_first() => format!("the training stands at {}", self.state.position),
             (None, _) => format!("the training stands at {}; it has no checkpoint", self.state.position),
         }
     }

@@ -100,6 +100,8 @@ pub struct Trainer {
     pub(super) world: Option<World>,
     /// The carried states of each part that this process computes, where a batch has several parts.
     pub(super) carried: Vec<BTreeMap<String, Variable>>,
+    /// Tokens of the parts that this process has computed in this run.
+    pub(super) computed: u64,
     /// Whether a process was asked to stop, as all agreed at the end of a step.
     pub(super) stopping: bool,
     /// The best epoch may be measured anew.
@@ -189,6 +191,7 @@ impl Trainer {
             parts: None,
             world: None,
             carried: Vec::new(),
+            computed: 0,
             stopping: false,
             remeasure: false,
             plateau: None,

@@ -8,6 +8,7 @@ use unpadded::data::{Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::executor::Scope;
 use unpadded::metrics::{ChunkF1, Loss, Metric};
 use unpadded::optimizer::Sgd;
+use unpadded::parallel::{World, threads};
 use unpadded::predict::{CtcBeam, Predictor, Sampling};
 use unpadded::tensor::Dense;
 use unpadded::train::{Trainer, Until};
@@ -22,6 +23,10 @@ pub(super) fn calls(calls: &mut Calls) {
     let loss = other.feed("loss", DType::F32, &[1], 0);
     calls.at("Trainer::new", || Trainer::new(net, loss, &Sgd::new(0.1)));
     calls.at("Trainer::new", || Trainer::new(other, loss, &Sgd::new(0.1)));
+    if let [rank, left] = &threads(2).into_iter().map(World::new).collect::<Vec<_>>()[..] {
+        left.leave("no memory");
+        calls.at("World::broadcast", || rank.broadcast("settings", b""));
+    }
     let until = Until::Epochs(1);
     // Data without a line of their own: those of this call.
     struct Nothing;

@@ -1,0 +1,167 @@
+//! The processes that an MPI launcher (`mpirun`, `srun`) starts together: who this one is, and what they train in common.
+
+use std::time::Duration;
+
+use super::outcome::{Asked, Outcome, bad};
+use unpadded::parallel::World;
+use unpadded::recipes::Config;
+use unpadded::train::{Process, Report, Trainer};
+
+/// Environment variables of launchers: the number of processes, and the rank of this one.
+const LAUNCHERS: [[&str; 2]; 3] = [
+    ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"], // `mpirun` of Open MPI
+    ["PMI_SIZE", "PMI_RANK"],                         // `mpirun` of MPICH, `srun --mpi=pmi2`
+    ["SLURM_STEP_NUM_TASKS", "PMIX_RANK"],            // `srun --mpi=pmix`
+];
+
+/// The time that rank 0 has to report an error of another rank, before that rank reports it itself.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// One of several processes that a launcher started.
+#[derive(Clone, Copy)]
+pub(super) struct Launched {
+    pub(super) rank: usize,
+    pub(super) size: usize,
+}
+
+/// This process among those that a launcher started; none if it is the only one.
+pub(super) fn launched() -> Option<Launched> {
+    let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
+    let found =
+        LAUNCHERS.iter().find_map(|[size, rank]| Some(Launched { size: number(size)?, rank: number(rank)? }));
+    found.filter(|launched| launched.size > 1)
+}
+
+/// Refuses several processes: each of them would write the same output.
+pub(super) fn alone() -> Outcome<()> {
+    match launched() {
+        Some(Launched { size, .. }) => bad(format!(
+            "processes: expected one, since `train` alone runs on several, got {size}; start this command without `mpirun` or `srun`"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Waits until rank 0 has reported an error, which ends all processes; returns what the error of this rank begins with.
+pub(super) fn before_error() -> String {
+    match launched() {
+        Some(Launched { rank, .. }) if rank > 0 => {
+            std::thread::sleep(FIRST);
+            format!("rank {rank}: ")
+        }
+        _ => String::new(),
+    }
+}
+
+/// The world of several processes; none if this is the only one.
+#[cfg(feature = "mpi")]
+pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
+    if deadline == 0 {
+        return bad("--deadline 0: expected at least one second");
+    }
+    let Some(Launched { size, .. }) = launched() else { return Ok(None) };
+    let world = World::mpi()?.deadline(Duration::from_secs(deadline));
+    match world.size() {
+        found if found == size => Ok(Some(world)),
+        found => bad(format!(
+            "processes of MPI: expected {size}, as the launcher started, got {found}: the launcher is of another MPI than this build; \
+             `mpirun` of Open MPI or `srun --mpi=pmix` fits a build with Open MPI"
+        )),
+    }
+}
+
+#[cfg(not(feature = "mpi"))]
+pub(super) fn world() -> Outcome<Option<World>> {
+    match launched() {
+        Some(Launched { size, .. }) => bad(format!(
+            "processes: expected one, since this build has no MPI, got {size}; `cargo install unpadded --features mpi` installs one with MPI"
+        )),
+        None => Ok(None),
+    }
+}
+
+/// The config that all processes train with, and `training.parts` in it. `own` is the config of this process; none if it takes that of rank 0.
+pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outcome<Config> {
+    let text = own.as_ref().map(Config::to_toml).unwrap_or_default();
+    let first = world.broadcast("settings of rank 0", text.as_bytes())?;
+    let first = Config::from_toml(&String::from_utf8_lossy(&first)).asked()?;
+    let mut config = own.unwrap_or_else(|| first.clone());
+    for key in Config::keys(config.run.task).map(|key| key.to_string()).filter(|key| key != "threads") {
+        let (first, own) = (first.get(&key), config.get(&key));
+        if first != own {
+            let shown =
+                |value: Option<unpadded::recipes::Value>| value.map_or("none".to_owned(), |v| v.to_string());
+            return bad(format!("{key}: expected {}, as on rank 0, got {}", shown(first), shown(own)));
+        }
+    }
+    let size = world.size() as u64;
+    // A run without the setting was trained in one part.
+    let unset = if resumed { 1 } else { size.next_power_of_two() };
+    let parts = *config.training.parts.get_or_insert(unset);
+    if size > parts {
+        return bad(format!(
+            "processes: expected at most {parts}, the value of `training.parts`, got {size}; start fewer processes, or train anew with \
+             `--set training.parts={}`",
+            size.next_power_of_two()
+        ));
+    }
+    Ok(config)
+}
+
+/// A trainer of the world. The signal USR1, which `mpirun` passes on to all processes, interrupts it.
+pub(super) fn distributed(trainer: Trainer, world: &World) -> Outcome<Trainer> {
+    #[cfg(unix)]
+    signal_hook::flag::register(signal_hook::consts::SIGUSR1, trainer.stop_flag())?;
+    Ok(trainer.distributed(world.clone()))
+}
+
+/// What the processes of a training waited, sent and computed; none of one process.
+pub(super) fn shares(report: &Report) -> Option<String> {
+    let processes = &report.processes[..];
+    if processes.is_empty() {
+        return None;
+    }
+    let steps = report.steps - report.resumed.as_ref().map_or(0, |from| from.step.min(report.steps));
+    let of = |value: &dyn Fn(&Process) -> f64| processes.iter().map(value).collect::<Vec<_>>();
+    let tokens = processes.iter().map(|process| process.tokens).sum::<u64>().max(1) as f64;
+    let percent = |x: f64| format!("{:.0} %", 100.0 * x);
+    let waited = span(&of(&|process| process.waited / process.seconds.max(1e-9)), percent);
+    let sent = span(&of(&|process| process.sent as f64 / steps.max(1) as f64), size);
+    let computed = span(&of(&|process| process.tokens as f64 / tokens), percent);
+    Some(format!(
+        "{} processes: waited {waited} of the time, sent {sent} a step each, computed {computed} of the tokens",
+        processes.len()
+    ))
+}
+
+/// The values of two processes, or the smallest and the largest of more.
+fn span(values: &[f64], shown: impl Fn(f64) -> String) -> String {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let (first, last, word) = match values {
+        [first, last] => (shown(*first), shown(*last), "and"),
+        _ => (shown(least), shown(most), "to"),
+    };
+    if first == last { first } else { format!("{first} {word} {last}") }
+}
+
+fn size(bytes: f64) -> String {
+    match bytes {
+        0.0..1e6 => format!("{:.1} kB", bytes / 1e3),
+        _ => format!("{:.1} MB", bytes / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_processes_are_short() {
+        let percent = |x: f64| format!("{x:.0} %");
+        assert_eq!(span(&[3.0, 5.0], percent), "3 % and 5 %");
+        assert_eq!(span(&[3.0, 1.0, 5.0], percent), "1 % to 5 %");
+        assert_eq!(span(&[3.0, 3.1], percent), "3 %");
+        assert_eq!([size(512.0), size(1.2e6)], ["0.5 kB", "1.2 MB"]);
+    }
+}

@@ -1,0 +1,257 @@
+//! `train` on several processes of MPI, as `mpirun` starts them. Without `mpirun` it says so and passes.
+
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// One `mpirun` at a time: ranks wait for each other, and share the cores with other tests.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The seconds that an `mpirun` may take.
+const LIMIT: &str = "120";
+const EPOCHS: [&str; 2] = ["--epochs", "40"];
+
+/// A folder with texts, where `mpirun` is installed.
+fn place(name: &str) -> Option<(Place, MutexGuard<'static, ()>)> {
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        println!("mpirun is not installed: nothing was tested");
+        return None;
+    }
+    let place = Place::new(&format!("processes-{name}"));
+    place.write("reviews.tsv", &reviews());
+    Some((place, ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+fn training<'a>(rest: &[&'a str]) -> Vec<&'a str> {
+    with(&["train", "--train", "reviews.tsv", "--quiet"], rest)
+}
+
+/// An `mpirun` of so many processes, ended by `timeout`.
+fn mpirun(place: &Place, processes: usize, arguments: &[&str]) -> Command {
+    let own = place.command(arguments);
+    let mut command = Command::new("timeout");
+    command.args([LIMIT, "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &processes.to_string()]);
+    command.arg(own.get_program()).args(own.get_args()).current_dir(&place.0).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The exit code, and what was written to both outputs.
+fn ended(output: &Output) -> (Option<i32>, String) {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn done(place: &Place, processes: usize, arguments: &[&str]) -> String {
+    let (code, said) = ended(&mpirun(place, processes, arguments).output().unwrap());
+    assert_eq!(code, Some(0), "{arguments:?}: {said}");
+    said
+}
+
+fn last(place: &Place, run: &str) -> Vec<u8> {
+    fs::read(place.0.join(run).join("last.ckpt")).unwrap()
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let found = Command::new("pgrep").args(["-P", &process.to_string()]).output().unwrap();
+    let mut found: Vec<u32> =
+        String::from_utf8_lossy(&found.stdout).lines().map(|line| line.trim().parse().unwrap()).collect();
+    found.sort_unstable();
+    found
+}
+
+fn send(signal: &str, process: u32) {
+    assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
+}
+
+/// A training of two processes, once it has trained two epochs: `timeout`, the process of `mpirun` and the ranks.
+fn under_way(place: &Place, run: &str, more: &[&str]) -> (Child, u32, Vec<u32>) {
+    let arguments = training(&[&EPOCHS[..], &["--run", run], more].concat());
+    let child = mpirun(place, 2, &arguments).spawn().unwrap();
+    let began = Instant::now();
+    let epochs = || fs::read_to_string(place.0.join(run).join("metrics.jsonl")).unwrap_or_default();
+    while epochs().lines().count() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "no epoch");
+        sleep(Duration::from_millis(20));
+    }
+    let mpirun = children(child.id())[0];
+    let ranks = children(mpirun);
+    assert_eq!(ranks.len(), 2);
+    (child, mpirun, ranks)
+}
+
+/// Sends a signal to a training of two processes; how it ended, within so many seconds.
+fn signalled(
+    place: &Place,
+    run: &str,
+    more: &[&str],
+    seconds: u64,
+    signal: impl FnOnce(u32, &[u32]),
+) -> (Option<i32>, String) {
+    let (child, mpirun, ranks) = under_way(place, run, more);
+    signal(mpirun, &ranks);
+    let began = Instant::now();
+    let ended = ended(&child.wait_with_output().unwrap());
+    assert!(began.elapsed() < Duration::from_secs(seconds), "{:?}: {}", began.elapsed(), ended.1);
+    ended
+}
+
+/// That a run goes on to the bytes of a run that nothing has interrupted.
+fn goes_on(place: &Place, run: &str, processes: usize) {
+    if !place.0.join("whole").exists() {
+        place.said(&training(&[&EPOCHS[..], &["--run", "whole", "--set", "training.parts=2"]].concat()), "");
+    }
+    done(place, processes, &["train", "--resume", run, "--quiet"]);
+    assert!(last(place, run) == last(place, "whole"), "{run}");
+}
+
+#[test]
+fn several_processes_train_to_the_bytes_of_one() {
+    let Some((place, _alone)) = place("bytes") else { return };
+    // Equal texts would all be held out, or none.
+    let sentence = |i: usize| format!("it O\nrains O\nin O\nParis{i} B-place\n\nno O\nrain{i} O\n\n");
+    place.write("tags.conll", &(0..30).map(sentence).collect::<String>());
+    let line = |i: usize| format!("it rains {i} times and then it does not rain, and so on\n");
+    place.write("text.txt", &(0..60).map(line).collect::<String>());
+    for (task, data, processes) in [
+        ("classify", "reviews.tsv", 2_usize),
+        ("classify", "reviews.tsv", 3),
+        ("tag", "tags.conll", 2),
+        ("lm", "text.txt", 3),
+    ] {
+        let parts = format!("training.parts={}", processes.next_power_of_two());
+        let train = with(&["train", "--task", task, "--train", data], &["--epochs", "2"]);
+        place.said(&[&train[..], &["--run", "one", "--overwrite", "--set", &parts]].concat(), "");
+        let said = done(&place, processes, &[&train[..], &["--run", "several", "--overwrite"]].concat());
+        assert!(last(&place, "one") == last(&place, "several"), "{task}, {processes} processes");
+        // Rank 0 alone writes, and says what others did.
+        assert_eq!(said.matches("run folder: ").count(), 1, "{said}");
+        assert!(said.contains(&format!("{processes} processes: waited ")), "{said}");
+        let read = |run: &str, name: &str| fs::read_to_string(place.0.join(run).join(name)).unwrap();
+        assert_eq!(read("one", "metrics.jsonl"), read("several", "metrics.jsonl"));
+        assert_eq!(read("one", "config.toml"), read("several", "config.toml"));
+        assert!(read("several", "report.html").contains("processes: waited "));
+    }
+}
+
+#[test]
+fn a_training_goes_on_on_other_numbers_of_processes() {
+    let Some((place, _alone)) = place("resumed") else { return };
+    done(&place, 3, &training(&["--epochs", "2", "--run", "run"]));
+    place.said(&["train", "--resume", "run", "--epochs", "3", "--quiet"], "");
+    done(&place, 2, &["train", "--resume", "run", "--epochs", "5", "--quiet"]);
+    place.said(&training(&["--epochs", "5", "--run", "one", "--set", "training.parts=4"]), "");
+    assert!(last(&place, "run") == last(&place, "one"));
+    // A run of one part is of one process.
+    place.said(&training(&["--epochs", "1", "--run", "alone"]), "");
+    let (code, said) = ended(&mpirun(&place, 2, &["train", "--resume", "alone"]).output().unwrap());
+    assert!(code == Some(2) && said.contains("processes: expected at most 1"), "{code:?}: {said}");
+    assert!(said.contains("`--set training.parts=2`"), "{said}");
+}
+
+#[test]
+fn a_process_that_is_killed_or_stopped_ends_all() {
+    let Some((place, _alone)) = place("killed") else { return };
+    for rank in [0, 1] {
+        let run = format!("killed{rank}");
+        let (code, said) = signalled(&place, &run, &[], 8, |_, ranks| send("-KILL", ranks[rank]));
+        assert!(code.is_some_and(|code| code != 0), "{said}");
+        goes_on(&place, &run, 2 - rank);
+        let run = format!("stopped{rank}");
+        let (code, said) =
+            signalled(&place, &run, &["--deadline", "3"], 10, |_, ranks| send("-STOP", ranks[rank]));
+        assert!(code.is_some_and(|code| code != 0), "{said}");
+        assert!(said.contains(&format!("within 3.0 s, got none of rank {rank}")), "{said}");
+        goes_on(&place, &run, 1 + rank);
+    }
+}
+
+#[test]
+fn an_interrupt_is_saved_once() {
+    let Some((place, _alone)) = place("interrupted") else { return };
+    let (code, said) = signalled(&place, "usr1", &[], 20, |mpirun, _| send("-USR1", mpirun));
+    assert!(code == Some(130) && said.matches("--resume usr1 goes on").count() == 1, "{code:?}: {said}");
+    assert!(place.0.join("usr1/best.ckpt").is_file());
+    goes_on(&place, "usr1", 2);
+    // A signal of one process interrupts all.
+    let (code, said) = signalled(&place, "term", &[], 20, |_, ranks| send("-TERM", ranks[1]));
+    assert!(code == Some(130) && said.contains("--resume term goes on"), "{code:?}: {said}");
+    goes_on(&place, "term", 1);
+    // `mpirun` kills its processes two seconds after Ctrl-C.
+    let (code, said) = signalled(&place, "int", &[], 10, |mpirun, _| send("-INT", mpirun));
+    assert!(code.is_some_and(|code| code != 0), "{said}");
+    goes_on(&place, "int", 2);
+}
+
+#[test]
+fn errors_of_a_process_are_reported_once() {
+    let Some((place, _alone)) = place("errors") else { return };
+    // Each rank in a folder of its own, as on hosts with their own disks.
+    let others = reviews().replacen("dull", "fine", 1);
+    for (host, text) in
+        [("0", Some(reviews())), ("1", Some(reviews())), ("other", Some(others)), ("none", None)]
+    {
+        fs::create_dir(place.0.join(host)).unwrap();
+        text.map_or(Ok(()), |text| fs::write(place.0.join(host).join("reviews.tsv"), text)).unwrap();
+    }
+    let own = env!("CARGO_BIN_EXE_unpadded");
+    for ((host, more), expected) in [
+        (("1", &["--set", "training.rate=0.5"][..]), "training.rate: expected 0.03, as on rank 0, got 0.5"),
+        (("1", &["--seed", "7"]), "seed: expected 1, as on rank 0, got 7"),
+        (("1", &["--epocs", "7"]), "unexpected argument '--epocs'"),
+        (("other", &[]), "training data of rank 1: expected fingerprint"),
+        (("none", &[]), "a failure of rank 1: file `reviews.tsv`: expected a file"),
+    ] {
+        let run = training(&["--run", "run"]);
+        let mut command = mpirun(&place, 1, &[]);
+        command.args(&run).args([":", "-n", "1", "--wdir"]).arg(place.0.join(host)).arg(own).args(&run);
+        let (code, said) = ended(&command.args(more).current_dir(place.0.join("0")).output().unwrap());
+        assert!(matches!(code, Some(1 | 2)), "{code:?}: {said}");
+        assert_eq!(said.matches(expected).count(), 1, "{host} {more:?}: {said}");
+        fs::remove_dir_all(place.0.join("0/run")).ok();
+    }
+    // Of what is wrong on all of them rank 0 reports.
+    for arguments in
+        [&["train", "none.toml"][..], &["train", "--train", "none.tsv"], &["train", "--resume", "none"]]
+    {
+        let (code, said) = ended(&mpirun(&place, 2, arguments).output().unwrap());
+        assert!(code == Some(2) && said.matches("error: ").count() == 1, "{code:?}: {said}");
+    }
+    assert_eq!(place.files(), ["0", "1", "none", "other", "reviews.tsv"]);
+}
+
+#[test]
+fn a_full_disk_ends_all() {
+    let Some((place, _alone)) = place("full") else { return };
+    let disk = place.0.join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=32k", "tmpfs"]).arg(&disk).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        println!("no disk could be mounted: nothing was tested");
+        return;
+    }
+    let began = Instant::now();
+    let (code, said) =
+        ended(&mpirun(&place, 2, &training(&["--epochs", "4", "--run", "disk/run"])).output().unwrap());
+    let unmounted = Command::new("umount").arg(&disk).status().unwrap();
+    assert!(unmounted.success());
+    assert!(code == Some(1) && said.matches("full disk").count() == 1, "{code:?}: {said}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[test]
+fn other_commands_are_of_one_process() {
+    let Some((place, _alone)) = place("others") else { return };
+    for arguments in [&["data", "stats", "reviews.tsv"][..], &["init", "classify"]] {
+        let (code, said) = ended(&mpirun(&place, 2, arguments).output().unwrap());
+        assert_eq!(code, Some(2), "{said}");
+        assert_eq!(
+            said.matches("processes: expected one, since `train` alone runs on several").count(),
+            1,
+            "{said}"
+        );
+    }
+}
