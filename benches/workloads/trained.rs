@@ -4,6 +4,7 @@ use unpadded::Builder;
 use unpadded::data::{self as loading, Batches, Data};
 use unpadded::layers::{EmbeddingBag, init};
 use unpadded::optimizer::Adam;
+use unpadded::parallel::World;
 use unpadded::train::{Progress, Trainer, Until};
 
 use crate::models::{self, Cell, Model};
@@ -65,40 +66,45 @@ pub(crate) fn run(word: &str, threads: usize, steps: Option<usize>, parts: Optio
     if let Some(parts) = parts {
         trainer = trainer.parts(parts as u64);
     }
-    let mut rank = 0;
-    #[cfg(feature = "mpi")]
-    let world = unpadded::parallel::World::mpi()?;
-    #[cfg(feature = "mpi")]
-    {
-        rank = world.rank();
+    let world = world()?;
+    if let Some(world) = &world {
         trainer = trainer.distributed(world.clone());
     }
     trainer.fit(&batches, &dev, Until::Steps(3))?;
-    #[cfg(feature = "mpi")]
-    let before = world.traffic();
+    let before = world.as_ref().map(World::traffic).unwrap_or_default();
     let steps = steps.unwrap_or(batches.0.len().max(20)) as u64;
     let report = trainer.fit(&batches, &dev, Until::Steps(3 + steps))?;
-    let mut more = String::new();
-    #[cfg(feature = "mpi")]
-    {
-        let after = world.traffic();
-        let waited = (after.waited - before.waited).as_secs_f64();
-        let sent = (after.sent - before.sent) / steps;
-        more = format!(
-            r#","ranks":{},"waited":{:.3},"sent_per_step":{sent}"#,
-            world.size(),
-            waited / report.seconds
-        );
-    }
-    let rss = memory::peak_rss_mb().unwrap_or_default();
+    let after = world.as_ref().map(World::traffic).unwrap_or_default();
+    let (rank, ranks) = world.as_ref().map_or((0, 1), |world| (world.rank(), world.size()));
     if std::env::var_os("UNPADDED_EACH_RANK").is_some() || rank == 0 {
         println!(
-            r#"{{"peer":"unpadded","workload":"{word}","rank":{rank},"threads":{threads},"parts":{},"tokens_per_s_total":{:.0},"step_ms":{:.2},"peak_rss_mb":{rss:.0},"steps":{steps}{more}}}"#,
-            parts.unwrap_or(0),
+            concat!(
+                r#"{{"peer":"unpadded","workload":"{}","rank":{},"ranks":{},"threads":{},"parts":{},"tokens_per_s_total":{:.0},"#,
+                r#""step_ms":{:.2},"waited":{:.3},"sent_per_step":{},"peak_rss_mb":{:.0},"steps":{}}}"#
+            ),
+            word,
+            rank,
+            ranks,
+            threads,
+            trainer.position().parts.max(1),
             report.tokens_per_s,
             report.seconds / steps as f64 * 1e3,
+            (after.waited - before.waited).as_secs_f64() / report.seconds,
+            (after.sent - before.sent) / steps,
+            memory::peak_rss_mb().unwrap_or_default(),
+            steps,
         );
-        more.clear();
     }
     Ok(())
+}
+
+/// The processes that `mpirun` started.
+#[cfg(feature = "mpi")]
+fn world() -> Outcome<Option<World>> {
+    Ok(Some(World::mpi()?))
+}
+
+#[cfg(not(feature = "mpi"))]
+fn world() -> Outcome<Option<World>> {
+    Ok(None)
 }

@@ -290,7 +290,7 @@ impl<'a, 's> Meeting<'a, 's> {
                     }
                     Err(request) => Stage::Begun(request, body),
                 },
-                Stage::Long(room) if room.is_empty() => continue,
+                Stage::Long([]) => continue,
                 Stage::Long(room) => match next() {
                     Some((message, _)) => {
                         moved = true;

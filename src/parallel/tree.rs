@@ -19,11 +19,14 @@ pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
+/// The sum of a subtree where it is known, none of parts without sequences.
+type Known<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
+
 /// The sum over a subtree. `node` gives the sum of a subtree where it is known, and `None` where it follows from the two halves; it knows each
 /// single part. A part without sequences has no sum.
 pub(crate) fn sum<T>(
     of: Range<usize>,
-    node: &mut dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>>,
+    node: &mut Known<'_, T>,
     add: &mut dyn FnMut(T, T) -> Result<T>,
 ) -> Result<Option<T>> {
     if let Some(known) = node(&of) {
@@ -44,8 +47,7 @@ pub(crate) fn sum<T>(
 pub(crate) fn sum_all<T>(parts: Vec<Option<T>>, add: &mut dyn FnMut(T, T) -> Result<T>) -> Result<Option<T>> {
     let all = 0..parts.len();
     let mut parts = parts.into_iter();
-    let single = |of: &Range<usize>| (of.len() == 1).then(|| Ok(parts.next().flatten()));
-    let mut single = single;
+    let mut single = |of: &Range<usize>| (of.len() == 1).then(|| Ok(parts.next().flatten()));
     sum(all, &mut single, add)
 }
 

@@ -4,9 +4,7 @@ use super::settings::{Value, choice, section};
 use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
-
-/// More parts than any training has processes; a larger number is a mistake.
-const MOST_PARTS: u64 = 1 << 16;
+use crate::train::MOST_PARTS;
 
 /// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
 const MOST_LAYERS: usize = 64;

@@ -6,6 +6,7 @@
 mod averaging;
 mod best;
 mod compiled;
+mod exchange;
 mod parts;
 mod plateau;
 mod prepare;
@@ -23,6 +24,7 @@ mod until;
 pub use crate::checkpoint::EpochScores;
 pub use averaging::Averaging;
 pub use plateau::Plateau;
+pub(crate) use processes::MOST_PARTS;
 pub use progress::Progress;
 pub use report::{Ended, Process, Report};
 pub use start::{LoadedParameters, Unlike};

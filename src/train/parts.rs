@@ -15,23 +15,23 @@ use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Stage, Totals, Whole};
 use crate::metrics::restore;
-use crate::parallel::{self, GradientSpec, Gradients, Message, Reader, by_tokens, in_turn, subtrees};
+use crate::parallel::{self, Gradients, by_tokens, in_turn, subtrees};
 use crate::predict::DataBatch;
 use crate::program::VarId;
 use crate::store::{Part, merge};
 use crate::tensor::{StorageKind, Variable};
 
 /// By parameter: what its gradient is the sum of, each times its factor.
-type Sums = BTreeMap<VarId, Vec<Part>>;
+pub(super) type Sums = BTreeMap<VarId, Vec<Part>>;
 
 /// The batches of a step, dealt to parts.
-struct Dealt {
+pub(super) struct Dealt {
     /// By part, its share of each batch; empty for parts that nobody here looks at.
-    shares: Vec<Vec<Batch>>,
+    pub(super) shares: Vec<Vec<Batch>>,
     /// By part, whether it has sequences.
-    occupied: Vec<bool>,
+    pub(super) occupied: Vec<bool>,
     /// The parts of this process.
-    own: Range<usize>,
+    pub(super) own: Range<usize>,
 }
 
 /// What follows from all parts, known before the gradients, with the totals by part and by batch.
@@ -43,10 +43,10 @@ struct Known {
 
 /// What a part of a step came to, beside its gradients.
 #[derive(Clone)]
-struct PartResult {
-    totals: Totals,
+pub(super) struct PartResult {
+    pub(super) totals: Totals,
     /// What the part adds to the sums of each metric.
-    metrics: Vec<Vec<f64>>,
+    pub(super) metrics: Vec<Vec<f64>>,
 }
 
 impl Trainer {
@@ -380,56 +380,6 @@ impl Trainer {
         }
     }
 
-    /// Tells all processes what the parts came to, or why they failed; takes what they did to the metrics into these.
-    fn share_results(
-        &mut self,
-        ran: Result<()>,
-        dealt: &Dealt,
-        results: &mut [Option<PartResult>],
-        doing: &str,
-    ) -> Result<()> {
-        if let Some(world) = self.others().cloned() {
-            let mine = ran.map(|()| {
-                let mut message = Message::default();
-                message.count(usize::from(self.stop.load(std::sync::atomic::Ordering::SeqCst)));
-                for result in results[dealt.own.clone()].iter().flatten() {
-                    message.floats(&result.totals.numbers().collect::<Vec<_>>());
-                    result.metrics.iter().for_each(|sums| message.sums(sums));
-                }
-                message.0
-            });
-            let all = world.agree(doing, mine)?;
-            for (rank, message) in all.iter().enumerate() {
-                let mut message = Reader(message);
-                self.stopping |= message.number()? > 0;
-                for part in parallel::parts_of(rank, world.size(), results.len()) {
-                    if dealt.occupied[part] {
-                        let totals = Totals::of_numbers(&message.floats()?);
-                        let lengths: Vec<usize> = self.metrics.iter_mut().map(|m| m.sums().len()).collect();
-                        let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
-                        // One part has added to the metrics as it ran.
-                        let sent = if results.len() > 1 { metrics.len() } else { 0 };
-                        metrics.truncate(sent);
-                        metrics.iter_mut().try_for_each(|sums| message.sums(sums))?;
-                        results[part] = Some(PartResult { totals, metrics });
-                    }
-                }
-            }
-        } else {
-            ran?;
-        }
-        if results.len() == 1 {
-            return Ok(());
-        }
-        let before = self.sums_of_metrics();
-        let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.metrics.clone());
-        let parts = results.iter().map(of_part).collect();
-        let step = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))?;
-        let merged = step.map_or(Ok(before.clone()), |step| self.merge_metrics(before, &step))?;
-        self.restore_metrics(&merged);
-        Ok(())
-    }
-
     /// The sums of metrics over two sets of batches.
     pub(super) fn merge_metrics(&mut self, sums: Vec<Vec<f64>>, other: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
         self.restore_metrics(&sums);
@@ -439,65 +389,12 @@ impl Trainer {
         Ok(self.sums_of_metrics())
     }
 
-    /// Tells all processes the totals of each batch of the parts.
-    fn share_totals(&self, ran: Result<()>, dealt: &Dealt, found: &mut [Vec<Totals>]) -> Result<()> {
-        let Some(world) = self.others() else { return ran };
-        let mine = ran.map(|()| {
-            let mut message = Message::default();
-            for totals in &found[dealt.own.clone()] {
-                message.count(totals.len());
-                totals.iter().for_each(|totals| message.floats(&totals.numbers().collect::<Vec<_>>()));
-            }
-            message.0
-        });
-        let doing = format!("forward pass of step {}", self.state.position.step + 1);
-        for (rank, message) in world.agree(&doing, mine)?.iter().enumerate() {
-            let mut message = Reader(message);
-            for part in parallel::parts_of(rank, world.size(), found.len()) {
-                let totals = (0..message.number()?).map(|_| Ok(Totals::of_numbers(&message.floats()?)));
-                found[part] = totals.collect::<Result<_>>()?;
-            }
-        }
-        Ok(())
-    }
-
     /// The totals of all parts.
     fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
         let parts = results.iter().map(of_part).collect();
         let all = parallel::sum_all(parts, &mut |sum, other| Ok(sum_of(sum, &[other])))?;
         all.map_or_else(|| self.loss_parts().map(Parts::zero), Ok)
-    }
-
-    /// The gradients of all parts, by parameter.
-    fn sum_of_all(
-        &self,
-        mut own: Vec<(Range<usize>, Option<Sums>)>,
-        dealt: &Dealt,
-        doing: &str,
-    ) -> Result<Sums> {
-        let Some(world) = self.others() else {
-            return Ok(own.pop().and_then(|(_, sum)| sum).unwrap_or_default());
-        };
-        let program = &self.state.program;
-        let mut specs = Vec::with_capacity(self.trained.len());
-        for (_, gradient) in &self.trained {
-            let spec = program.spec(*gradient)?;
-            let shape = spec.shape.iter().map(|extent| extent.known().unwrap_or(0)).collect();
-            let selected_rows = spec.storage == StorageKind::SelectedRows;
-            specs.push(GradientSpec { selected_rows, dtype: spec.dtype, shape });
-        }
-        let mut held = Vec::with_capacity(own.len());
-        for (of, sum) in own {
-            let gradients = |mut sum: Sums| {
-                let all = self.trained.iter().flat_map(|(param, _)| sum.remove(param).unwrap_or_default());
-                gradients_of(all.collect())
-            };
-            held.push((of, sum.map(gradients)));
-        }
-        let sums = world.sum_gradients(doing, &dealt.occupied, &held, &specs)?;
-        let sums = self.trained.iter().zip(sums);
-        Ok(sums.map(|((param, _), gradient)| (*param, vec![Part { gradient, factor: 1.0 }])).collect())
     }
 
     /// Puts the sums, times a factor, and what follows without rows in the place of the gradients of the last run.
@@ -511,33 +408,6 @@ impl Trainer {
             let without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
             sum.extend(without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 }));
             runner.executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
-        }
-        Ok(())
-    }
-
-    /// What layers themselves move by the values of a batch, as the averages of a batch norm, is moved by the last part: all processes take it
-    /// from the one that has it.
-    fn share_statistics(&mut self, dealt: &Dealt) -> Result<()> {
-        let Some(world) = self.others().cloned() else { return Ok(()) };
-        let names = self.statistics();
-        if names.is_empty() {
-            return Ok(());
-        }
-        let last = dealt.occupied.iter().rposition(|&occupied| occupied).unwrap_or(0);
-        let size = world.size();
-        let of = (0..size).find(|&rank| parallel::parts_of(rank, size, dealt.occupied.len()).contains(&last));
-        let mut message = Message::default();
-        if of == Some(world.rank()) {
-            for name in &names {
-                let value = self.scope.value(name)?.into_dense()?;
-                message.numbers(&value, 0..value.len())?;
-            }
-        }
-        let all = world.gather("statistics of layers", &message.0)?;
-        let mut message = Reader(all.get(of.unwrap_or(0)).map_or(&[], Vec::as_slice));
-        for name in &names {
-            let like = self.scope.value(name)?;
-            self.scope.set(name, message.numbers(like.dtype(), like.shape())?)?;
         }
         Ok(())
     }
@@ -631,7 +501,7 @@ fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
     sum.into_iter().map(add).collect()
 }
 
-fn gradients_of(sum: Vec<Part>) -> Gradients {
+pub(super) fn gradients_of(sum: Vec<Part>) -> Gradients {
     sum.into_iter().map(|part| part.gradient).collect()
 }
 

@@ -12,10 +12,10 @@ use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
 use crate::program::Role;
-use crate::tensor::Variable;
+use crate::tensor::{DType, Variable};
 
 /// More parts than any training has processes; a larger number is a mistake.
-const MOST_PARTS: u64 = 1 << 16;
+pub(crate) const MOST_PARTS: u64 = 1 << 16;
 
 impl Trainer {
     /// Trains together with the other processes of a world, each of which calls the same methods with the same settings and data.
@@ -212,15 +212,19 @@ impl Trainer {
         let mut sum = crc32fast::Hasher::new();
         sum.update(format!("{:?} {:?}", self.state.position, self.state.criterion).as_bytes());
         for name in self.persistent() {
-            let value = self.scope.value(&name)?;
-            let mut bytes = Message::default();
-            match &value {
-                crate::tensor::Storage::SelectedRows(rows) => {
-                    bytes.rows(rows, &(0..rows.row_ids().len()).collect::<Vec<_>>())?;
+            let program = &self.state.program;
+            let var = program.find(&name).map(|id| program.var(id));
+            let dtype = var.filter(|var| !var.is_row_sparse()).and_then(|var| Some(var.spec()?.dtype));
+            match dtype {
+                // A piece at a time: a table may be as large as half of the memory.
+                Some(DType::F32) => {
+                    self.scope.read::<f32, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits().into()))?
                 }
-                other => bytes.numbers(other.numbers(), 0..other.numbers().len())?,
+                Some(DType::F64) => {
+                    self.scope.read::<f64, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits()))?
+                }
+                _ => sum.update(format!("{:?}", self.scope.value(&name)?).as_bytes()),
             }
-            sum.update(&bytes.0);
         }
         Ok(u64::from(sum.finalize()))
     }
@@ -414,6 +418,13 @@ fn joined(parts: &[&Variable]) -> Result<Option<Variable>> {
         .collect();
     let order: Vec<usize> = (0..all.rows()).map(|i| starts[i % parts.len()] + i / parts.len()).collect();
     all.take_sequences(&order).map(Some)
+}
+
+fn digest_of<T: Copy>(sum: &mut crc32fast::Hasher, numbers: &[T], bits: impl Fn(T) -> u64) {
+    for piece in numbers.chunks(1 << 12) {
+        let bytes: Vec<u8> = piece.iter().flat_map(|&x| bits(x).to_le_bytes()).collect();
+        sum.update(&bytes);
+    }
 }
 
 fn text(bytes: &[u8]) -> String {

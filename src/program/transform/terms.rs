@@ -197,9 +197,12 @@ impl LossTerms {
         let fill = ops.iter().find(|op| op.kind == FILL.kind && starts(op)).cloned();
         let kept = ops.into_iter().filter(|op| !of_head(op) && (op.role == Role::Update || !starts(op)));
         body.blocks[0].ops = only_reached(&body, kept.collect(), &seeds);
+        only_run(&mut body);
         // A parameter that the head alone reads gets no gradient from a part.
         let Some(fill) = fill else { return body };
-        let written: HashSet<VarId> = body.root().ops.iter().flat_map(OpDesc::writes).collect();
+        // An update may write a gradient too, to clip it.
+        let computed = body.root().ops.iter().filter(|op| op.role != Role::Update);
+        let written: HashSet<VarId> = computed.flat_map(OpDesc::writes).collect();
         let orphans =
             program.trained_parameters().filter_map(|param| Some((param, gradient_of(program, param)?)));
         let orphans =
@@ -237,6 +240,7 @@ impl LossTerms {
             Role::Update | Role::Settle => false,
         });
         head.blocks[0].ops = only_reached(&head, kept.collect(), &[]);
+        only_run(&mut head);
         let written: HashSet<VarId> = head.root().ops.iter().flat_map(OpDesc::writes).collect();
         let made = |var: VarId| gradient_of(program, var).filter(|gradient| written.contains(gradient));
         let seeds = self.totals.iter().map(|total| made(total.var)).collect();
@@ -284,6 +288,20 @@ fn only_reached(program: &Program, ops: Vec<OpDesc>, seeds: &[VarId]) -> Vec<OpD
         kept.push(op);
     }
     kept
+}
+
+/// Empties the blocks that no operator runs any more.
+fn only_run(program: &mut Program) {
+    let mut run = vec![false; program.blocks.len()];
+    let mut next = vec![BlockId(0)];
+    while let Some(block) = next.pop() {
+        run[block.0 as usize] = true;
+        let steps = program.blocks[block.0 as usize].ops.iter().filter_map(|op| op.step.as_deref());
+        next.extend(steps.map(|step| step.gradient.as_ref().map_or(step.block, |gradient| gradient.block)));
+    }
+    for (block, _) in program.blocks.iter_mut().zip(run).filter(|(_, run)| !run) {
+        block.ops.clear();
+    }
 }
 
 /// The operators whose rows in an evaluation depend on the whole batch and that `vars` are computed from: kind, and the user's line. An

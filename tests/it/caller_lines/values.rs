@@ -105,6 +105,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Variable::as_mut_slice", || ids.clone().as_mut_slice::<f32>().map(drop));
     calls.at("Variable::into_array", || ids.clone().into_array::<f32>());
     calls.at("Variable::slice_sequences", || ids.slice_sequences(2..5));
+    calls.at("Variable::take_sequences", || ids.take_sequences(&[7]));
     calls.at("Variable::merge", || Variable::merge(&[ids.clone(), Variable::dense(floats.clone())]));
     calls.at("Variable::merge", || Variable::merge(&[Variable::new(sparse.clone(), None)?]));
     calls.at("Dense::into_array", || Array2::<i64>::try_from(floats.clone()));

@@ -296,8 +296,8 @@ impl Data for Made {
 /// Programs at random, trained in parts: the same file and scores, or the same error, for any number of ranks.
 #[test]
 fn programs_at_random_have_the_bits_of_one_rank() {
-    let (mut trained, mut refused) = (0, std::collections::BTreeMap::new());
-    for seed in 0..times(60) as u64 {
+    let (mut trained, mut refused) = (0, 0);
+    for seed in 0..times(16) as u64 {
         let outcome = |world: Option<World>| {
             let (net, loss, batches) = model(seed, F32, 4).unwrap();
             let mut dice = Dice::new(seed);
@@ -317,14 +317,15 @@ fn programs_at_random_have_the_bits_of_one_rank() {
             train()
         };
         let expected = outcome(None);
-        for size in [2, 1 + seed as usize % 2] {
+        for size in [2 + seed as usize % 2] {
             for got in on_ranks(size, |world| outcome(Some(world))) {
                 match (&expected, got) {
                     (Ok(expected), Ok(got)) => {
                         assert_eq!(got.1, expected.1, "seed {seed}, {size} ranks");
                         assert!(got.0 == expected.0, "seed {seed}, {size} ranks: another file");
                     }
-                    (Err(_), Err(_)) => {}
+                    // It is no function of sums and means, for any of them.
+                    (Err(expected), Err(got)) if expected.kind() == got.kind() => {}
                     (expected, got) => {
                         let shown = |outcome: &Result<(Vec<u8>, String)>| match outcome {
                             Ok((_, scores)) => scores.clone(),
@@ -338,10 +339,12 @@ fn programs_at_random_have_the_bits_of_one_rank() {
         match expected {
             Ok(_) => trained += 1,
             Err(error) => {
-                *refused.entry(error.to_string().chars().take(60).collect::<String>()).or_insert(0) += 1
+                let unseen = error.to_string().contains("loss: expected sums and means over rows");
+                assert!(unseen || error.kind() == ErrorKind::NotFinite, "seed {seed}: {error}");
+                refused += 1;
             }
         }
     }
-    println!("{trained} trained; refused: {refused:?}");
-    assert!(trained >= 30, "{trained}: {refused:?}");
+    println!("{trained} trained, {refused} refused");
+    assert!(trained > refused, "{trained} trained, {refused} refused");
 }

@@ -1,0 +1,148 @@
+//! What the processes of a step exchange: what each part came to, the sums of the gradients, and the statistics of layers.
+
+use std::ops::Range;
+
+use super::parts::{Dealt, PartResult, Sums, gradients_of};
+use super::trainer::Trainer;
+use crate::error::Result;
+use crate::executor::Totals;
+use crate::parallel::{self, GradientSpec, Message, Reader};
+use crate::store::Part;
+use crate::tensor::StorageKind;
+
+impl Trainer {
+    /// Tells all processes what the parts came to, or why they failed; takes what they did to the metrics into these.
+    pub(super) fn share_results(
+        &mut self,
+        ran: Result<()>,
+        dealt: &Dealt,
+        results: &mut [Option<PartResult>],
+        doing: &str,
+    ) -> Result<()> {
+        if let Some(world) = self.others().cloned() {
+            let mine = ran.map(|()| {
+                let mut message = Message::default();
+                message.count(usize::from(self.stop.load(std::sync::atomic::Ordering::SeqCst)));
+                for result in results[dealt.own.clone()].iter().flatten() {
+                    message.floats(&result.totals.numbers().collect::<Vec<_>>());
+                    result.metrics.iter().for_each(|sums| message.sums(sums));
+                }
+                message.0
+            });
+            let all = world.agree(doing, mine)?;
+            for (rank, message) in all.iter().enumerate() {
+                let mut message = Reader(message);
+                self.stopping |= message.number()? > 0;
+                for part in parallel::parts_of(rank, world.size(), results.len()) {
+                    if dealt.occupied[part] {
+                        let totals = Totals::of_numbers(&message.floats()?);
+                        let lengths: Vec<usize> = self.metrics.iter_mut().map(|m| m.sums().len()).collect();
+                        let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
+                        // One part has added to the metrics as it ran.
+                        let sent = if results.len() > 1 { metrics.len() } else { 0 };
+                        metrics.truncate(sent);
+                        metrics.iter_mut().try_for_each(|sums| message.sums(sums))?;
+                        results[part] = Some(PartResult { totals, metrics });
+                    }
+                }
+            }
+        } else {
+            ran?;
+        }
+        if results.len() == 1 {
+            return Ok(());
+        }
+        let before = self.sums_of_metrics();
+        let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.metrics.clone());
+        let parts = results.iter().map(of_part).collect();
+        let step = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))?;
+        let merged = step.map_or(Ok(before.clone()), |step| self.merge_metrics(before, &step))?;
+        self.restore_metrics(&merged);
+        Ok(())
+    }
+
+    /// Tells all processes the totals of each batch of the parts.
+    pub(super) fn share_totals(
+        &self,
+        ran: Result<()>,
+        dealt: &Dealt,
+        found: &mut [Vec<Totals>],
+    ) -> Result<()> {
+        let Some(world) = self.others() else { return ran };
+        let mine = ran.map(|()| {
+            let mut message = Message::default();
+            for totals in &found[dealt.own.clone()] {
+                message.count(totals.len());
+                totals.iter().for_each(|totals| message.floats(&totals.numbers().collect::<Vec<_>>()));
+            }
+            message.0
+        });
+        let doing = format!("forward pass of step {}", self.state.position.step + 1);
+        for (rank, message) in world.agree(&doing, mine)?.iter().enumerate() {
+            let mut message = Reader(message);
+            for part in parallel::parts_of(rank, world.size(), found.len()) {
+                let totals = (0..message.number()?).map(|_| Ok(Totals::of_numbers(&message.floats()?)));
+                found[part] = totals.collect::<Result<_>>()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradients of all parts, by parameter.
+    pub(super) fn sum_of_all(
+        &self,
+        mut own: Vec<(Range<usize>, Option<Sums>)>,
+        dealt: &Dealt,
+        doing: &str,
+    ) -> Result<Sums> {
+        let Some(world) = self.others() else {
+            return Ok(own.pop().and_then(|(_, sum)| sum).unwrap_or_default());
+        };
+        let program = &self.state.program;
+        let mut specs = Vec::with_capacity(self.trained.len());
+        for (_, gradient) in &self.trained {
+            let spec = program.spec(*gradient)?;
+            let shape = spec.shape.iter().map(|extent| extent.known().unwrap_or(0)).collect();
+            let selected_rows = spec.storage == StorageKind::SelectedRows;
+            specs.push(GradientSpec { selected_rows, dtype: spec.dtype, shape });
+        }
+        let mut held = Vec::with_capacity(own.len());
+        for (of, sum) in own {
+            let gradients = |mut sum: Sums| {
+                let all = self.trained.iter().flat_map(|(param, _)| sum.remove(param).unwrap_or_default());
+                gradients_of(all.collect())
+            };
+            held.push((of, sum.map(gradients)));
+        }
+        let sums = world.sum_gradients(doing, &dealt.occupied, &held, &specs)?;
+        let sums = self.trained.iter().zip(sums);
+        Ok(sums.map(|((param, _), gradient)| (*param, vec![Part { gradient, factor: 1.0 }])).collect())
+    }
+
+    /// What layers themselves move by the values of a batch, as the averages of a batch norm, is moved by the last part: all processes take it
+    /// from the one that has it.
+    pub(super) fn share_statistics(&mut self, dealt: &Dealt) -> Result<()> {
+        let Some(world) = self.others().cloned() else { return Ok(()) };
+        let names = self.statistics();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let last = dealt.occupied.iter().rposition(|&occupied| occupied).unwrap_or(0);
+        let size = world.size();
+        let of = (0..size).find(|&rank| parallel::parts_of(rank, size, dealt.occupied.len()).contains(&last));
+        let mut message = Message::default();
+        if of == Some(world.rank()) {
+            for name in &names {
+                let value = self.scope.value(name)?.into_dense()?;
+                message.numbers(&value, 0..value.len())?;
+            }
+        }
+        let all = world.gather("statistics of layers", &message.0)?;
+        let mut message = Reader(all.get(of.unwrap_or(0)).map_or(&[], Vec::as_slice));
+        for name in &names {
+            let like = self.scope.value(name)?;
+            self.scope.set(name, message.numbers(like.dtype(), like.shape())?)?;
+        }
+        Ok(())
+    }
+}
