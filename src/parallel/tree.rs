@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn ranks_hold_subtrees() {
-        assert_eq!(subtrees(0..8), [0..8]);
+        assert_eq!(subtrees(0..8), vec![0..8]);
         assert_eq!(subtrees(0..3), [0..2, 2..3]);
         assert_eq!(subtrees(3..6), [3..4, 4..6]);
         assert!(subtrees(2..2).is_empty());
