@@ -8,8 +8,8 @@ pub(crate) fn parts_of(rank: usize, size: usize, parts: usize) -> Range<usize> {
     first(rank)..first(rank + 1)
 }
 
-/// Sequence numbers by part, ascending. Each sequence, longest first, joins the part with the fewest tokens so far, of several the first: a
-/// function of the lengths and the number of parts alone.
+/// Sequence numbers by part, ascending. Each sequence, longest first, joins the part with the fewest tokens so far, of several the one with
+/// the fewest sequences, then the first: a function of the lengths and the number of parts alone.
 pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(lengths[i]));

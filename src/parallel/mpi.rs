@@ -63,7 +63,7 @@ impl World {
     /// The processes that `mpirun` started; without `mpirun`, a world of one process.
     ///
     /// # Errors
-    /// As [`Mpi::new`].
+    /// As [`Mpi::new`]; if a process does not answer within 300 s.
     #[track_caller]
     pub fn mpi() -> Result<Self> {
         Self::new(Mpi::new()?).share_cores()

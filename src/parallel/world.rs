@@ -10,6 +10,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The longest wait for another rank unless [`World::deadline`] sets it.
 const DEADLINE: Duration = Duration::from_secs(300);
+/// The longest deadline: the clock has a time beyond it.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The ranks of a training, as one rank sees them. A clone is the same world.
 #[derive(Clone)]
@@ -57,7 +59,7 @@ impl World {
     /// rank spends alone, as in saving a checkpoint.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
-        self.0.borrow_mut().deadline = deadline;
+        self.0.borrow_mut().deadline = deadline.min(LONGEST);
         self
     }
 

@@ -122,18 +122,16 @@ pub(super) fn next_name(path: &Path) -> u8 {
 pub(super) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
     let set = ShardFiles { name, sums };
     wire::write_atomically(path, |out| out.write_section(SECTION, &to_bytes(&set)))?;
-    clear(path, Some(&set))
+    clear(path, Some(&set));
+    Ok(())
 }
 
 /// Removes files of ranks beside `path` that are not of this set.
-///
-/// # Errors
-/// If `path` is no path of a file.
-pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) -> Result<()> {
-    let Some(file) = path.file_name().map(|name| name.as_encoded_bytes()) else { return Ok(()) };
+pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
+    let Some(file) = path.file_name().map(|name| name.as_encoded_bytes()) else { return };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // What cannot be listed or removed is in nobody's way.
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(end) =
@@ -154,7 +152,6 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) -> Result<()> {
             let _ = fs::remove_file(entry.path());
         }
     }
-    Ok(())
 }
 
 /// The checksum of a file: FNV-1a of 64 bits. A CRC is of no use here, as that of a body with its own CRC behind it is always the same.

@@ -207,7 +207,8 @@ impl WorldStore {
         };
         let all = self.meet(Call::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
-        self.pushed = Some((key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
+        // If the one before has failed only now, the other ranks hear of that when they meet next.
+        self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
         Ok(())
     }
 
@@ -433,7 +434,8 @@ impl WorldStore {
         let (entries, registry) = (&self.entries, &self.registry);
         if ranks == 1 {
             saved::save(entries, registry, path)?;
-            return shard_files::clear(path, None);
+            shard_files::clear(path, None);
+            return Ok(());
         }
         // Rank 0 says which of two names the files have, so that those of the set that is there stay.
         let mut letter = Letter::new();
@@ -458,14 +460,17 @@ impl WorldStore {
     }
 
     fn restored(&mut self, path: &Path) -> Result<()> {
-        // Whatever was pushed is of no value that stays.
-        self.pushed = None;
+        // Whatever was pushed is of a value that does not stay, if all ranks have read theirs.
+        let pushed = self.pushed.take();
         let restored = saved::restore(&self.entries, &self.shapes, &self.registry, (1, self.part()), path);
         let (letters, restored) = match restored {
             Ok(entries) => (Ok(Letters::Same(Letter::new())), Ok(entries)),
             Err(error) => (Err(error.clone()), Err(error)),
         };
-        self.meet(Call::Restore, None, letters)?;
+        if let Err(error) = self.meet(Call::Restore, None, letters) {
+            self.pushed = pushed;
+            return Err(error);
+        }
         self.entries = restored?;
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use unpadded::parallel::{Communicator, Faults, Lost, ThreadRank, simulated, threads};
+use unpadded::parallel::{Communicator, Faults, Lost, ThreadRank, World, simulated, threads};
 
 use crate::conformance::{self, Case, exchange};
 use crate::models::Random;
@@ -145,5 +145,14 @@ fn schedules_are_right_or_errors() {
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("a simulation hangs: {limit:?} have passed"),
             Err(mpsc::RecvTimeoutError::Disconnected) => panic!("a simulation is wrong; its seed is above"),
         }
+    }
+}
+
+/// No deadline is too long for the clock.
+#[test]
+fn the_longest_deadline_is_one() {
+    for rank in threads(1) {
+        let world = World::new(rank).deadline(Duration::MAX);
+        assert_eq!(world.broadcast("greeting", b"word").unwrap(), b"word");
     }
 }

@@ -145,7 +145,7 @@ fn who_is_too_far_ahead_of_one_that_left_is_told() {
 
 operator! {
     /// Adds the gradient row by row. A 13 panics, a 14 fails, both amid the rows.
-    struct Fragile = "test.fragile" { mode: String }
+    pub(crate) struct Fragile = "test.fragile" { mode: String }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     outputs { PARAM = param: one.updated() }
 }
@@ -177,7 +177,7 @@ impl Op for Fragile {
     }
 }
 
-struct FragileRule(Options);
+pub(crate) struct FragileRule(pub(crate) Options);
 
 impl Optimizer for FragileRule {
     fn options(&self) -> &Options {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ndarray::{arr0, array};
 use unpadded::executor::Scope;
-use unpadded::optimizer::{Adam, Sgd};
+use unpadded::optimizer::{Adam, Options, Sgd};
 use unpadded::parallel::{World, threads};
 use unpadded::store::{Key, KeyValueStore, LocalWorker, Mode, Rule, StoreTrainer, WorldStore, share};
 use unpadded::tensor::{Dense, Storage};
@@ -16,6 +16,7 @@ use unpadded::{DType, Result, ops};
 use crate::models::Random;
 use crate::store::{alone, key, numbers, rule, rules, says, some_rows, store};
 use crate::store_exact::exact_rules;
+use crate::store_workers::{Fragile, FragileRule};
 
 /// What `body` returns on each of so many ranks.
 pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> Vec<T> {
@@ -186,6 +187,50 @@ fn an_error_of_one_rank_is_one_of_all() {
             push(&mut store, rank, 1).unwrap();
         });
     }
+}
+
+/// An update that fails on the rank that has the row is an error on all, also if another push comes before they hear of it.
+#[test]
+fn an_update_that_breaks_off_on_one_rank() {
+    let mut registry = ops::catalogue();
+    registry.add::<Fragile>().unwrap();
+    let said = ranks(2, |world| {
+        let mut store = WorldStore::new(&registry, world);
+        let ones = || Storage::from(array![[1.0], [1.0], [1.0], [1.0]]);
+        for name in ["t", "u"] {
+            store.init(&key(name), ones()).unwrap();
+            let rule = Rule::new(&FragileRule(Options::new(1.0)), &registry).unwrap();
+            store.set_rule(&key(name), rule).unwrap();
+        }
+        // Rank 1 has the row of the number at which the operator fails.
+        store.push(&key("t"), array![[1.0], [14.0], [1.0], [1.0]].into(), 1.0).unwrap();
+        let second = store.push(&key("u"), ones(), 1.0);
+        second.and_then(|()| store.end_round()).unwrap_err().to_string()
+    });
+    assert!(said[0].contains("a failure of rank 1") && said[0].contains("variable `t`"), "{}", said[0]);
+    assert!(said[1].contains("variable `t`"), "{}", said[1]);
+}
+
+/// What was pushed before a file that cannot be restored is applied as without it.
+#[test]
+fn a_restore_that_fails_changes_nothing() {
+    let folder = folder("refused");
+    let all_of = |restores: bool| {
+        let values = ranks(2, |world| {
+            let rank = world.rank();
+            let mut store = over(world);
+            keys(&mut store, &rule(&Adam::new(0.1))).unwrap();
+            push(&mut store, rank, 0).unwrap();
+            store.push(&key("bias"), one(0, 1.0), 1.0).unwrap();
+            if restores {
+                store.restore(&folder.join("none")).unwrap_err();
+            }
+            all(&mut store).unwrap()
+        });
+        values.into_iter().next().unwrap()
+    };
+    same(&all_of(true), &all_of(false));
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A vector whose first number is `x` on rank 1.
