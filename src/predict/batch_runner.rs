@@ -68,23 +68,37 @@ impl BatchRunner {
     }
 
     /// The rows of each sequence of a batch, of the feed that has the most.
-    pub(crate) fn lengths(&self, batch: &Batch) -> Vec<usize> {
+    ///
+    /// # Errors
+    /// If feeds have other numbers of sequences.
+    pub(crate) fn lengths(&self, batch: &Batch) -> Result<Vec<usize>> {
         let mut lengths = vec![0; self.sequences(batch)];
-        for (_, value) in batch.values.iter().filter(|(name, _)| self.batched(name)) {
+        let mut fed = batch.values.iter().filter(|(name, _)| self.batched(name)).peekable();
+        let first = fed.peek().map_or("", |(name, _)| name.as_str());
+        for (name, value) in fed {
+            if value.batch_size() != lengths.len() {
+                let expected = format!("{}, as `{first}` has", lengths.len());
+                let got = value.batch_size().to_string();
+                return Err(Error::new("sequences of a feed", expected, got).variable(name));
+            }
             let rows = value.lod().and_then(|lod| lod.row_offsets(0).ok());
             for (i, length) in lengths.iter_mut().enumerate() {
                 let rows = rows.as_ref().and_then(|at| Some(at.get(i + 1)? - at.get(i)?));
                 *length = rows.unwrap_or(1).max(*length);
             }
         }
-        lengths
+        Ok(lengths)
     }
 
     /// Some sequences of a batch as a batch; what has no sequences is in each.
     pub(crate) fn share(&self, batch: &Batch, sequences: &[usize]) -> Result<Batch> {
         let (mut values, mut tokens) = (Vec::with_capacity(batch.values.len()), 0);
         for (name, value) in &batch.values {
-            let own = if self.batched(name) { value.take_sequences(sequences)? } else { value.clone() };
+            if !self.batched(name) {
+                values.push((name.clone(), value.clone()));
+                continue;
+            }
+            let own = value.take_sequences(sequences).map_err(|e| e.variable(name))?;
             tokens = own.rows().max(tokens);
             values.push((name.clone(), own));
         }
@@ -143,6 +157,17 @@ impl BatchRunner {
         let sums = metric.sums().len();
         metric.update(&values, self.sequences(batch)).map_err(named)?;
         check_count(metric, sums)
+    }
+
+    /// Carries on no state, as behind a batch without sequences.
+    pub(crate) fn carry_none(&self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
+        let program = self.executor.program();
+        for state in &self.carried {
+            let name = &program.var(state.before).name;
+            let none = fed(program, state, carried.get(name), 0)?;
+            carried.insert(name.clone(), none);
+        }
+        Ok(())
     }
 
     /// Puts what the batch that was run left of the states where the next one finds it.

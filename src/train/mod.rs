@@ -72,11 +72,7 @@ impl Trainer {
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
         let report = self.fitted(train, dev, until);
-        // The other processes wait for this one.
-        if let (Err(error), Some(world)) = (&report, self.others()) {
-            world.fail(error);
-        }
-        report.map_err(|e| e.called(caller))
+        self.reported(report).map_err(|e| e.called(caller))
     }
 
     fn fitted(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
@@ -332,7 +328,8 @@ impl Trainer {
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
-    /// wherever it is, but that rows make the moves that they [owe](crate::executor::settle), which may change last digits.
+    /// wherever it is, but that rows make the moves that they [owe](crate::executor::settle), which may change last digits. All
+    /// processes of a [distributed](Self::distributed) training do it together.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit, the data fails or has no batch.
@@ -341,7 +338,7 @@ impl Trainer {
         let caller = Location::caller();
         let found =
             self.prepare(None).and_then(|()| self.check(data)).and_then(|()| self.pass(data, Stop::Never));
-        found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
+        self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
     /// The tables of the metrics that have one ([`Metric::table`]) over all of `data`, by the metrics' names: as [`Self::evaluate`].
@@ -358,7 +355,7 @@ impl Trainer {
                 metrics.iter().filter_map(table).collect()
             })
         });
-        found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
+        self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
     /// A pass that infers, unless it is asked to stop.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::compiled::{Compiled, Goes};
-use super::processes::none_goes_on;
 use super::progress::BatchesMade;
 use super::told::Told;
 use super::trainer::Trainer;
@@ -231,7 +230,7 @@ impl Trainer {
         let looked_at = if self.loss_parts()?.is_late() { own.clone() } else { 0..parts };
         let (mut shares, mut occupied) = (vec![Vec::new(); parts], vec![false; parts]);
         for batch in &batches {
-            let lengths = compiled.runner.lengths(batch);
+            let lengths = compiled.runner.lengths(batch)?;
             let dealt = match self.state.program.carried_states().next() {
                 Some(_) => in_turn(lengths.len(), parts),
                 None => by_tokens(&lengths, parts),
@@ -297,7 +296,9 @@ impl Trainer {
                 (of.len() == 1).then(|| {
                     let part = of.start;
                     if !dealt.occupied[part] {
-                        none_goes_on(self.carried_of(part))?;
+                        let mut carried = std::mem::take(self.carried_of(part));
+                        self.runner()?.carry_none(&mut carried)?;
+                        *self.carried_of(part) = carried;
                         return Ok(None);
                     }
                     let (sums, result) = self.part(data, part, &dealt.shares[part], known)?;

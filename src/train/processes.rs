@@ -11,8 +11,8 @@ use crate::checkpoint::Checkpoint;
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
 use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
-use crate::program::Role;
-use crate::tensor::{DType, Variable};
+use crate::program::{Role, VarId};
+use crate::tensor::{DType, Storage, Variable};
 
 /// More parts than any training has processes; a larger number is a mistake.
 pub(crate) const MOST_PARTS: u64 = 1 << 16;
@@ -26,7 +26,7 @@ impl Trainer {
     /// checkpoints. What it resumed is sent to the others, which need no checkpoint.
     ///
     /// An error on one process ends [`fit`](Self::fit) with an error on all: the others' names its rank. So does a process that does not
-    /// answer within the [deadline](World::deadline).
+    /// answer within the [deadline](World::deadline). The world is of no further use then.
     ///
     /// ```
     /// use unpadded::data::{Batching, Field, Loader, Samples};
@@ -77,6 +77,14 @@ impl Trainer {
             Some(_) => self.stopping,
             None => self.stop.load(Ordering::SeqCst),
         }
+    }
+
+    /// Tells the other processes, who wait for this one, that it has failed.
+    pub(super) fn reported<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let (Err(error), Some(world)) = (&outcome, self.others()) {
+            world.fail(error);
+        }
+        outcome
     }
 
     /// Whether any process says so.
@@ -188,7 +196,11 @@ impl Trainer {
     fn described_to_others(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<String> {
         let fingerprint = |bytes: &[u8]| format!("fingerprint {:08x}", crc32fast::hash(bytes));
         let program = self.state.program.to_bytes()?;
+        let name = |var: VarId| self.state.program.var(var).name.as_str();
         let metrics: Vec<&str> = self.metrics.iter().map(|metric| metric.name()).collect();
+        let plateau = self.plateau.as_deref().map_or(String::new(), |of| {
+            format!("factor {}, patience {}, least {}", of.factor, of.patience, of.least)
+        });
         let number = |told: &Option<super::told::Told<u64>>| told.as_deref().copied().unwrap_or_default();
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
@@ -203,6 +215,11 @@ impl Trainer {
             format!("end: {until:?}"),
             format!("steps from checkpoint to checkpoint: {}", number(&self.every)),
             format!("patience: {}", number(&self.patience)),
+            format!("plateau: {plateau}"),
+            format!(
+                "weight of a batch: {}",
+                self.weight.as_ref().map_or("", |weight| name(weight.what.id()))
+            ),
         ]
         .join("\n"))
     }
@@ -223,7 +240,16 @@ impl Trainer {
                 Some(DType::F64) => {
                     self.scope.read::<f64, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits()))?
                 }
-                _ => sum.update(format!("{:?}", self.scope.value(&name)?).as_bytes()),
+                _ => {
+                    let value = self.scope.value(&name)?;
+                    if let Storage::SelectedRows(rows) = &value {
+                        rows.row_ids().iter().for_each(|id| sum.update(&id.to_le_bytes()));
+                    }
+                    value.numbers().write_numbers(|piece| {
+                        sum.update(piece);
+                        Ok(())
+                    })?;
+                }
             }
         }
         Ok(u64::from(sum.finalize()))
@@ -344,7 +370,7 @@ impl Trainer {
                 };
                 if share.as_ref().is_some_and(|share| trainer.runner().is_ok_and(|r| r.sequences(share) == 0))
                 {
-                    none_goes_on(&mut carried[part])?;
+                    trainer.runner()?.carry_none(&mut carried[part])?;
                     continue;
                 }
                 trainer.restore_metrics(&sums[part]);
@@ -379,7 +405,7 @@ impl Trainer {
         Ok(whole)
     }
 
-    fn runner(&self) -> Result<&crate::predict::BatchRunner> {
+    pub(super) fn runner(&self) -> Result<&crate::predict::BatchRunner> {
         Ok(&self.compiled.as_ref().ok_or_else(unprepared)?.runner)
     }
 }
@@ -391,14 +417,6 @@ fn of_part(carried: &BTreeMap<String, Variable>, part: usize, parts: usize) -> B
         Some((name.clone(), value.take_sequences(&sequences).ok()?))
     });
     own.collect()
-}
-
-/// A batch without a sequence of a part carries on none of its states.
-pub(super) fn none_goes_on(carried: &mut BTreeMap<String, Variable>) -> Result<()> {
-    carried.values_mut().try_for_each(|value| {
-        *value = value.slice_sequences(0..0)?;
-        Ok(())
-    })
 }
 
 /// The states of a whole batch, of those that its parts carry.

@@ -28,6 +28,10 @@ impl Trainer {
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
         target.check().at_caller()?;
+        // Several processes have done it at the end of `fit`.
+        if self.others().is_none() {
+            self.gather_carried().at_caller()?;
+        }
         self.save_to(&target).at_caller()
     }
 

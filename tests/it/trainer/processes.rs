@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use unpadded::layers::Norm;
 use unpadded::parallel::{ThreadRank, World, threads};
-use unpadded::train::Averaging;
+use unpadded::train::{Averaging, Plateau};
 
 use super::parts::{LOSSES, SEQUENCES, data_for, trainer_of};
 use super::*;
@@ -210,6 +210,13 @@ fn what_differs_between_processes_is_refused_before_the_first_step() {
     });
     assert!(other_data[2].contains("training data of rank 2: expected fingerprint"), "{}", other_data[2]);
     assert!(other_data[0].contains("a failure of rank 2: training data of rank 2"), "{}", other_data[0]);
+    let other_plateau = errors(2, |world| {
+        let factor = if world.rank() == 0 { 0.5 } else { 0.25 };
+        let mut trainer = trainer().plateau(Plateau::new(factor)).distributed(world);
+        trainer.fit(&train(), &dev(), Until::Epochs(1))
+    });
+    let words = "plateau of rank 1: expected factor 0.5, patience 1, least 0, as on rank 0, got factor 0.25,";
+    assert!(other_plateau[1].contains(words), "{}", other_plateau[1]);
     let other_model = errors(2, |world| {
         let net = Builder::new().seed(world.rank() as u64);
         let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
@@ -234,26 +241,29 @@ fn parts_that_do_not_fit_are_refused() {
     assert!(few.contains("processes: expected at most 2, as many as a batch has parts, got 3"), "{few}");
 }
 
+/// Data whose fifth batch cannot be read, if so said.
+struct Breaks<D>(D, bool);
+
+impl<D: Data> Data for Breaks<D> {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        let breaks = self.1;
+        let broken = move |(at, batch): (usize, Result<Batch>)| match at {
+            4 if breaks => Err(Error::new("file `x`", "readable", "a broken disk")),
+            _ => batch,
+        };
+        Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(broken)))
+    }
+    fn batch_count(&self) -> Option<u64> {
+        self.0.batch_count()
+    }
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint()
+    }
+}
+
 /// A batch of the data that one rank cannot read ends the training on all of them.
 #[test]
 fn an_error_of_one_process_reaches_all() {
-    struct Breaks(Loader, bool);
-    impl Data for Breaks {
-        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-            let breaks = self.1;
-            let broken = move |(at, batch): (usize, Result<Batch>)| match at {
-                4 if breaks => Err(Error::new("file `x`", "readable", "a broken disk")),
-                _ => batch,
-            };
-            Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(broken)))
-        }
-        fn batch_count(&self) -> Option<u64> {
-            self.0.batch_count()
-        }
-        fn fingerprint(&self) -> u64 {
-            self.0.fingerprint()
-        }
-    }
     let said = errors(3, |world| {
         let data = Breaks(train(), world.rank() == 1);
         trainer().parts(4).distributed(world).fit(&data, &dev(), Until::Epochs(1))
@@ -265,6 +275,38 @@ fn an_error_of_one_process_reaches_all() {
             "{others}"
         );
     }
+}
+
+#[test]
+fn an_evaluation_that_one_process_refuses_fails_on_all() {
+    let said = on_ranks(2, |world| {
+        let every = world.rank() == 0;
+        let mut trainer = trainer().every(Steps(u64::from(every))).parts(2).distributed(world);
+        trainer.evaluate(&dev()).unwrap_err().to_string()
+    });
+    assert!(said[0].contains("a failure of rank 1: steps from checkpoint to checkpoint"), "{}", said[0]);
+}
+
+/// After an error the states that the parts carry are saved as they are after the last whole step.
+#[test]
+fn carried_states_of_parts_are_saved_after_an_error() {
+    let text = || {
+        let ids: Vec<i64> = (0..301).map(|i: i64| i * i % 11 % 5).collect();
+        Continuous::new(ids, 6, 7, ["x", "y"]).unwrap()
+    };
+    let trainer = || language_model().parts(4);
+    let mut whole = trainer();
+    let report = whole.fit(&text(), &text(), Until::Steps(9)).unwrap();
+    let expected = state(&mut whole, &report, "whole");
+    let mut broken = trainer();
+    broken.fit(&Breaks(text(), true), &text(), Until::Steps(9)).unwrap_err();
+    let file = path("broken");
+    broken.save(&file).unwrap();
+    let mut rest = trainer();
+    rest.resume(&file).unwrap();
+    let report = rest.fit(&text(), &text(), Until::Steps(9)).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(state(&mut rest, &report, "rest").0 == expected.0);
 }
 
 /// Batches as they are, each with its own number.
@@ -291,6 +333,29 @@ impl Data for Made {
     fn fingerprint(&self) -> u64 {
         self.0.len() as u64
     }
+}
+
+/// A part that had no sequence has no state for one that comes later.
+#[test]
+fn a_larger_batch_than_before_is_refused_in_parts() {
+    let batch = |sequences: usize| {
+        let x = unpadded::Variable::from_sequences(&vec![vec![1i64, 2, 3]; sequences]).unwrap();
+        vec![("x".to_owned(), x.clone()), ("y".to_owned(), x)]
+    };
+    let data = Made(vec![batch(2), batch(4)]);
+    let message = language_model().parts(4).fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
+    assert!(message.contains("sequences of a batch: expected at most 0, as the batch before"), "{message}");
+}
+
+/// Feeds of other numbers of sequences are refused, and no sequence is left out.
+#[test]
+fn feeds_that_do_not_fit_are_no_parts() {
+    let words = unpadded::Variable::from_sequences(&[vec![1i64, 2], vec![3]]).unwrap();
+    let labels = unpadded::Variable::new(Dense::from_vec(&[3], vec![0i64, 1, 0]).unwrap(), None).unwrap();
+    let data = Made(vec![vec![("words".to_owned(), words), ("label".to_owned(), labels)]]);
+    let message = trainer().parts(2).fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
+    let words = "variable `label`: sequences of a feed: expected 2, as `words` has, got 3";
+    assert!(message.contains(words) && message.contains("(step 0)"), "{message}");
 }
 
 /// Programs at random, trained in parts: the same file and scores, or the same error, for any number of ranks.
