@@ -157,8 +157,7 @@ fn start() -> ExitCode {
         let run = run(ranks, case);
         let wrong = if case == STOPPED {
             // An error if nothing was under way, else what the process prints as it ends.
-            let aborted =
-                "rank 0: summing gradients: expected an answer";
+            let aborted = "rank 0: summing gradients: expected an answer";
             let said = ["rank 0: Late { ranks: [1] }", aborted].iter().any(|said| run.printed.contains(said));
             complaint(&run, 0, true).or_else(|| (!said).then(|| format!("no message\n{}", run.printed)))
         } else {
