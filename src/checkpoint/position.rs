@@ -34,7 +34,7 @@ pub struct Position {
     pub stalled: u64,
     /// How many batches make a step; 0 stands for one.
     pub accumulate: u64,
-    /// The number of parts of a batch; 0 stands for one.
+    /// The number of parts of a batch; 0 means one.
     pub parts: u64,
     /// The learning rate of the last step, with all that goes into it; `None` before the first.
     pub rate: Option<f64>,

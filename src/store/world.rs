@@ -96,7 +96,7 @@ impl WorldStore {
         Ok(())
     }
 
-    /// Meets the other ranks, who are to say the same of a key.
+    /// Meets the other ranks, which make the same call for a key.
     fn agree(&mut self, call: Call, key: &Key, said: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
         letter.put(said.as_deref().unwrap_or_default().as_bytes());

@@ -88,7 +88,7 @@ impl Trainer {
     /// [`distributed`](Self::distributed), the number of processes rounded up to a power of two).
     ///
     /// The parts decide the bits of a training, and the number of processes does not: 1, 2, 3 and 8 processes with 8 parts compute
-    /// the same parameters, and a checkpoint of one goes on on the others. A part has whole sequences, about as many tokens as any other
+    /// the same parameters, and a checkpoint of one resumes on the others. A part has whole sequences, about as many tokens as any other
     /// part; of sequences whose [states are carried](crate::Builder::carried_state), every parts-th. The step is that of the batch
     /// in one as [`accumulate`](Self::accumulate) has it, with the same losses. Development data are dealt too.
     ///

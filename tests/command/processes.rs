@@ -29,7 +29,7 @@ fn training<'a>(rest: &[&'a str]) -> Vec<&'a str> {
     with(&["train", "--train", "reviews.tsv", "--quiet"], rest)
 }
 
-/// An `mpirun` of so many processes, ended by `timeout`.
+/// An `mpirun` of this many processes, ended by `timeout`.
 fn mpirun(place: &Place, processes: usize, arguments: &[&str]) -> Command {
     let own = place.command(arguments);
     let mut command = Command::new("timeout");
@@ -83,7 +83,7 @@ fn under_way(place: &Place, run: &str, more: &[&str]) -> (Child, u32, Vec<u32>) 
     (child, mpirun, ranks)
 }
 
-/// Sends a signal to a training of two processes; how it ended, within so many seconds.
+/// Sends a signal to a training of two processes; how it ended, within this many seconds.
 fn signalled(
     place: &Place,
     run: &str,
@@ -99,7 +99,7 @@ fn signalled(
     ended
 }
 
-/// That a run goes on to the bytes of a run that nothing has interrupted.
+/// Checks that a resumed run has the bytes of a run that nothing has interrupted.
 fn goes_on(place: &Place, run: &str, processes: usize) {
     if !place.0.join("whole").exists() {
         place.said(&training(&[&EPOCHS[..], &["--run", "whole", "--set", "training.parts=2"]].concat()), "");

@@ -18,7 +18,7 @@ use crate::store::{alone, key, numbers, rule, rules, says, some_rows, store};
 use crate::store_exact::exact_rules;
 use crate::store_workers::{Fragile, FragileRule};
 
-/// What `body` returns on each of so many ranks.
+/// What `body` returns on each of this many ranks.
 pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let run = |rank| {
@@ -30,7 +30,7 @@ pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> V
     })
 }
 
-/// The same of the workers of a store in one process, in as many shards.
+/// What `body` returns on each worker of a store in one process, with a shard per worker.
 fn workers<T: Send>(count: usize, body: impl Fn(usize, LocalWorker) -> T + Sync) -> Vec<T> {
     let workers = store(count).workers(count, Mode::Synchronous).unwrap();
     thread::scope(|scope| {
