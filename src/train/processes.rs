@@ -33,23 +33,23 @@ impl Trainer {
     /// use unpadded::layers::Embedding;
     /// use unpadded::ops::Pool;
     /// use unpadded::optimizer::Adam;
-    /// use unpadded::parallel::{World, threads};
+    /// use unpadded::parallel::{ThreadRank, World, threads};
     /// use unpadded::train::{Progress, Trainer, Until};
     /// use unpadded::{Builder, DType};
+    /// let train = |rank: ThreadRank| {
+    ///     let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    ///     let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(8));
+    ///     let net = Builder::new().seed(1);
+    ///     let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    ///     let h = words.embedding(Embedding::new(9, 8).sparse()).sequence_pool(Pool::Last);
+    ///     let loss = h.linear(2).cross_entropy(label).mean();
+    ///     let trainer = Trainer::new(net, loss, &Adam::new(0.1).lazy())?;
+    ///     let mut trainer = trainer.distributed(World::new(rank)).progress(Progress::Quiet);
+    ///     trainer.fit(&data, &data, Until::Epochs(2)).map(|report| report.last)
+    /// };
     /// // Two ranks on threads of this process. With the feature `mpi` it is `World::mpi()?`, once in each process.
     /// let losses: Vec<_> = std::thread::scope(|scope| {
-    ///     let train = |rank| {
-    ///         let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
-    ///         let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(8));
-    ///         let net = Builder::new().seed(1);
-    ///         let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
-    ///         let h = words.embedding(Embedding::new(9, 8).sparse()).sequence_pool(Pool::Last);
-    ///         let loss = h.linear(2).cross_entropy(label).mean();
-    ///         let trainer = Trainer::new(net, loss, &Adam::new(0.1).lazy())?;
-    ///         let mut trainer = trainer.distributed(World::new(rank)).progress(Progress::Quiet);
-    ///         trainer.fit(&data, &data, Until::Epochs(2)).map(|report| report.last)
-    ///     };
-    ///     let ranks: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(|| train(rank))).collect();
+    ///     let ranks: Vec<_> = threads(2).into_iter().map(|rank| scope.spawn(move || train(rank))).collect();
     ///     ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect::<Result<_, unpadded::Error>>()
     /// })?;
     /// assert_eq!(losses[0], losses[1]);
