@@ -82,6 +82,9 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     match answer {
         Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
         Answer::Text(text) => vec![shown(text)],
+        Answer::Ranked(texts) => {
+            texts.iter().flat_map(|(text, score)| [shown(text), format!("{score:.3}")]).collect()
+        }
         Answer::Tags { words, tags, label } => {
             let tagged = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}"));
             let mut columns = vec![shown(&tagged.collect::<Vec<_>>().join(" "))];

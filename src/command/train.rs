@@ -310,6 +310,14 @@ impl Train {
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }
+        // The last epoch is the best one: the model was still learning.
+        if !console.quiet && report.epochs > 1 && report.best.is_some_and(|best| best.epoch == report.epochs)
+        {
+            terminal::say(format!(
+                "warning: the best epoch is the last one; more epochs may be better: --epochs {}",
+                2 * report.epochs
+            ));
+        }
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
         if *tokens > 0 {
             let more = 100.0 * (*padded as f64 / *tokens as f64 - 1.0);

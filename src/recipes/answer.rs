@@ -29,6 +29,8 @@ pub enum Answer {
     },
     /// Another text, or how it goes on.
     Text(String),
+    /// Several other texts, each with its score: log p, divided by the length penalty. The best one is first.
+    Ranked(Vec<(String, f64)>),
 }
 
 impl Answer {
@@ -45,6 +47,11 @@ impl Answer {
                 [Added::Words(tags.clone())].into_iter().chain(label).collect()
             }
             Answer::Text(text) => vec![Added::Text(text.clone())],
+            Answer::Ranked(texts) => {
+                let cells =
+                    |(text, score): &(String, f64)| [Added::Text(text.clone()), Added::Number(*score as f32)];
+                texts.iter().flat_map(cells).collect()
+            }
         }
     }
 }
@@ -55,6 +62,11 @@ impl fmt::Display for Answer {
         match self {
             Answer::Label { label, probability, .. } => write!(f, "{label}\t{probability:.3}"),
             Answer::Text(text) => f.write_str(text),
+            Answer::Ranked(texts) => {
+                let shown: Vec<String> =
+                    texts.iter().map(|(text, score)| format!("{text}\t{score:.3}")).collect();
+                f.write_str(&shown.join("\t"))
+            }
             Answer::Tags { words, tags, label } => {
                 let tagged: Vec<String> =
                     words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}")).collect();

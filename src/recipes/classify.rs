@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::config::Config;
+use super::encoder::Encoder;
 use super::labels::{self, ATTENTION, COLUMNS, LABELS, PROBABILITIES};
-use super::net::{self, TABLE};
+use super::net;
 use super::prepared::{
     CUT, Case, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, cut_of, one_in,
     options, options_of, read_as, read_otherwise, tokenizer,
@@ -14,11 +15,11 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::sections::DecodingConfig;
 use super::texts::Texts;
 use super::{embedded, rows};
 use crate::data::{Asking, Counted, Labelled, LabelledFiles, Passes, Tokenizer, Vocabulary};
 use crate::error::Result;
-use crate::layers::Embedding;
 use crate::metrics::Accuracy;
 use crate::predict::Predictor;
 use crate::program::Builder;
@@ -36,7 +37,17 @@ impl Recipe for Classify {
     fn defaults(&self, _: &mut Config) {}
 
     fn without(&self) -> &'static [&'static str] {
-        &["text.target_tokens", "data.repair_tags", "data.scheme"]
+        &[
+            "text.target_tokens",
+            "data.repair_tags",
+            "data.scheme",
+            "model.crf",
+            "model.tied",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
+        ]
     }
 
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
@@ -116,11 +127,11 @@ impl Trained for Classifier {
         scores.end(read_as(files.read_as()).into_iter().collect())
     }
 
-    fn asked(&self, _: &Predictor) -> Option<Asked> {
-        Some(Asked { asking: Asking::Text, columns: COLUMNS, adds: Answer::LABEL.into() })
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
+        Some(Asked { asking: Asking::Text, columns: COLUMNS, adds: Answer::LABEL.map(str::to_owned).into() })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let words = predictor.vocabulary(WORDS)?;
         let ids = texts.iter().map(|text| words.ids(self.cut.tokens(text))).collect::<Result<Vec<_>>>()?;
         labels::answers(predictor, (FEEDS[0], &Variable::from_sequences(&ids)?), texts, &|text| {
@@ -214,11 +225,9 @@ fn case(of: &Labelled) -> Case {
 fn network(config: &Config, words: &Vocabulary, labels: &Vocabulary, texts: usize) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
-    let ids = net.feed(FEEDS[0], DType::I64, &[], 1);
     let label = net.feed(FEEDS[1], DType::I64, &[], 0);
-    let table =
-        Embedding::new(words.len(), model.embedding).sparse().named(TABLE.trim_end_matches(".weight"));
-    let states = net::states(ids.embedding(table).dropout(model.dropout), model);
+    let encoder = Encoder::new(&net, config, words.len(), None);
+    let states = encoder.states(encoder.read(&net, [FEEDS[0], "characters"], 1).1);
     let (text, weights) = net::pooled(&net, states, model);
     let logits = text.dropout(model.dropout).linear(labels.len());
     let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());

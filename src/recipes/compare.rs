@@ -110,6 +110,7 @@ fn found(answer: &Answer) -> String {
     match answer {
         Answer::Label { label, .. } => label.clone(),
         Answer::Text(text) => text.clone(),
+        Answer::Ranked(texts) => texts.first().map_or_else(String::new, |(text, _)| text.clone()),
         Answer::Tags { tags, label: Some((label, _)), .. } => format!("{}  {label}", tags.join(" ")),
         Answer::Tags { tags, .. } => tags.join(" "),
     }

@@ -28,6 +28,7 @@ mod compare;
 mod config;
 mod config_file;
 mod embedded;
+mod encoder;
 mod labels;
 mod lm;
 mod model;
@@ -38,6 +39,7 @@ mod recipe;
 mod rows;
 mod sample;
 mod scored;
+mod sections;
 mod settings;
 mod tag;
 mod tag_scores;
@@ -52,14 +54,15 @@ pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
 pub use by_length::{ByLength, LengthRange};
 pub use compare::{Against, Compared, Disagreement};
-pub use config::{
-    Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
-    nearest,
-};
+pub use config::{Config, nearest};
 pub use model::Model;
 pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::Preview;
 pub use scored::{Confused, Confusion, Figure, ScoreRow, ScoreTable, Scored, Unseen};
+pub use sections::{
+    Average, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule, RunConfig,
+    Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
+};
 pub use settings::{Key, Setting, Value};
 pub use translated::Translated;
 pub use weigh::Weigher;
@@ -83,7 +86,6 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
-    let trainer = config.training.patience.into_iter().fold(trainer, Trainer::patience);
     prepared.trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference().at_caller()?).at_caller()?;

@@ -11,6 +11,7 @@ use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, r
 use super::preview::Preview;
 use super::recipe::{Asked, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::sections::DecodingConfig;
 use crate::data::{
     Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Tokenizer,
     Vocabulary,
@@ -100,11 +101,15 @@ impl Trained for Classifier {
         scores.end(said)
     }
 
-    fn asked(&self, _: &Predictor) -> Option<Asked> {
-        Some(Asked { asking: Asking::Row, columns: labels::COLUMNS, adds: Answer::LABEL.into() })
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
+        Some(Asked {
+            asking: Asking::Row,
+            columns: labels::COLUMNS,
+            adds: Answer::LABEL.map(str::to_owned).into(),
+        })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         labels::answers(predictor, (FEEDS[0], &fed(predictor, texts)?), texts, &|_| Vec::new())
     }
 }

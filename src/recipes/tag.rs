@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
-use super::config::{Config, TrainingConfig};
+use super::config::Config;
 use super::embedded;
+use super::encoder::Encoder;
 use super::labels::none;
-use super::net::{self, TABLE};
+use super::net;
 use super::prepared::{
     Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, one_in, options,
     options_of, read_as, read_otherwise,
@@ -15,6 +16,8 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::sections::DecodingConfig;
+use super::sections::RateSchedule;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use crate::data::{
@@ -22,7 +25,7 @@ use crate::data::{
     Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{Crf, Embedding, Lstm};
+use crate::layers::Crf;
 use crate::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use crate::ops::Pool;
 use crate::predict::Predictor;
@@ -53,7 +56,9 @@ pub(super) struct Tag;
 impl Recipe for Tag {
     fn defaults(&self, Config { model, training, .. }: &mut Config) {
         (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
-        *training = TrainingConfig { epochs: 15, rate: 3e-3, cosine: true, clip: 5.0, ..training.clone() };
+        (model.characters, model.word_dropout) = (true, 0.15);
+        (training.epochs, training.rate, training.clip) = (15, 3e-3, 5.0);
+        training.schedule = RateSchedule::Cosine;
     }
 
     /// Its words are given.
@@ -66,8 +71,20 @@ impl Recipe for Tag {
             "data.binary",
             "data.separator",
             "data.first_index",
+            "data.pair",
+            "data.target",
+            "data.label_separator",
             "model.pool",
             "model.bidirectional",
+            "model.documents",
+            "model.tied",
+            "training.label_smoothing",
+            "training.class_weights",
+            "training.focal",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
         ]
     }
 
@@ -127,13 +144,17 @@ impl Trained for Tagger {
         scores(config, predictor, path, each)
     }
 
-    fn asked(&self, predictor: &Predictor) -> Option<Asked> {
+    fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Asked> {
         let labelled = predictor.outputs().any(|output| output == LABELS);
         let labels = if labelled { &Answer::LABEL[..] } else { &[] };
-        Some(Asked { asking: Asking::Words, columns: COLUMNS, adds: [&[TAGS], labels].concat() })
+        Some(Asked {
+            asking: Asking::Words,
+            columns: COLUMNS,
+            adds: [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect(),
+        })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         // The words of a record of a file are a line each: they may have spaces in them.
         let words = |text: &&str| -> Vec<String> {
             match text.ends_with('\n') {
@@ -434,16 +455,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
 fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
-    let characters = net.feed(FEEDS[1], DType::I64, &[], 2); // of each word of each text
-    let c = characters.embedding(Embedding::new(found.characters.len(), 32)).dropout(0.2);
-    let forth = c.lstm(48).sequence_pool(Pool::Last); // one row a word
-    let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
-    let words = net.feed_like(FEEDS[0], DType::I64, &[], forth);
-    let table = Embedding::new(found.words.len(), model.embedding).sparse();
-    let known = words.embedding(table.named(TABLE.trim_end_matches(".weight")));
-    // Now and then a word is not known, so that its characters and its neighbours have to do.
-    let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
-    let h = net::states(net.concat(&[known, forth, back]).dropout(model.dropout), model);
+    let characters = model.characters.then_some(found.characters.len());
+    let encoder = Encoder::new(&net, config, found.words.len(), characters);
+    let (words, vectors) = encoder.read(&net, [FEEDS[0], FEEDS[1]], 1);
+    let h = encoder.states(vectors);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
