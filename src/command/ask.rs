@@ -192,6 +192,15 @@ fn of(text: &str, answer: &Answer) -> Value {
                 json::numbers(&all.iter().map(|(l, p)| (l.clone(), f64::from(*p))).collect::<Vec<_>>()),
             ),
         ]),
+        Answer::Labels { labels, all, .. } => json::object([
+            ("text", text.into()),
+            ("labels", labels.clone().into()),
+            (
+                "probabilities",
+                json::numbers(&all.iter().map(|(l, p)| (l.clone(), f64::from(*p))).collect::<Vec<_>>()),
+            ),
+        ]),
+        Answer::Number(number) => json::object([("text", text.into()), ("number", x(*number))]),
         Answer::Tags { words, tags, label } => json::object([
             ("text", text.into()),
             ("words", words.clone().into()),

@@ -81,6 +81,11 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
     match answer {
         Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
+        Answer::Labels { labels, separator, .. } => {
+            let probabilities: Vec<String> = answer.probabilities().iter().map(|p| format!("{p:.3}")).collect();
+            vec![shown(&labels.join(separator)), probabilities.join(separator)]
+        }
+        Answer::Number(number) => vec![number.to_string()],
         Answer::Text(text) => vec![shown(text)],
         Answer::Ranked(texts) => {
             texts.iter().flat_map(|(text, score)| [shown(text), format!("{score:.3}")]).collect()

@@ -16,7 +16,7 @@ use super::wanted::{Wanted, whole};
 use super::{file, json, ranks, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, prepare};
+use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, finished, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -200,7 +200,7 @@ impl Train {
         let best = run::best(folder.path());
         let keep_best = || match report.history.is_empty() {
             true => Ok(()),
-            false => Checkpoint::load(&last)?.for_inference()?.save(&best),
+            false => finished(Checkpoint::load(&last)?.for_inference()?, &*dev)?.save(&best),
         };
         if report.ended == FitEnded::Interrupted {
             // Before MPI ends, which may wait until `mpirun` ends this process.
@@ -305,6 +305,8 @@ impl Train {
             let truth = match &case.truth {
                 Truth::Label(label) => format!("  (truth: {})", terminal::shown(label)),
                 Truth::Texts(texts) => format!("  (truth: {})", terminal::shown(&texts.join(" | "))),
+                Truth::Labels(labels) => format!("  (truth: {})", terminal::shown(&labels.join(", "))),
+                Truth::Number(number) => format!("  (truth: {number})"),
                 Truth::Tags(..) | Truth::Open => String::new(),
             };
             let answer = terminal::columns(&answer).join("  ");

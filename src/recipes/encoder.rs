@@ -2,8 +2,8 @@
 
 use super::config::Config;
 use super::net;
-use super::sections::{Cell, ModelConfig};
-use crate::layers::{Embedding, Gru, Instance, Lstm, Rnn, Stacked};
+use super::sections::{Cell, ModelConfig, Pooling};
+use crate::layers::{Embedding, Gru, Instance, Linear, Lstm, Rnn, Stacked};
 use crate::ops::Pool;
 use crate::program::{Builder, Var};
 use crate::tensor::DType;
@@ -106,6 +106,40 @@ impl Layers {
             Self::Lstm(layers) => layers.of(x),
             Self::Gru(layers) => layers.of(x),
             Self::Rnn(layers) => layers.of(x),
+        }
+    }
+}
+
+/// How states become one row per sequence.
+pub(super) struct Pooler<'a> {
+    model: &'a ModelConfig,
+    /// The layers that score each state.
+    attention: [Instance<Linear>; 2],
+}
+
+impl<'a> Pooler<'a> {
+    pub(super) fn new(net: &Builder, model: &'a ModelConfig) -> Self {
+        Self { model, attention: [64, 1].map(|width| net.layer(Linear::new(width))) }
+    }
+
+    /// One row per sequence, and the weights of its states if attention picks them.
+    pub(super) fn of(&self, net: &Builder, states: Var) -> (Var, Option<Var>) {
+        let hidden = self.model.hidden;
+        match self.model.pool {
+            Pooling::Last if self.model.bidirectional => {
+                // The backward layers have read all of a text at its first token.
+                let (forth, back) = (states.slice(0..hidden), states.slice(hidden..2 * hidden));
+                (net.concat(&[forth.sequence_pool(Pool::Last), back.sequence_pool(Pool::First)]), None)
+            }
+            Pooling::Last => (states.sequence_pool(Pool::Last), None),
+            Pooling::Max => (states.sequence_pool(Pool::Max), None),
+            Pooling::Mean => (states.sequence_pool(Pool::Mean), None),
+            Pooling::Attention => {
+                // Lin et al., "A structured self-attentive sentence embedding", 2017.
+                let [hidden, score] = &self.attention;
+                let weights = score.of(hidden.of(states).tanh()).sequence_softmax();
+                ((states * weights).sequence_pool(Pool::Sum), Some(weights))
+            }
         }
     }
 }

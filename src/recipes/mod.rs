@@ -69,6 +69,8 @@ pub use weigh::Weigher;
 
 use prepared::{CONFIG, TASK};
 
+use crate::checkpoint::Checkpoint;
+use crate::data::Data;
 use crate::error::{AtCaller, Error, Result};
 use crate::train::Trainer;
 
@@ -96,6 +98,16 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
         prepared.said.extend(otherwise);
     }
     Ok(prepared)
+}
+
+/// Completes the checkpoint of a training, for inference: of several labels per text it chooses the threshold of each label, where its F1
+/// on `dev` is highest, and notes it. Other checkpoints are as they were.
+///
+/// # Errors
+/// If `dev` fails or does not fit the model.
+#[track_caller]
+pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
+    classify::finished(checkpoint, dev).at_caller()
 }
 
 /// Reads the first records of the training data, however few there are.

@@ -3,12 +3,12 @@
 use ndarray::Array2;
 
 use super::config::Config;
-use super::sections::{Average, ModelConfig, Pooling, RateSchedule, Rule, TrainingConfig};
+use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig};
 use crate::data::memory;
 use crate::data::{Limits, Vocabulary, WordVectors};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::Embedding;
-use crate::ops::{CrossEntropy, Pool};
+use crate::ops::CrossEntropy;
 use crate::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
 };
@@ -27,25 +27,6 @@ pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
 /// Token vectors with word dropout and embedding dropout.
 pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
     without_some(vectors, model.word_dropout).dropout(model.embedding_dropout.unwrap_or(model.dropout))
-}
-
-/// One row a text, and the weights of its tokens if attention picks them.
-pub(super) fn pooled(net: &Builder, states: Var, model: &ModelConfig) -> (Var, Option<Var>) {
-    match model.pool {
-        Pooling::Last if model.bidirectional => {
-            // The backward layers have read all of a text at its first token.
-            let (forth, back) = (states.slice(0..model.hidden), states.slice(model.hidden..2 * model.hidden));
-            (net.concat(&[forth.sequence_pool(Pool::Last), back.sequence_pool(Pool::First)]), None)
-        }
-        Pooling::Last => (states.sequence_pool(Pool::Last), None),
-        Pooling::Max => (states.sequence_pool(Pool::Max), None),
-        Pooling::Mean => (states.sequence_pool(Pool::Mean), None),
-        Pooling::Attention => {
-            // Lin et al., "A structured self-attentive sentence embedding", 2017.
-            let weights = states.linear(64).tanh().linear(1).sequence_softmax();
-            ((states * weights).sequence_pool(Pool::Sum), Some(weights))
-        }
-    }
 }
 
 /// A trainer of `loss` with the optimizer of all recipes, for `steps` steps.

@@ -85,6 +85,10 @@ pub struct Case {
 pub enum Truth {
     /// The label.
     Label(String),
+    /// The labels, of which there may be none.
+    Labels(Vec<String>),
+    /// The number.
+    Number(f64),
     /// The tag of each word, and the label of the text if it has one.
     Tags(Vec<String>, Option<String>),
     /// What it may become.
