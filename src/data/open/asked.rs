@@ -2,10 +2,10 @@
 
 use super::answers::Form;
 use super::columns::number;
+use super::fields::Read;
 use super::guess::{Guess, Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
-use super::fields::Read;
 use super::wanted::{LABEL, SOURCE, TARGET, TOKENS, Wanted, language, plain};
 use super::{dictionary, fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
@@ -133,7 +133,9 @@ impl Opened {
             None => match by_place(file, guess, options, (texts, label)) {
                 Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
                     options.format = Some(FileFormat::Plain);
-                    options.notes.push("a text a line, with tabs between the columns of the training".to_owned());
+                    options
+                        .notes
+                        .push("a text a line, with tabs between the columns of the training".to_owned());
                     return Ok(Self::plain());
                 }
                 table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,
@@ -162,7 +164,12 @@ impl Opened {
     }
 
     /// Records whose fields have names, each a text in the fields that `make` reads.
-    fn objects(file: &TextFile, options: &mut ReadOptions, wanted: &[Wanted<'_>], make: Read) -> Result<Self> {
+    fn objects(
+        file: &TextFile,
+        options: &mut ReadOptions,
+        wanted: &[Wanted<'_>],
+        make: Read,
+    ) -> Result<Self> {
         let Some(format) = options.format else { return Ok(Self::plain()) };
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some() || told.tokens.is_some();

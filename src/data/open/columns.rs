@@ -162,10 +162,21 @@ impl Columns<'_> {
             else {
                 continue;
             };
-            let what =
-                format!("columns of the {} and the {} in file `{}`", first.what, second.what, self.name);
-            let got = format!("column {} for both", column + 1);
-            return Err(Error::of(ErrorKind::Format, what, "two columns", got).noted(second.advice()));
+            let (what, number) = (second.what, column + 1);
+            return Err(match first.what == what {
+                true => {
+                    let what = format!("columns of the {what} in file `{}`", self.name);
+                    let got = format!("column {number} twice");
+                    let error = Error::of(ErrorKind::Format, what, "each column once", got);
+                    error.noted(format!("`{}` (`{}` in a config) names them", second.what, second.setting()))
+                }
+                false => {
+                    let what =
+                        format!("columns of the {} and the {what} in file `{}`", first.what, self.name);
+                    let got = format!("column {number} for both");
+                    Error::of(ErrorKind::Format, what, "two columns", got).noted(second.advice())
+                }
+            });
         }
         let often = |column: usize| first.iter().filter(|cell| Some(*cell) == first.get(column)).count();
         if header {

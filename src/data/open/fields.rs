@@ -286,7 +286,8 @@ pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
 }
 
 /// What to do about a label that is a list.
-pub(super) const LABEL_LISTS: &str = "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
+pub(super) const LABEL_LISTS: &str =
+    "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
 
 /// A list of strings.
 pub(super) fn texts(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {

@@ -12,6 +12,7 @@ use crate::error::Result;
 
 mod json;
 mod questions;
+mod several;
 mod streams;
 mod tables;
 
