@@ -82,7 +82,8 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     match answer {
         Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
         Answer::Labels { labels, separator, .. } => {
-            let probabilities: Vec<String> = answer.probabilities().iter().map(|p| format!("{p:.3}")).collect();
+            let probabilities: Vec<String> =
+                answer.probabilities().iter().map(|p| format!("{p:.3}")).collect();
             vec![shown(&labels.join(separator)), probabilities.join(separator)]
         }
         Answer::Number(number) => vec![number.to_string()],

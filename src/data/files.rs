@@ -366,18 +366,16 @@ impl TaggedFiles {
         &self,
         form: fn(&str) -> String,
         words: &Vocabulary,
-        characters: &Vocabulary,
+        characters: Option<&Vocabulary>,
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
     ) -> Result<Streamed> {
-        let known = [words, characters, tags];
-        let (name, own) = (self.name(), (known.map(Vocabulary::clone), labels.cloned()));
+        let known = [Some(words), characters, Some(tags), labels];
+        let (name, own) = (self.name(), known.map(Option::<&Vocabulary>::cloned));
         let sample = move |text: &TaggedText| {
-            let (known, labels) = &own;
-            tagged_texts::sample(text, &name, &form, known.each_ref(), labels.as_ref())
+            tagged_texts::sample(text, &name, &form, own.each_ref().map(Option::as_ref))
         };
-        let salt =
-            |f| known.into_iter().chain(labels).fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
+        let salt = |f| known.into_iter().flatten().fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
         self.samples_of(salt, sample).at_caller()
     }
 }

@@ -84,7 +84,8 @@ impl fmt::Display for Answer {
         match self {
             Answer::Label { label, probability, .. } => write!(f, "{label}\t{probability:.3}"),
             Answer::Labels { labels, separator, .. } => {
-                let probabilities: Vec<String> = self.probabilities().iter().map(|p| format!("{p:.3}")).collect();
+                let probabilities: Vec<String> =
+                    self.probabilities().iter().map(|p| format!("{p:.3}")).collect();
                 write!(f, "{}\t{}", labels.join(separator), probabilities.join(separator))
             }
             Answer::Number(number) => write!(f, "{number}"),

@@ -75,7 +75,11 @@ impl<'a> Scores<'a> {
         let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
         if self.labels.len().max(truth_id) <= MOST_LABELS {
             let column = |id: usize, of: usize| OF_LABELS + 3 * id + of;
-            counts.extend([(column(truth_id, 0), right), (column(truth_id, 1), 1.0), (column(guess, 2), 1.0)]);
+            counts.extend([
+                (column(truth_id, 0), right),
+                (column(truth_id, 1), 1.0),
+                (column(guess, 2), 1.0),
+            ]);
         }
         self.sample.add(counts);
         self.lengths.add(tokens, 1.0 - right, 1.0);

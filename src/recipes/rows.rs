@@ -96,8 +96,11 @@ impl Trained for Classifier {
                     .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
                     .collect();
                 let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
-                let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
-                for ((row, (text, label)), (number, of)) in found.chunks_exact(known.len()).zip(&shown).zip(part) {
+                let found =
+                    found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
+                for ((row, (text, label)), (number, of)) in
+                    found.chunks_exact(known.len()).zip(&shown).zip(part)
+                {
                     let place = || format!("record {number} of `{}`", rows.name());
                     scores.add((text, label), &place, of.indices.len(), row, each);
                 }

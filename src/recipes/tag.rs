@@ -42,6 +42,9 @@ const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
 const LABELS: &str = "labels";
 
+/// The output with the probability of each tag of each word.
+const LIKELY: &str = "tag probabilities";
+
 /// With more tags, a training takes long.
 const MANY_TAGS: usize = 300;
 
@@ -183,14 +186,18 @@ fn found<'a>(
     predictor: &Predictor,
     texts: impl Iterator<Item = &'a [String]> + Clone,
 ) -> Result<(Variable, Vec<(String, f32)>)> {
-    let (known, spelt) = (predictor.vocabulary(WORDS)?, predictor.vocabulary(CHARACTERS)?);
+    let known = predictor.vocabulary(WORDS)?;
     let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word))));
     let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
-    let of = |word: &String| spelt.ids(word.chars().map(String::from));
-    let characters: Vec<Vec<Vec<i64>>> =
-        texts.map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
-    let (ids, characters) = (Variable::from_sequences(&ids)?, Variable::from_nested(&characters)?);
-    let feeds = [(FEEDS[0], &ids), (FEEDS[1], &characters)];
+    let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
+    if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
+        let of = |word: &String| spelt.ids(word.chars().map(String::from));
+        let all: Vec<Vec<Vec<i64>>> =
+            texts.map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
+        characters = Some(Variable::from_nested(&all)?);
+    }
+    let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
+    let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
     let labels = match predictor.outputs().any(|output| output == LABELS) {
         true => predictor.likeliest(&feeds, LABELS, LABELS)?,
         false => Vec::new(),
@@ -268,7 +275,8 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
 /// What there is to learn.
 struct Found {
     words: Vocabulary,
-    characters: Vocabulary,
+    /// None where words are not spelt.
+    characters: Option<Vocabulary>,
     tags: Vocabulary,
     labels: Option<Vocabulary>,
 }
@@ -278,19 +286,21 @@ impl Found {
     fn of(predictor: &Predictor) -> Result<Self> {
         let known = |name| predictor.vocabulary(name).cloned();
         let labelled = predictor.outputs().any(|output| output == LABELS);
-        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS)?, known(TAGS)?);
+        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS).ok(), known(TAGS)?);
         Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
     }
 
     fn loader(&self, texts: &Texts<TaggedText>, config: &Config) -> Result<Loader> {
         let Self { words, characters, tags, labels } = self;
-        let names = if labels.is_some() { &FEEDS[..] } else { &FEEDS[..3] };
+        let of = [true, characters.is_some(), true, labels.is_some()];
+        let names: Vec<&str> =
+            FEEDS.into_iter().zip(of).filter(|(_, fed)| *fed).map(|(name, _)| name).collect();
         let loader = match texts {
             Texts::Held(texts) => {
-                Loader::new(texts.samples(form, words, characters, tags, labels.as_ref())?, names)?
+                Loader::new(texts.samples(form, words, characters.as_ref(), tags, labels.as_ref())?, &names)?
             }
             Texts::InFiles(files, _) => {
-                Loader::new(files.samples(form, words, characters, tags, labels.as_ref())?, names)?
+                Loader::new(files.samples(form, words, characters.as_ref(), tags, labels.as_ref())?, &names)?
             }
         };
         Ok(texts.batches(loader, config))
@@ -403,7 +413,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
     let found = Found {
         words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
-        characters: of_train.characters.within(&Limits::default()).map_err(of_name)?,
+        characters: match config.model.characters {
+            true => Some(of_train.characters.within(&Limits::default()).map_err(of_name)?),
+            false => None,
+        },
         tags: tags.labels()?,
         labels: labelled.then(|| labels.labels()).transpose()?,
     };
@@ -455,16 +468,25 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
 fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
-    let characters = model.characters.then_some(found.characters.len());
+    let characters = found.characters.as_ref().map(|characters| characters.len());
     let encoder = Encoder::new(&net, config, found.words.len(), characters);
     let (words, vectors) = encoder.read(&net, [FEEDS[0], FEEDS[1]], 1);
     let h = encoder.states(vectors);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
-    let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&standard)?));
     let scores = h.dropout(model.dropout).linear(found.tags.len());
-    let (mut loss, best) = (crf.loss(scores, tags).mean(), crf.of(scores));
+    let (mut loss, best, likely) = match model.crf {
+        true => {
+            let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&standard)?));
+            (crf.loss(scores, tags).mean(), crf.of(scores), crf.marginals(scores))
+        }
+        // A loss of a text is the sum over its words, as that of a random field is.
+        false => {
+            let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
+            (losses.mean(), scores.argmax(), scores.softmax())
+        }
+    };
     let label = found.labels.as_ref().map(|labels| {
         let label = net.feed(FEEDS[3], DType::I64, &[], 0);
         let logits = h.sequence_pool(Pool::Max).dropout(model.dropout).linear(labels.len());
@@ -478,9 +500,11 @@ fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> R
     };
     let trainer = trainer
         .output(TAGS, best)
+        .output(LIKELY, likely)
         .vocabulary(WORDS, found.words.clone())
-        .vocabulary(CHARACTERS, found.characters.clone())
         .vocabulary(TAGS, found.tags.clone());
+    let characters = found.characters.iter();
+    let trainer = characters.fold(trainer, |trainer, of| trainer.vocabulary(CHARACTERS, of.clone()));
     Ok(match label {
         None => trainer,
         Some((accuracy, probabilities, labels)) => {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::config::Config;
 use super::prepared::batches;
 use crate::data::{
-    DataSet, Field, Files, Labelled, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer, Vocabulary,
+    DataSet, Field, Files, Labelled, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer,
+    Vocabulary,
 };
 use crate::error::Result;
 
@@ -101,7 +102,13 @@ impl<R: Record> Texts<R> {
 
     /// Batches of the samples that `sample` makes of the records, in the order of the file. `salt` changes with what samples follow from
     /// beside the records.
-    pub(super) fn loader(&self, feeds: &[&str], salt: u64, sample: ToSample<R>, config: &Config) -> Result<Loader> {
+    pub(super) fn loader(
+        &self,
+        feeds: &[&str],
+        salt: u64,
+        sample: ToSample<R>,
+        config: &Config,
+    ) -> Result<Loader> {
         let loader = match self {
             Self::Held(records) => Loader::new(records.samples_by(&|_, record| sample(record))?, feeds)?,
             Self::InFiles(files, _) => {

@@ -80,7 +80,8 @@ impl Weigher {
         }
         let find =
             |name: &str| vocabularies.get(name).cloned().ok_or_else(|| wrong("one without vocabularies"));
-        let config = notes.get(CONFIG).map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
+        let config =
+            notes.get(CONFIG).map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
         Ok(Self {
             executor: Executor::new(&program, &registry, &[vectors, gradient], threads)?,
             scope,

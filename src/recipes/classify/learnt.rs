@@ -203,7 +203,8 @@ fn are_no_numbers(counted: &BTreeMap<String, u64>, texts: u64, name: &str) -> Re
     }
     let got = format!("{} different numbers in {texts} texts", counted.len());
     let error = Error::of(ErrorKind::Format, format!("labels of `{name}`"), "labels that recur", got);
-    Err(error.noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
+    Err(error
+        .noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
 }
 
 /// What a loss needs to know of the training texts.
@@ -237,12 +238,14 @@ impl Weights {
             let (label, weight) = one
                 .rsplit_once('=')
                 .ok_or_else(|| wrong("`balanced`, or a label and its weight as `label=2.5`".to_owned()))?;
-            let weight = weight.trim().parse::<f32>().ok().filter(|weight| *weight >= 0.0 && weight.is_finite());
+            let weight =
+                weight.trim().parse::<f32>().ok().filter(|weight| *weight >= 0.0 && weight.is_finite());
             let weight = weight.ok_or_else(|| wrong("a weight from 0 on behind `=`".to_owned()))?;
             let id = labels.id(label.trim()).and_then(|id| weights.get_mut(id as usize));
             *id.ok_or_else(|| {
                 let near = nearest(label.trim(), labels.tokens());
-                let names: Vec<String> = labels.tokens().take(FEW).map(|label| format!("`{label}`")).collect();
+                let names: Vec<String> =
+                    labels.tokens().take(FEW).map(|label| format!("`{label}`")).collect();
                 wrong(match near {
                     Some(near) => format!("a label, perhaps `{near}`"),
                     None => format!("a label: {}", names.join(", ")),

@@ -11,25 +11,27 @@ use std::sync::Arc;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
+use super::labels::{self, COLUMNS, PROBABILITIES};
 use super::prepared::{
-    CUT, CONFIG, Case, HeldOut, Paths, Prepared, READ_AS, TestData, as_in_training, both, one_in,
-    options, options_of, read_as, read_otherwise, tokenizer,
+    CONFIG, CUT, Case, HeldOut, Paths, Prepared, READ_AS, TestData, as_in_training, both, one_in, options,
+    options_of, read_as, read_otherwise, tokenizer,
 };
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
-use super::sections::{DecodingConfig, Sentences, Target, Tokens};
+use super::sections::{DecodingConfig, Target};
 use super::texts::Texts;
 use super::{embedded, net, rows};
-use crate::data::{Asking, Counted, Fingerprint, Labelled, LabelledFiles, Loader, Passes, ReadOptions, Tokenizer, Vocabulary};
+use crate::data::{
+    Asking, Counted, Fingerprint, Labelled, LabelledFiles, Loader, Passes, ReadOptions, Tokenizer, Vocabulary,
+};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::tensor::Variable;
 use learnt::{Labels, Learnt, labels_in};
-use network::NUMBER;
 pub(super) use network::LABEL;
-pub(super) use reader::{FIRST, Reader, WORDS};
+use network::NUMBER;
+pub(super) use reader::{FIRST, Reader};
 use reader::{Parts, SEPARATOR, Spelt};
 pub(super) use thresholds::finished;
 
@@ -110,7 +112,8 @@ struct Found {
 impl Classifier {
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
         let values = self.reader.batch(texts)?;
-        let feeds: Vec<(&str, &Variable)> = values.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let feeds: Vec<(&str, &Variable)> =
+            values.iter().map(|(name, value)| (name.as_str(), value)).collect();
         let (output, width) = match self.learnt.labels() {
             Some(labels) => (PROBABILITIES, labels.len()),
             None => (NUMBER, 1),
@@ -159,7 +162,7 @@ impl Trained for Classifier {
             if let Learnt::Number = self.learnt {
                 self.learnt.field(&text.label).map_err(|e| placed(e, &text))?;
             }
-            Ok(())
+            Ok::<(), Error>(())
         })?;
         if texts == 0 {
             return Err(labels::none(&files.name()));
@@ -178,16 +181,20 @@ impl Trained for Classifier {
         let files = self.files(config, predictor, path)?;
         let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
         let mut count = 0;
-        let mut parts = |each_text: &mut dyn FnMut(u64, &Labelled, &[f32]) -> Result<()>| {
-            in_parts(records, |(_, text): &(u64, Labelled)| text.text.len(), |part| {
-                let texts: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
-                let found = self.found(predictor, &texts)?;
-                count += part.len();
-                for ((number, text), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
-                    each_text(*number, text, row)?;
-                }
-                Ok(())
-            })
+        let parts = |each_text: &mut dyn FnMut(u64, &Labelled, &[f32]) -> Result<()>| {
+            in_parts(
+                records,
+                |(_, text): &(u64, Labelled)| text.text.len(),
+                |part| {
+                    let texts: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
+                    let found = self.found(predictor, &texts)?;
+                    count += part.len();
+                    for ((number, text), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
+                        each_text(*number, text, row)?;
+                    }
+                    Ok(())
+                },
+            )
         };
         let (name, tokens) = (files.name(), |text: &str| self.reader.cut.tokens(text).count());
         let place = |number: u64, text: &Labelled| {
@@ -210,7 +217,8 @@ impl Trained for Classifier {
                     let given = self.given(row);
                     scores.add(&text.label, || place(number, text), tokens(&text.text), row, &given);
                     let found: Vec<&str> = self.names(&given);
-                    let (truth, found) = (labels_in(&text.label, separator).join(separator), found.join(separator));
+                    let (truth, found) =
+                        (labels_in(&text.label, separator).join(separator), found.join(separator));
                     each(Outcome { text: &text.text, asked: &text.text, truth: &truth, found: &found });
                     Ok(())
                 })?;
@@ -253,9 +261,14 @@ impl Trained for Classifier {
                     labels::answer(known, row, words)
                 }
                 Learnt::Labels(known, separator) => {
-                    let all: Vec<(String, f32)> = known.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
+                    let all: Vec<(String, f32)> =
+                        known.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
                     let given = self.given(row);
-                    let of = all.iter().zip(given).filter(|(_, given)| *given).map(|(label, _)| label.clone());
+                    let of = all
+                        .iter()
+                        .zip(given)
+                        .filter(|(_, given)| *given)
+                        .map(|((label, _), _)| label.clone());
                     Answer::Labels { labels: of.collect(), all, separator: separator.clone() }
                 }
                 Learnt::Number => Answer::Number(row.first().copied().unwrap_or_default()),

@@ -15,7 +15,7 @@ use crate::tensor::Variable;
 /// The token between the columns of a text.
 pub(super) const SEPARATOR: &str = "<sep>";
 /// The vocabularies of the tokens and of their characters.
-pub(in crate::recipes) const WORDS: &str = "words";
+pub(super) const WORDS: &str = "words";
 pub(super) const CHARACTERS: &str = "characters";
 /// The feeds of a text, and of the second one of a pair.
 pub(in crate::recipes) const FIRST: [&str; 2] = ["words", "characters"];
@@ -75,7 +75,14 @@ impl Reader {
         config: &Config,
     ) -> Result<Self> {
         let known = |name: &str| {
-            let none = || Error::of(ErrorKind::Format, "vocabularies of the checkpoint", format!("`{name}`"), "none of this name");
+            let none = || {
+                Error::of(
+                    ErrorKind::Format,
+                    "vocabularies of the checkpoint",
+                    format!("`{name}`"),
+                    "none of this name",
+                )
+            };
             vocabularies.get(name).cloned().ok_or_else(none)
         };
         let characters = config.model.characters.then(|| known(CHARACTERS)).transpose()?;
@@ -201,10 +208,7 @@ mod tests {
         let text = "A film. It cost 3.5 million!\n\nNo more";
         assert_eq!(sentences(text, Sentences::None), [text]);
         assert_eq!(sentences(text, Sentences::Lines), ["A film. It cost 3.5 million!", "No more"]);
-        assert_eq!(
-            sentences(text, Sentences::Punctuation),
-            ["A film.", "It cost 3.5 million!", "No more"]
-        );
+        assert_eq!(sentences(text, Sentences::Punctuation), ["A film.", "It cost 3.5 million!", "No more"]);
     }
 
     #[test]

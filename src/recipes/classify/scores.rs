@@ -2,7 +2,6 @@
 
 use super::learnt::labels_in;
 use crate::data::Vocabulary;
-use crate::error::Result;
 use crate::metrics::{Counts, ratio};
 use crate::recipes::by_length::ByLength;
 use crate::recipes::sample::{Of, Sample};
@@ -114,8 +113,13 @@ impl<'a> LabelSets<'a> {
             found,
             support,
         };
-        let mut rows: Vec<ScoreRow> =
-            self.labels.tokens().zip(self.rows.iter().copied()).map(row).filter(|row| row.support + row.found > 0).collect();
+        let mut rows: Vec<ScoreRow> = self
+            .labels
+            .tokens()
+            .zip(self.rows.iter().copied())
+            .map(row)
+            .filter(|row| row.support + row.found > 0)
+            .collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         let scored = Scored::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
         let scored = match few {
@@ -183,9 +187,11 @@ impl Numbers {
         ];
         let [truth, found] = &self.pairs;
         let (spearman, pearson) = (pearson(&ranks(truth), &ranks(found)), pearson(truth, found));
-        let scored = Scored::of(self.sample, 3, &figures)
-            .with("Spearman correlation", false, spearman)
-            .with("Pearson correlation", false, pearson);
+        let scored = Scored::of(self.sample, 3, &figures).with("Spearman correlation", false, spearman).with(
+            "Pearson correlation",
+            false,
+            pearson,
+        );
         Scored { lengths: Some(self.lengths), said, ..scored }
     }
 }
