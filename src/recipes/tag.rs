@@ -72,6 +72,7 @@ impl Recipe for Tag {
             "text.target_tokens",
             "text.lowercase",
             "data.binary",
+            "data.phrases",
             "data.separator",
             "data.first_index",
             "data.pair",

@@ -312,7 +312,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
-        Some(path) => Texts::open(path, config, &reading(config, options(config, COLUMNS)?))?,
+        Some(path) => {
+            let like = reading(config, options(config, COLUMNS)?).phrases(config.data.phrases);
+            Texts::open(path, config, &like)?
+        }
         None => Texts::Held(embedded::reviews(true)?),
     };
     let (cut, parts) = (tokenizer(config)?, Parts::of(config));
@@ -352,7 +355,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (train, hint) = (found.rest, labels.hint());
     let (learnt, weights) = labels.end(&train.name())?;
     let dev = match dev {
-        Some(dev) => train.open_alike(dev)?,
+        Some(dev) => train.open_as(dev, &train.read_as().clone().phrases(false))?,
         None if own => found.held,
         None => Texts::Held(embedded::reviews(false)?),
     };
@@ -370,7 +373,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let steps = net::steps(config, lengths.len());
     let (trainer, metric) = network::network(config, &reader, &learnt, &weights, steps)?;
-    let mut trainer = trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().to_note());
+    let mut trainer =
+        trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().clone().phrases(false).to_note());
     let of = match (&learnt, learnt.labels()) {
         (_, Some(labels)) => format!(" of {} labels", labels.len()),
         _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
