@@ -1,7 +1,7 @@
 //! What a recipe is told: the task, the data, how text is cut, the model and the training.
 
 use super::sections::{
-    DataConfig, DecodingConfig, ModelConfig, Rule, RunConfig, Sentences, Target, Task, TextConfig,
+    DataConfig, DecodingConfig, ModelConfig, Rule, RunConfig, Sentences, Target, Task, TextConfig, Tokens,
     TrainingConfig,
 };
 use super::settings::Value;
@@ -182,7 +182,7 @@ impl Config {
 
     /// Settings that do not fit each other.
     fn contradictions(&self, wrong: &mut Vec<Error>) {
-        let Self { data, text, model, training, decoding, .. } = self;
+        let Self { run, data, text, model, training, decoding } = self;
         let mut need = |right: bool, name: &str, expected: &str, got: String| {
             if !right {
                 wrong.push(Error::new(name, expected, got));
@@ -206,6 +206,13 @@ impl Config {
             &momentum,
             training.momentum.to_string(),
         );
+        let of_classify = run.task == Task::Classify;
+        let one = format!("one column of `{}`", run.task.name());
+        need(of_classify || data.text.len() <= 1, "data.text", &one, format!("{} columns", data.text.len()));
+        let spelt = "false with `text.tokens = \"characters\"`, which are read already";
+        let by_characters =
+            of_classify && text.tokens == Some(Tokens::Characters) && text.tokenizer.is_none();
+        need(!(model.characters && by_characters), "model.characters", spelt, "true".to_owned());
         let with_dev = "false without `data.dev`: phrases of a sentence would be on both sides of a hold-out";
         need(!data.phrases || data.dev.is_some(), "data.phrases", with_dev, "true".to_owned());
         let frozen = "false without `text.vectors`";

@@ -1,7 +1,10 @@
 //! Examples of the guide run their models: a block of Rust that builds a model also trains it or computes something with it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+
+use unpadded::recipes::{Config, Task};
 
 /// The pages whose examples run.
 const PAGES: [&str; 6] = ["cells", "first_model", "how_do_i", "lod", "sparse", "structured"];
@@ -66,4 +69,12 @@ fn the_rule_bites() {
     check("```rust\n# let net = Builder::new();\n# trainer.fit(&data)?;\n", &[]);
     check("```rust\nlet bags = words.bags(texts)?;\n", &[]);
     check("```python\nBuilder::new\n", &[]);
+}
+
+#[test]
+fn every_setting_is_on_its_page_of_the_guide() {
+    let page = include_str!("../../../src/guide/settings.md");
+    let keys = Task::ALL.iter().flat_map(|&task| Config::keys(task)).map(|key| format!("`{key}`"));
+    let missing: BTreeSet<String> = keys.filter(|key| !page.contains(key.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
