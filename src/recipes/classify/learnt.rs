@@ -185,7 +185,7 @@ impl<'a> Labels<'a> {
         let parts: std::collections::BTreeSet<&str> =
             self.counted.keys().flat_map(|label| labels_in(label, self.separator)).collect();
         // Labels that recur in other combinations.
-        (self.target == Target::Label && several > 1 && parts.len() < self.counted.len()).then(|| {
+        (self.target == Target::Label && several > 0 && parts.len() < self.counted.len()).then(|| {
             format!(
                 "{several} of {} labels have `{}` in them: data.target=labels reads several labels per text",
                 self.counted.len(),
