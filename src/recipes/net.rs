@@ -110,6 +110,7 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
         min_count: config.text.min_count as u64,
         max_size: config.text.max_size.unwrap_or(Limits::default().max_size),
         specials: specials.iter().map(|&special| special.to_owned()).collect(),
+        base: None,
     }
 }
 
