@@ -7,7 +7,7 @@ use clap::Args;
 use super::outcome::{Asked, Outcome, bad};
 use super::{file, init};
 use unpadded::data::Parts;
-use unpadded::recipes::{Config, Task};
+use unpadded::recipes::{Config, DataConfig, Task};
 
 /// What is to be trained.
 #[derive(Args)]
@@ -15,7 +15,11 @@ pub(crate) struct Wanted {
     /// A config file; without one, the settings that do well for the task
     #[arg(value_name = "CONFIG", conflicts_with = "task")]
     pub(crate) config: Option<PathBuf>,
-    /// What is to be learnt: classify, tag, lm or translate [default: classify]
+    /// Fine-tuning: the run folder or checkpoint of a trained model that the training starts from, with its settings; of classify and tag
+    /// also a language model's
+    #[arg(long, value_name = "RUN")]
+    from: Option<String>,
+    /// What is to be learnt: classify, tag, lm or translate [default: classify, or that of --from]
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
     /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}', or a
@@ -47,10 +51,18 @@ pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 impl Wanted {
     /// The config: a file or the task's own, then flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
-        let config = match &self.config {
-            Some(path) => Config::load(path).asked()?,
-            None => Config::new(self.task.unwrap_or(Task::Classify)),
+        let mut config = match (&self.config, &self.from) {
+            (Some(path), _) => Config::load(path).asked()?,
+            (None, Some(run)) => Config::starting_from(run, self.task).asked()?,
+            (None, None) => Config::new(self.task.unwrap_or(Task::Classify)),
         };
+        if let Some(run) = &self.from {
+            config.training.from = Some(run.clone());
+            // Parts and columns of another file say nothing of this one.
+            if self.config.is_none() && (self.train.is_some() || self.train_source.is_some()) {
+                config.data = DataConfig { hold_out: config.data.hold_out, ..DataConfig::default() };
+            }
+        }
         self.over(config)
     }
 

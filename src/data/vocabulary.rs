@@ -28,7 +28,12 @@ pub struct Limits {
 impl Default for Limits {
     /// Every token, after [`Vocabulary::UNKNOWN`].
     fn default() -> Self {
-        Self { min_count: 1, max_size: usize::MAX, specials: vec![Vocabulary::UNKNOWN.to_owned()], base: None }
+        Self {
+            min_count: 1,
+            max_size: usize::MAX,
+            specials: vec![Vocabulary::UNKNOWN.to_owned()],
+            base: None,
+        }
     }
 }
 
@@ -317,7 +322,12 @@ mod tests {
     use crate::wire::record;
 
     fn limits(min_count: u64, max_size: usize, specials: &[&str]) -> Limits {
-        Limits { min_count, max_size, specials: specials.iter().map(|&special| special.to_owned()).collect(), base: None }
+        Limits {
+            min_count,
+            max_size,
+            specials: specials.iter().map(|&special| special.to_owned()).collect(),
+            base: None,
+        }
     }
 
     proptest! {

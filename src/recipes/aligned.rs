@@ -2,8 +2,8 @@
 
 use ndarray::Array2;
 
-use super::config::{Config, Task};
-use super::prepared::{CUT, TARGET_CUT, TASK};
+use super::config::{Config, TASK, Task};
+use super::prepared::{CUT, TARGET_CUT};
 use super::translate::{ENDS, FEEDS, KNOWN, layers};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Tokenizer, Vocabulary};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use super::answer::Answer;
-use super::config::Config;
+use super::config::{Config, ModelConfig};
 use super::labels::{self, ATTENTION, COLUMNS, LABELS, PROBABILITIES};
 use super::net::{self, TABLE};
 use super::prepared::{
@@ -14,11 +14,12 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::started::Table;
 use super::texts::Texts;
 use super::{embedded, rows};
 use crate::data::{Asking, Counted, Labelled, LabelledFiles, Passes, Tokenizer, Vocabulary};
 use crate::error::Result;
-use crate::layers::Embedding;
+use crate::layers::{Embedding, Linear};
 use crate::metrics::Accuracy;
 use crate::predict::Predictor;
 use crate::program::Builder;
@@ -28,6 +29,14 @@ use crate::train::Trainer;
 pub(super) const FEEDS: [&str; 2] = ["words", "label"];
 /// The vocabulary of the tokens.
 pub(super) const WORDS: &str = "words";
+/// The first is that of the words.
+const TABLES: [Table; 5] = [
+    Table::new(TABLE, WORDS, &[0]),
+    Table::new("labels.weight", LABELS, &[1]),
+    Table::new("labels.bias", LABELS, &[0]),
+    Table::new("wide.weight", LABELS, &[1]),
+    Table::new("wide.bias", LABELS, &[0]),
+];
 
 /// A label for each text, or for each row of features.
 pub(super) struct Classify;
@@ -48,6 +57,10 @@ impl Recipe for Classify {
         let line =
             |of: &Labelled| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
         Ok(Preview::new(files.read_as(), texts.iter().map(line).collect()))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
@@ -145,20 +158,21 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
-    let Paths { train, dev, test, .. } = paths;
+    let Paths { train, dev, test, from, .. } = paths;
     let own = train.is_some();
     let train = match train {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::reviews(true)?),
     };
     let cut = tokenizer(config)?;
+    from.same_cut(CUT, &cut)?;
     let part = if own && dev.is_none() { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
     let mut measured = |text: &Labelled| {
         held_out.add(|| case(text));
         cut.tokens(&text.text).for_each(|token| tokens.add(&token));
     };
-    let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let found = train.survey((part, config.run.seed), &cut, &limits, &mut |text, held| match held {
         true => measured(text),
         false => lengths.push(cut.tokens(&text.text).count()),
@@ -179,7 +193,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
     let others = Some(&dev).filter(|_| part == 0 && own);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    let mut trainer = network(config, &words, &labels, lengths.len())?
+    let mut trainer = network(config, &words, &labels, from.below(), lengths.len())?
         .note(CUT, cut.name())
         .note(READ_AS, train.read_as().to_note());
     let mut said = vec![format!(
@@ -211,16 +225,22 @@ fn case(of: &Labelled) -> Case {
     Case { text: of.text.clone(), truth: Truth::Label(of.label.clone()) }
 }
 
-fn network(config: &Config, words: &Vocabulary, labels: &Vocabulary, texts: usize) -> Result<Trainer> {
+fn network(
+    config: &Config,
+    words: &Vocabulary,
+    labels: &Vocabulary,
+    below: Option<&ModelConfig>,
+    texts: usize,
+) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
     let ids = net.feed(FEEDS[0], DType::I64, &[], 1);
     let label = net.feed(FEEDS[1], DType::I64, &[], 0);
     let table =
         Embedding::new(words.len(), model.embedding).sparse().named(TABLE.trim_end_matches(".weight"));
-    let states = net::states(ids.embedding(table).dropout(model.dropout), model);
+    let states = net::states(net::over_lm(&net, ids.embedding(table), below).dropout(model.dropout), model);
     let (text, weights) = net::pooled(&net, states, model);
-    let logits = text.dropout(model.dropout).linear(labels.len());
+    let logits = text.dropout(model.dropout).linear(Linear::new(labels.len()).named(LABELS));
     let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
     let trainer = net::trainer(net, loss, config, net::steps(config, texts))?
         .metric(Accuracy::new(logits, label))

@@ -9,6 +9,10 @@ use crate::train::MOST_PARTS;
 /// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
 const MOST_LAYERS: usize = 64;
 
+/// The notes of a recipe's file that hold its task, and the config as TOML.
+pub(super) const TASK: &str = "task";
+pub(super) const CONFIG: &str = "config";
+
 choice! {
     /// What is learnt.
     Task {
@@ -154,6 +158,12 @@ section! {
         clip: f64 = 1.0;
         /// Stop after so many epochs that were not the best; without it, no epoch is left out.
         patience: Option<u64> = None;
+        /// Fine-tuning: the run folder or checkpoint whose vocabularies and parameters start the training; for `classify` and `tag` also one of a language model (`lm`), whose layers are below the task's own (default: parameters are drawn).
+        from: Option<String> = None;
+        /// Gradual unfreezing of a model that `from` names: epochs between levels, the output layers first and the word vectors last; 0 trains all levels from the start.
+        unfreeze: u64 = 0;
+        /// Learning rate of each level of a model that `from` names, relative to the level above it: above 0, at most 1, which gives all levels one rate.
+        lower_rates: f64 = 1.0;
         /// Parts of a batch, a power of two: gradients are computed part by part and summed along a fixed tree, and up to this many processes (`mpirun`) compute them; the parts decide the bits of a training, the number of processes does not (default: 1, or the number of processes rounded up to a power of two).
         parts: Option<u64> = None;
     }
@@ -289,6 +299,24 @@ impl Config {
             // A rate is computed with in f32.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
             need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
+        }
+        let lower = training.lower_rates;
+        need(
+            lower > 0.0 && lower <= 1.0,
+            "training.lower_rates",
+            "a number above 0, at most 1",
+            lower.to_string(),
+        );
+        if training.from.is_none() {
+            let none = |name: &str| format!("none of `{name}` without `training.from`");
+            let (unfreeze, lower_rates) = (training.unfreeze, training.lower_rates);
+            need(unfreeze == 0, "training.unfreeze", &none("training.unfreeze"), unfreeze.to_string());
+            need(
+                lower_rates == 1.0,
+                "training.lower_rates",
+                &none("training.lower_rates"),
+                lower.to_string(),
+            );
         }
         let counts = [
             ("data.window", data.window.unwrap_or(1)),

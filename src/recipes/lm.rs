@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::by_length::ByLength;
 use super::config::{Cell, Config, ModelConfig, TextConfig, Tokens, TrainingConfig};
 use super::embedded;
-use super::net;
+use super::net::{self, TABLE};
 use super::prepared::{
     CUT, Case, Column, Paths, Prepared, TestData, Truth, cut_of, one_in, options, read_as, tokenizer,
 };
@@ -17,9 +17,10 @@ use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
+use super::started::{self, Table};
 use crate::data::{Continuous, Counted, Data, Limits, PlainFiles, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
-use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
+use crate::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::{Loss, ratio};
 use crate::predict::{Predictor, Sampling, Session};
 use crate::program::{Builder, Var};
@@ -31,6 +32,12 @@ const FEEDS: [&str; 2] = ["x", "y"];
 const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
 /// The vocabulary.
 const TOKENS: &str = "tokens";
+/// The first is that of the word vectors.
+const TABLES: [Table; 3] = [
+    Table::new(TABLE, TOKENS, &[0]),
+    Table::new("next.weight", TOKENS, &[1]),
+    Table::new("next.bias", TOKENS, &[0]),
+];
 /// The output.
 const LOGITS: &str = "logits";
 /// Tokens of a window.
@@ -77,6 +84,10 @@ impl Recipe for Lm {
             }
         }
         Ok(Preview::new(text.read_as(), records))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
@@ -309,13 +320,14 @@ impl Prose {
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
-    let Paths { train, dev, test, .. } = paths;
+    let Paths { train, dev, test, from, .. } = paths;
     let whole = match train {
         Some(path) => Prose::open(path, config)?,
         None => Prose::Held(embedded::prose()?),
     };
     let dev = dev.map(|path| Prose::open(path, config)).transpose()?;
     let cut = tokenizer(config)?;
+    from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
     // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
     let (train, dev) = match dev {
@@ -329,7 +341,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         }
     }
     // Texts that were never seen hold tokens that were not.
-    let tokens = net::known(train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+    let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
     let steps =
@@ -510,9 +523,11 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let net = Builder::new().seed(config.run.seed);
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
-    let vectors = x.embedding(Embedding::new(tokens, model.embedding)).dropout(model.dropout);
+    let vectors = x
+        .embedding(Embedding::new(tokens, model.embedding).named(TABLE.trim_end_matches(".weight")))
+        .dropout(model.dropout);
     let h = carried(&net, vectors, model).dropout(model.dropout);
-    let logits = h.linear(tokens);
+    let logits = h.linear(Linear::new(tokens).named("next"));
     let losses = logits.cross_entropy(y);
     let (metric, name) = match by_characters(config) {
         true => (Loss::bits_per_character(losses), "bits per character"),
@@ -539,10 +554,11 @@ fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
         if at > 0 {
             x = x.dropout(model.dropout);
         }
+        let name = &started::layer(at);
         x = match model.cell {
-            Cell::Lstm => layer(net, x, Lstm::new(model.hidden), model.hidden),
-            Cell::Gru => layer(net, x, Gru::new(model.hidden), model.hidden),
-            Cell::Rnn => layer(net, x, Rnn::new(model.hidden), model.hidden),
+            Cell::Lstm => layer(net, x, Lstm::new(model.hidden).named(name), model.hidden),
+            Cell::Gru => layer(net, x, Gru::new(model.hidden).named(name), model.hidden),
+            Cell::Rnn => layer(net, x, Rnn::new(model.hidden).named(name), model.hidden),
         };
     }
     x

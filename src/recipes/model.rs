@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::answer::Answer;
-use super::config::{Config, Task};
-use super::prepared::{CONFIG, TASK, TestData, options_of};
+use super::config::{CONFIG, Config, TASK, Task};
+use super::prepared::{TestData, options_of};
 use super::recipe::{Asked, Trained};
 use super::scored::{Outcome, Scored};
 use crate::checkpoint::Checkpoint;

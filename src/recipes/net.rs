@@ -3,12 +3,13 @@
 use ndarray::Array2;
 
 use super::config::{Cell, Config, ModelConfig, Pooling};
+use super::started;
 use crate::data::memory;
 use crate::data::{Limits, Vocabulary, WordVectors};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Gru, Lstm, RecurrentLayer, Rnn, Stacked};
 use crate::ops::Pool;
-use crate::optimizer::{Adam, Optimizer, Schedule};
+use crate::optimizer::{Adam, Schedule};
 use crate::program::{Builder, Var};
 use crate::train::Trainer;
 
@@ -23,6 +24,21 @@ pub(super) fn states(x: Var, model: &ModelConfig) -> Var {
         Cell::Gru => stacked(x, Gru::new(model.hidden), model),
         Cell::Rnn => stacked(x, Rnn::new(model.hidden), model),
     }
+}
+
+/// Word vectors, and beside them the states of the language model below that reads them, if there is one (Peters et al., "Semi-supervised
+/// sequence tagging with bidirectional language models", 2017).
+pub(super) fn over_lm(net: &Builder, vectors: Var, below: Option<&ModelConfig>) -> Var {
+    let Some(model) = below else { return vectors };
+    let layer = |h: Var, at: usize| {
+        let name = &started::layer(at);
+        match model.cell {
+            Cell::Lstm => h.lstm(Lstm::new(model.hidden).named(name)),
+            Cell::Gru => h.gru(Gru::new(model.hidden).named(name)),
+            Cell::Rnn => h.rnn(Rnn::new(model.hidden).named(name)),
+        }
+    };
+    net.concat(&[vectors, (0..model.layers).fold(vectors, layer)])
 }
 
 /// One row a text, and the weights of its tokens if attention picks them.
@@ -50,10 +66,10 @@ pub(super) fn pooled(net: &Builder, states: Var, model: &ModelConfig) -> (Var, O
 /// As [`Trainer::new`]; if the parameters take more memory than there is.
 pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
     // Of a program that is not right, the trainer says what is wrong.
-    if let Ok(program) = net.program() {
-        fits(program.parameter_count(), memory::available())?;
-    }
-    Trainer::new(net, loss, &adam(config, steps))
+    let Ok(program) = net.program() else { return Trainer::new(net, loss, &adam(config, steps)) };
+    fits(program.parameter_count(), memory::available())?;
+    let groups = started::groups(config, &program, steps);
+    Trainer::new(net, loss, &groups.into_iter().fold(adam(config, steps), Adam::group))
 }
 
 /// Checks that the parameters fit into memory.
@@ -74,7 +90,7 @@ fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     }
 }
 
-fn adam(config: &Config, steps: usize) -> impl Optimizer {
+fn adam(config: &Config, steps: usize) -> Adam {
     let training = &config.training;
     let adam = Adam::new(training.rate).lazy().clip_global_norm(training.clip);
     if training.cosine {

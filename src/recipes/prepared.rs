@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::config::{Config, Tokens};
+use super::started::Origin;
 use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
@@ -92,9 +93,7 @@ pub enum Truth {
     Open,
 }
 
-/// The notes of a recipe's file.
-pub(super) const TASK: &str = "task";
-pub(super) const CONFIG: &str = "config";
+/// The notes of a recipe's file, beside its task and config: how text is cut.
 pub(super) const CUT: &str = "tokens";
 /// How the text that is written is cut, if otherwise.
 pub(super) const TARGET_CUT: &str = "target tokens";
@@ -106,6 +105,8 @@ pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
+    /// The trained model to start from.
+    pub(super) from: Origin,
     /// What is beside the parts and none of them.
     left_out: Vec<PathBuf>,
 }
@@ -117,10 +118,16 @@ impl Paths {
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
         let (dev, test) = (path(&data.dev), path(&data.test));
         let Some(train) = &data.train else {
-            return Ok(Self { train: None, dev, test, left_out: Vec::new() });
+            return Ok(Self { train: None, dev, test, from: Origin::default(), left_out: Vec::new() });
         };
         let Parts { train, dev: own_dev, test: own_test, left_out } = Parts::find(train)?;
-        Ok(Self { train: Some(train), dev: dev.or(own_dev), test: test.or(own_test), left_out })
+        Ok(Self {
+            train: Some(train),
+            dev: dev.or(own_dev),
+            test: test.or(own_test),
+            from: Origin::default(),
+            left_out,
+        })
     }
 
     /// What is left out, for people.

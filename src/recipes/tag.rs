@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
-use super::config::{Config, TrainingConfig};
+use super::config::{Config, ModelConfig, TrainingConfig};
 use super::embedded;
 use super::labels::none;
 use super::net::{self, TABLE};
@@ -15,6 +15,7 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::started::Table;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use crate::data::{
@@ -22,7 +23,7 @@ use crate::data::{
     Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{Crf, Embedding, Lstm};
+use crate::layers::{Crf, Embedding, Linear, Lstm};
 use crate::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use crate::ops::Pool;
 use crate::predict::Predictor;
@@ -38,6 +39,17 @@ const WORDS: &str = "words";
 const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
 const LABELS: &str = "labels";
+
+/// Those of the words and of the characters come first.
+const TABLES: [Table; 7] = [
+    Table { form, ..Table::new(TABLE, WORDS, &[0]) },
+    Table::new("characters.weight", CHARACTERS, &[0]),
+    Table::new("tags.weight", TAGS, &[1]),
+    Table::new("tags.bias", TAGS, &[0]),
+    Table::new("tags.transitions", TAGS, &[0, 1]),
+    Table::new("labels.weight", LABELS, &[1]),
+    Table::new("labels.bias", LABELS, &[0]),
+];
 
 /// With more tags, a training takes long.
 const MANY_TAGS: usize = 300;
@@ -78,6 +90,10 @@ impl Recipe for Tag {
             let words: Vec<String> = words.collect();
             format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
         }))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
@@ -339,7 +355,7 @@ impl Counts {
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
-    let Paths { train, dev, test, .. } = paths;
+    let Paths { train, dev, test, from, .. } = paths;
     let own = train.is_some();
     let train = match train {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
@@ -379,17 +395,18 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
     let tagging = scheme_of(&[&train, &dev])?;
     let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
-    let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+    let of_characters = from.grows(Limits::default(), &TABLES[1]);
     let found = Found {
         words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
-        characters: of_train.characters.within(&Limits::default()).map_err(of_name)?,
+        characters: of_train.characters.within(&of_characters).map_err(of_name)?,
         tags: tags.labels()?,
         labels: labelled.then(|| labels.labels()).transpose()?,
     };
     tell_apart(&found.tags, &train)?;
     let (data, dev_data) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
-    let mut trainer = network(config, &found, &tagging, of_train.texts)?
+    let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
         .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(
         "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
@@ -431,28 +448,36 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     })
 }
 
-fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> Result<Trainer> {
+fn network(
+    config: &Config,
+    found: &Found,
+    tagging: &Tagging,
+    below: Option<&ModelConfig>,
+    texts: usize,
+) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
     let characters = net.feed(FEEDS[1], DType::I64, &[], 2); // of each word of each text
-    let c = characters.embedding(Embedding::new(found.characters.len(), 32)).dropout(0.2);
+    let c = characters.embedding(Embedding::new(found.characters.len(), 32).named(CHARACTERS)).dropout(0.2);
     let forth = c.lstm(48).sequence_pool(Pool::Last); // one row a word
     let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
     let words = net.feed_like(FEEDS[0], DType::I64, &[], forth);
     let table = Embedding::new(found.words.len(), model.embedding).sparse();
     let known = words.embedding(table.named(TABLE.trim_end_matches(".weight")));
+    let known = net::over_lm(&net, known, below);
     // Now and then a word is not known, so that its characters and its neighbours have to do.
     let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
     let h = net::states(net.concat(&[known, forth, back]).dropout(model.dropout), model);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
-    let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&standard)?));
-    let scores = h.dropout(model.dropout).linear(found.tags.len());
+    let crf = net.layer(Crf::new().named(TAGS).forbidding(&tagging.scheme.transitions(&standard)?));
+    let scores = h.dropout(model.dropout).linear(Linear::new(found.tags.len()).named(TAGS));
     let (mut loss, best) = (crf.loss(scores, tags).mean(), crf.of(scores));
     let label = found.labels.as_ref().map(|labels| {
         let label = net.feed(FEEDS[3], DType::I64, &[], 0);
-        let logits = h.sequence_pool(Pool::Max).dropout(model.dropout).linear(labels.len());
+        let logits =
+            h.sequence_pool(Pool::Max).dropout(model.dropout).linear(Linear::new(labels.len()).named(LABELS));
         loss = loss + logits.cross_entropy(label).mean();
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });

@@ -1,9 +1,9 @@
 //! Which words weigh in what a classifier says: gradient × input.
 
 use super::classify::{FEEDS, WORDS};
-use super::config::Task;
+use super::config::{TASK, Task};
 use super::labels::LABELS;
-use super::prepared::{CUT, TASK};
+use super::prepared::CUT;
 use crate::checkpoint::Checkpoint;
 use crate::data::{Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
