@@ -130,7 +130,7 @@ fn prose() -> String {
 fn sentences() -> String {
     let sentence = |i: usize| {
         let (word, tag) = [("Paris", "B-place"), ("fine", "O"), ("2001", "B-year")][i % 3];
-        format!("{}it O\nwas O\n{word} {tag}\n. O\n\n", "then O\n".repeat(i % 3))
+        format!("{}it O\nwas O\n{word} {tag}\nn{i} O\n. O\n\n", "then O\n".repeat(i % 3))
     };
     (0..90).map(sentence).collect()
 }
