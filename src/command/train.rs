@@ -16,7 +16,7 @@ use super::wanted::{Wanted, whole};
 use super::{file, json, ranks, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, prepare, prepare_resumed};
+use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, finished, prepare, prepare_resumed};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -205,7 +205,7 @@ impl Train {
         let best = run::best(folder.path());
         let keep_best = || match report.history.is_empty() {
             true => Ok(()),
-            false => Checkpoint::load(&last)?.for_inference()?.save(&best),
+            false => finished(Checkpoint::load(&last)?.for_inference()?, &*dev)?.save(&best),
         };
         if report.ended == FitEnded::Interrupted {
             // Before MPI ends, which may wait until `mpirun` ends this process.
@@ -310,10 +310,20 @@ impl Train {
             let truth = match &case.truth {
                 Truth::Label(label) => format!("  (truth: {})", terminal::shown(label)),
                 Truth::Texts(texts) => format!("  (truth: {})", terminal::shown(&texts.join(" | "))),
+                Truth::Labels(labels) => format!("  (truth: {})", terminal::shown(&labels.join(", "))),
+                Truth::Number(number) => format!("  (truth: {number})"),
                 Truth::Tags(..) | Truth::Open => String::new(),
             };
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
+        }
+        // The last epoch is the best one: the model was still learning.
+        if !console.quiet && report.epochs > 1 && report.best.is_some_and(|best| best.epoch == report.epochs)
+        {
+            terminal::say(format!(
+                "warning: the best epoch is the last one; more epochs may be better: --epochs {}",
+                2 * report.epochs
+            ));
         }
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
         if *tokens > 0 {

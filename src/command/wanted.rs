@@ -48,6 +48,14 @@ pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i64::MAX))
 }
 
+/// Data of the same kind in other files: which columns they have is detected, except where there are several texts.
+fn other_data(data: DataConfig) -> DataConfig {
+    let DataConfig { hold_out, target, label_separator, binary, text, pair, label, .. } = data;
+    let several = pair.is_some() || text.len() > 1;
+    let (text, label) = if several { (text, label) } else { (Vec::new(), None) };
+    DataConfig { hold_out, target, label_separator, binary, text, pair, label, ..DataConfig::default() }
+}
+
 impl Wanted {
     /// The config: a file or the task's own, then flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
@@ -58,9 +66,8 @@ impl Wanted {
         };
         if let Some(run) = &self.from {
             config.training.from = Some(run.clone());
-            // Parts and columns of another file say nothing of this one.
             if self.config.is_none() && (self.train.is_some() || self.train_source.is_some()) {
-                config.data = DataConfig { hold_out: config.data.hold_out, ..DataConfig::default() };
+                config.data = other_data(config.data);
             }
         }
         self.over(config)

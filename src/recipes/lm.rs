@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::by_length::ByLength;
-use super::config::{Cell, Config, ModelConfig, TextConfig, Tokens, TrainingConfig};
+use super::config::Config;
 use super::embedded;
-use super::net::{self, TABLE};
+use super::net;
 use super::prepared::{
     CUT, Case, Column, Paths, Prepared, TestData, Truth, cut_of, one_in, options, read_as, tokenizer,
 };
@@ -17,6 +17,7 @@ use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
+use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
 use super::started::{self, Table};
 use crate::data::{Continuous, Counted, Data, Limits, PlainFiles, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
@@ -30,11 +31,13 @@ use crate::train::Trainer;
 const FEEDS: [&str; 2] = ["x", "y"];
 /// What `data.text` is.
 const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
+/// The output layer.
+const NEXT: &str = "next";
 /// The vocabulary.
 const TOKENS: &str = "tokens";
 /// The first is that of the word vectors.
 const TABLES: [Table; 3] = [
-    Table::new(TABLE, TOKENS, &[0]),
+    Table::new(net::TABLE, TOKENS, &[0]),
     Table::new("next.weight", TOKENS, &[1]),
     Table::new("next.bias", TOKENS, &[0]),
 ];
@@ -55,7 +58,7 @@ impl Recipe for Lm {
         *text =
             TextConfig { tokens: Some(Tokens::Characters), lowercase: false, min_count: 1, ..text.clone() };
         (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
-        *training = TrainingConfig { epochs: 15, batch: 64, rate: 3e-3, ..training.clone() };
+        (training.epochs, training.batch, training.rate) = (15, 64, 3e-3);
     }
 
     fn without(&self) -> &'static [&'static str] {
@@ -66,9 +69,22 @@ impl Recipe for Lm {
             "data.first_index",
             "data.repair_tags",
             "data.scheme",
+            "text.freeze",
+            "data.pair",
+            "data.target",
+            "data.label_separator",
+            "model.characters",
             "model.pool",
             "model.bidirectional",
+            "model.documents",
+            "model.crf",
             "data.label",
+            "training.class_weights",
+            "training.focal",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
         ]
     }
 
@@ -131,12 +147,12 @@ impl Trained for Writer {
         scores(config, predictor, &self.cut, path, each)
     }
 
-    fn asked(&self, _: &Predictor) -> Option<Asked> {
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
         None
     }
 
     /// How each text goes on by its likeliest tokens.
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         let written = |text: &&str| {
             let mut all = String::new();
@@ -523,17 +539,24 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let net = Builder::new().seed(config.run.seed);
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
-    let vectors = x
-        .embedding(Embedding::new(tokens, model.embedding).named(TABLE.trim_end_matches(".weight")))
-        .dropout(model.dropout);
-    let h = carried(&net, vectors, model).dropout(model.dropout);
-    let logits = h.linear(Linear::new(tokens).named("next"));
+    let table = net.layer(match model.tied {
+        // The output layer moves every row.
+        true => Embedding::new(tokens, model.embedding).named(net::WORDS),
+        false => net::table(tokens, net::WORDS, config),
+    });
+    let h = carried(&net, net::dropped(table.of(x), model), model).dropout(model.dropout);
+    let logits = match model.tied {
+        false => h.linear(Linear::new(tokens).named(NEXT)),
+        true if model.hidden == model.embedding => net.layer(Linear::tied(&table).named(NEXT)).of(h),
+        true => net.layer(Linear::tied(&table).named(NEXT)).of(h.linear(model.embedding)),
+    };
     let losses = logits.cross_entropy(y);
+    let learnt = net::smoothed(logits, y, config).unwrap_or(losses);
     let (metric, name) = match by_characters(config) {
         true => (Loss::bits_per_character(losses), "bits per character"),
         false => (Loss::perplexity(losses), "perplexity"),
     };
-    let trainer = net::trainer(net, losses.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
+    let trainer = net::trainer(net, learnt.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
     Ok((trainer, name))
 }
 
@@ -554,11 +577,11 @@ fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
         if at > 0 {
             x = x.dropout(model.dropout);
         }
-        let name = &started::layer(at);
+        let (hidden, rate, name) = (model.hidden, model.recurrent_dropout, &started::layer(at));
         x = match model.cell {
-            Cell::Lstm => layer(net, x, Lstm::new(model.hidden).named(name), model.hidden),
-            Cell::Gru => layer(net, x, Gru::new(model.hidden).named(name), model.hidden),
-            Cell::Rnn => layer(net, x, Rnn::new(model.hidden).named(name), model.hidden),
+            Cell::Lstm => layer(net, x, Lstm::new(hidden).recurrent_dropout(rate).named(name), hidden),
+            Cell::Gru => layer(net, x, Gru::new(hidden).recurrent_dropout(rate).named(name), hidden),
+            Cell::Rnn => layer(net, x, Rnn::new(hidden).recurrent_dropout(rate).named(name), hidden),
         };
     }
     x

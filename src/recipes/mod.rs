@@ -28,6 +28,7 @@ mod compare;
 mod config;
 mod config_file;
 mod embedded;
+mod encoder;
 mod labels;
 mod lm;
 mod model;
@@ -38,6 +39,7 @@ mod recipe;
 mod rows;
 mod sample;
 mod scored;
+mod sections;
 mod settings;
 mod started;
 mod tag;
@@ -53,22 +55,25 @@ pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
 pub use by_length::{ByLength, LengthRange};
 pub use compare::{Against, Compared, Disagreement};
-pub use config::{
-    Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
-    nearest,
-};
+pub use config::{Config, nearest};
 pub use model::Model;
 pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::Preview;
 pub use scored::{Confused, Confusion, Figure, ScoreRow, ScoreTable, Scored, Unseen};
+pub use sections::{
+    Average, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule, RunConfig,
+    Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
+};
 pub use settings::{Key, Setting, Value};
 pub use translated::Translated;
 pub use weigh::Weigher;
 
 use std::path::Path;
 
-use config::{CONFIG, TASK};
+use prepared::{CONFIG, TASK};
 
+use crate::checkpoint::Checkpoint;
+use crate::data::Data;
 use crate::error::{AtCaller, Error, Result};
 use crate::train::Trainer;
 
@@ -102,7 +107,6 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Prepared> {
     prepared.said.extend(copied.into_iter().chain(left_out));
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
-    let trainer = config.training.patience.into_iter().fold(trainer, Trainer::patience);
     prepared.trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference()?)?;
@@ -113,6 +117,16 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Prepared> {
         prepared.said.extend(otherwise);
     }
     Ok(prepared)
+}
+
+/// Completes the checkpoint of a training, for inference: of several labels per text it chooses the threshold of each label, where its F1
+/// on `dev` is highest, and notes it. Other checkpoints are as they were.
+///
+/// # Errors
+/// If `dev` fails or does not fit the model.
+#[track_caller]
+pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
+    classify::finished(checkpoint, dev).at_caller()
 }
 
 /// Reads the first records of the training data, however few there are.

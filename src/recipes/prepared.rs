@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::config::{Config, Tokens};
+use super::config::Config;
+use super::sections::Tokens;
+pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
 use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer};
 use crate::error::{Error, Result};
@@ -85,6 +87,10 @@ pub struct Case {
 pub enum Truth {
     /// The label.
     Label(String),
+    /// The labels, of which there may be none.
+    Labels(Vec<String>),
+    /// The number.
+    Number(f64),
     /// The tag of each word, and the label of the text if it has one.
     Tags(Vec<String>, Option<String>),
     /// What it may become.
@@ -93,7 +99,7 @@ pub enum Truth {
     Open,
 }
 
-/// The notes of a recipe's file, beside its task and config: how text is cut.
+/// The notes of a recipe's file.
 pub(super) const CUT: &str = "tokens";
 /// How the text that is written is cut, if otherwise.
 pub(super) const TARGET_CUT: &str = "target tokens";
@@ -105,10 +111,10 @@ pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
-    /// The trained model to start from.
-    pub(super) from: Origin,
     /// What is beside the parts and none of them.
     left_out: Vec<PathBuf>,
+    /// The trained model to start from.
+    pub(super) from: Origin,
 }
 
 impl Paths {
@@ -118,15 +124,15 @@ impl Paths {
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
         let (dev, test) = (path(&data.dev), path(&data.test));
         let Some(train) = &data.train else {
-            return Ok(Self { train: None, dev, test, from: Origin::default(), left_out: Vec::new() });
+            return Ok(Self { train: None, dev, test, left_out: Vec::new(), from: Origin::default() });
         };
         let Parts { train, dev: own_dev, test: own_test, left_out } = Parts::find(train)?;
         Ok(Self {
             train: Some(train),
             dev: dev.or(own_dev),
             test: test.or(own_test),
-            from: Origin::default(),
             left_out,
+            from: Origin::default(),
         })
     }
 
@@ -163,9 +169,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     if let Some(name) = &data.encoding {
         options = options.encoding(name.parse()?);
     }
-    for (column, set) in [(&data.text, text), (&data.label, label)] {
-        options = column.iter().fold(options, |options, column| set(options, column));
-    }
+    options = data.text.iter().fold(options, |options, column| text(options, column));
+    options = data.label.iter().fold(options, |options, column| label(options, column));
     if let Some(name) = &data.scheme {
         let of = |e: Error| e.noted("in `data.scheme`");
         options = options.scheme(TagScheme::from_name(name).map_err(of)?);

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::config::{CONFIG, Config, DataConfig, ModelConfig, TASK, Task, TextConfig, Tokens};
+use super::config::Config;
+use super::sections::{CONFIG, DataConfig, ModelConfig, TASK, Task, TextConfig, Tokens};
 use crate::checkpoint::{Checkpoint, Purpose};
 use crate::data::{Limits, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -219,6 +220,11 @@ impl Trained {
                 let both = numbers.iter().flatten().count();
                 shares.push((table.vocabulary, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
             }
+        }
+        // Weights of classes and the like are settings.
+        let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
+        for (_, var) in fixed {
+            from.tensors.remove(&var.name);
         }
         let found =
             trainer.load_fitting_parameters(&from).map_err(|e| e.noted(format!("from `{}`", self.name)))?;

@@ -6,35 +6,36 @@ use super::{Limits, Vocabulary};
 use crate::error::{Error, Result};
 
 impl Vocabulary {
-    /// Adds the counts of a text: tokens that it has first, then new ones that `limits` let in, as far as there is room for the whole.
+    /// Adds the counts of a text: tokens that it has first, then new ones that `limits` let in, as far as there is room for the whole. Special
+    /// tokens are those of `limits`; numbers stay as they are where these are its own.
     ///
     /// # Errors
-    /// If `limits` name another list of special tokens.
-    pub(super) fn grown(&self, counts: HashMap<String, u64>, limits: &Limits) -> Result<Self> {
-        let specials: Vec<&str> = self.special_tokens().collect();
-        if !limits.specials.iter().eq(&specials) {
-            let expected = format!("those of the vocabulary that grows: {specials:?}");
-            return Err(Error::new("specials of a vocabulary", expected, format!("{:?}", limits.specials)));
-        }
+    /// If a special token is named twice.
+    pub(super) fn grown(&self, mut counts: HashMap<String, u64>, limits: &Limits) -> Result<Self> {
+        let count_of = |special: &str| {
+            let place = self.special_tokens().position(|own| own == special);
+            place.map_or(0, |place| self.count((self.specials.start + place) as i64))
+        };
         let mut entries: Vec<(String, u64)> =
-            self.tokens.iter().map(|token| token.to_string()).zip(self.counts.iter().copied()).collect();
-        let mut new: Vec<(String, u64)> = Vec::new();
-        for (token, count) in counts {
-            match self.id(&token).and_then(|id| entries.get_mut(id as usize)) {
-                Some((_, known)) => *known = known.saturating_add(count),
-                None => new.push((token, count)),
-            }
+            limits.specials.iter().map(|special| (special.clone(), count_of(special))).collect();
+        let specials = 0..entries.len();
+        let known = self.tokens.iter().zip(&self.counts).enumerate();
+        for (_, (token, &count)) in known.filter(|(id, _)| !self.specials.contains(id)) {
+            let more = counts.remove(&**token).unwrap_or(0);
+            entries.push((token.to_string(), count.saturating_add(more)));
         }
+        let mut new: Vec<(String, u64)> = counts.into_iter().collect();
         new.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let frequent = new.partition_point(|(_, count)| *count >= limits.min_count);
         let room = limits.max_size.saturating_sub(entries.len());
         let left_out: u64 = new.split_off(frequent.min(room)).iter().map(|(_, count)| count).sum();
-        if let Some((_, count)) = self.unknown.and_then(|id| entries.get_mut(id as usize)) {
+        let unknown = limits.specials.iter().position(|special| special == Self::UNKNOWN);
+        if let Some((_, count)) = unknown.and_then(|id| entries.get_mut(id)) {
             *count = count.saturating_add(left_out);
         }
         entries.extend(new);
         let twice = |token| Error::new("tokens of a vocabulary", "each once", format!("`{token}` twice"));
-        Self::new(entries, self.specials.clone(), self.unknown).map_err(twice)
+        Self::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice)
     }
 
     /// The vocabulary with each token in another form: those of one form are one token, at the place of the first.
@@ -130,9 +131,12 @@ mod tests {
         assert_eq!((full.len(), full.fingerprint(), full.count(0)), (3, old.fingerprint(), 3));
         // A text of known tokens alone, or of rare ones, is no error.
         assert_eq!(of("a z", &limits(2, 99, Some(old.clone()))).fingerprint(), old.fingerprint());
-        let other = Limits { specials: vec!["<s>".into()], base: Some(old), ..Limits::default() };
-        let error = Vocabulary::of(["a"], &other).unwrap_err().to_string();
-        assert!(error.contains("specials of a vocabulary: expected those of the vocabulary that grows"));
+        // Other special tokens are those of the limits.
+        let specials = vec!["<unk>".to_owned(), "<sep>".to_owned()];
+        let other = Vocabulary::of(["a"], &Limits { specials, base: Some(old.clone()), ..Limits::default() })
+            .unwrap();
+        assert_eq!(other.tokens().collect::<Vec<_>>(), ["<unk>", "<sep>", "c", "a"]);
+        assert_eq!(other.numbers_in(&old, str::to_owned), [Some(0), None, Some(1), Some(2)]);
     }
 
     #[test]
