@@ -170,7 +170,7 @@ fn a_language_model_starts_a_classifier_and_a_tagger() {
         [&["train", "--task", task, "--from", "lm", "--train", train, "--run", run], &own[..]].concat()
     };
     // Case and digits count in the language model; a classifier reads as it does, a tagger by its forms.
-    let said = lines(&place, &[&from("classify", "reviews.tsv", "classes")[..], &["--epochs", "6"]].concat());
+    let said = lines(&place, &[&from("classify", "reviews.tsv", "classes")[..], &["--epochs", "15"]].concat());
     assert!(said.contains("layers lm_0, lm_1; new: labels, lstm_0"), "{said}");
     let (lm, classes) = (checkpoint(&place, "lm", "best.ckpt"), checkpoint(&place, "classes", "best.ckpt"));
     let (tokens, words) = (&lm.vocabularies["tokens"], &classes.vocabularies["words"]);
