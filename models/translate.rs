@@ -133,6 +133,7 @@ impl Task {
             min_count,
             max_size,
             specials: specials.iter().map(|&special| special.to_owned()).collect(),
+            base: None,
         };
         let [from, to] = &settings.cut.map(|cut| cut());
         Ok(Task {

@@ -17,6 +17,8 @@ mod printable;
 mod processes;
 #[path = "command/reports.rs"]
 mod reports;
+#[path = "command/started.rs"]
+mod started;
 #[path = "command/translate.rs"]
 mod translate;
 #[path = "command/words.rs"]

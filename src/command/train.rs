@@ -16,7 +16,7 @@ use super::wanted::{Wanted, whole};
 use super::{file, json, ranks, report, scores as show};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, finished, prepare};
+use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, finished, prepare, prepare_resumed};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -26,6 +26,8 @@ Examples:
   unpadded train reviews.toml                       as a config says (`unpadded init` writes one)
   unpadded train --train reviews.tsv --epochs 5     lines of text<TAB>label; a tenth is held out
   unpadded train --task tag --train train.conll --dev dev.conll
+  unpadded train --from runs/classify-1 --train new.tsv   starts from a trained model: fine-tuning
+  unpadded train --task classify --from runs/lm-1 --train reviews.tsv   over a language model
   unpadded train --resume runs/classify-1           goes on where it was interrupted
 --json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.")]
 pub(crate) struct Train {
@@ -47,7 +49,7 @@ pub(crate) struct Train {
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     run: Option<PathBuf>,
     /// Go on with the training of a run folder, exactly where it stands
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "train", "dev", "test"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "from", "train", "dev", "test"])]
     resume: Option<PathBuf>,
     /// Replace the run that is in the folder
     #[arg(long, requires = "run", conflicts_with = "resume")]
@@ -112,7 +114,10 @@ impl Train {
             }
         };
         // All that may be wrong with what was asked for is found before anything is written.
-        let prepared = prepare(&config).asked()?;
+        let prepared = match &self.resume {
+            Some(folder) => prepare_resumed(&config, run::last(folder)).asked()?,
+            None => prepare(&config).asked()?,
+        };
         if let (false, Some(world)) = (first, &*world) {
             let trainer = ranks::distributed(prepared.trainer, world)?;
             let until = Until::Epochs(config.training.epochs);

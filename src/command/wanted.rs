@@ -7,7 +7,7 @@ use clap::Args;
 use super::outcome::{Asked, Outcome, bad};
 use super::{file, init};
 use unpadded::data::Parts;
-use unpadded::recipes::{Config, Task};
+use unpadded::recipes::{Config, DataConfig, Task};
 
 /// What is to be trained.
 #[derive(Args)]
@@ -15,7 +15,11 @@ pub(crate) struct Wanted {
     /// A config file; without one, the settings that do well for the task
     #[arg(value_name = "CONFIG", conflicts_with = "task")]
     pub(crate) config: Option<PathBuf>,
-    /// What is to be learnt: classify, tag, lm or translate [default: classify]
+    /// Fine-tuning: the run folder or checkpoint of a trained model that the training starts from, with its settings; of classify and tag
+    /// also a language model's
+    #[arg(long, value_name = "RUN")]
+    from: Option<String>,
+    /// What is to be learnt: classify, tag, lm or translate [default: classify, or that of --from]
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
     /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}', or a
@@ -44,13 +48,28 @@ pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i64::MAX))
 }
 
+/// Data of the same kind in other files: which columns they have is detected, except where there are several texts.
+fn other_data(data: DataConfig) -> DataConfig {
+    let DataConfig { hold_out, target, label_separator, binary, text, pair, label, .. } = data;
+    let several = pair.is_some() || text.len() > 1;
+    let (text, label) = if several { (text, label) } else { (Vec::new(), None) };
+    DataConfig { hold_out, target, label_separator, binary, text, pair, label, ..DataConfig::default() }
+}
+
 impl Wanted {
     /// The config: a file or the task's own, then flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
-        let config = match &self.config {
-            Some(path) => Config::load(path).asked()?,
-            None => Config::new(self.task.unwrap_or(Task::Classify)),
+        let mut config = match (&self.config, &self.from) {
+            (Some(path), _) => Config::load(path).asked()?,
+            (None, Some(run)) => Config::starting_from(run, self.task).asked()?,
+            (None, None) => Config::new(self.task.unwrap_or(Task::Classify)),
         };
+        if let Some(run) = &self.from {
+            config.training.from = Some(run.clone());
+            if self.config.is_none() && (self.train.is_some() || self.train_source.is_some()) {
+                config.data = other_data(config.data);
+            }
+        }
         self.over(config)
     }
 

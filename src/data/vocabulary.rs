@@ -1,5 +1,6 @@
 //! Tokens and their numbers.
 
+mod grown;
 pub(crate) mod stored;
 
 use std::collections::HashMap;
@@ -20,12 +21,19 @@ pub struct Limits {
     /// Entries that come first, whether they occur or not, and stand for no text: a token of a text that is spelt like one is
     /// another entry. [`Vocabulary::UNKNOWN`] among them stands for every token that has no number of its own.
     pub specials: Vec<String>,
+    /// A vocabulary that grows by the new tokens: its own keep their numbers, whatever the other limits are, and counts are added up.
+    pub base: Option<Vocabulary>,
 }
 
 impl Default for Limits {
     /// Every token, after [`Vocabulary::UNKNOWN`].
     fn default() -> Self {
-        Self { min_count: 1, max_size: usize::MAX, specials: vec![Vocabulary::UNKNOWN.to_owned()] }
+        Self {
+            min_count: 1,
+            max_size: usize::MAX,
+            specials: vec![Vocabulary::UNKNOWN.to_owned()],
+            base: None,
+        }
     }
 }
 
@@ -62,6 +70,8 @@ impl PartialEq for Vocabulary {
         (&self.tokens, &self.counts, of(self)) == (&other.tokens, &other.counts, of(other))
     }
 }
+
+impl Eq for Vocabulary {}
 
 /// How often each token occurs.
 #[derive(Default)]
@@ -100,6 +110,9 @@ impl Counted {
     /// Those that [`Limits`] let in.
     pub(crate) fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
+        if let Some(base) = &limits.base {
+            return base.grown(counts, limits);
+        }
         let Some(room) = limits.max_size.checked_sub(limits.specials.len()) else {
             let expected = format!("at least {}, the number of specials", limits.specials.len());
             return Err(Error::new("size of a vocabulary", expected, limits.max_size.to_string()));
@@ -313,7 +326,12 @@ mod tests {
     use crate::wire::record;
 
     fn limits(min_count: u64, max_size: usize, specials: &[&str]) -> Limits {
-        Limits { min_count, max_size, specials: specials.iter().map(|&special| special.to_owned()).collect() }
+        Limits {
+            min_count,
+            max_size,
+            specials: specials.iter().map(|&special| special.to_owned()).collect(),
+            base: None,
+        }
     }
 
     proptest! {

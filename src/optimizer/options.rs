@@ -89,6 +89,7 @@ impl Options {
 pub struct Group {
     which: Which,
     rate: Option<f64>,
+    held: Option<usize>,
     weight_decay: Option<f64>,
     l1: Option<f64>,
 }
@@ -144,13 +145,23 @@ impl Group {
     }
 
     fn new(which: Which) -> Self {
-        Self { which, rate: None, weight_decay: None, l1: None }
+        Self { which, rate: None, held: None, weight_decay: None, l1: None }
     }
 
     /// So many times the rate of the others: from 0, where nothing moves.
     #[must_use]
     pub fn rate(self, factor: f64) -> Self {
         Self { rate: Some(factor), ..self }
+    }
+
+    /// Gradual unfreezing: the parameters do not move in the first `steps` steps of the training. Their gradients are computed, clipped with
+    /// all others, and enter the moments of the rule meanwhile (Howard and Ruder, "Universal language model fine-tuning for text
+    /// classification", 2018, arXiv:1801.06146).
+    #[doc(alias = "unfreeze")]
+    #[doc(alias = "freeze")]
+    #[must_use]
+    pub fn after(self, steps: usize) -> Self {
+        Self { held: Some(steps), ..self }
     }
 
     /// A weight decay of their own.
@@ -168,6 +179,7 @@ impl Group {
     fn over(&self, attributes: Attributes) -> Attributes {
         let settings = [("rate_factor", self.rate), ("weight_decay", self.weight_decay), ("l1", self.l1)];
         let said = settings.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        said.fold(attributes, |attributes, (name, value)| attributes.with(name, value))
+        let attributes = said.fold(attributes, |attributes, (name, value)| attributes.with(name, value));
+        self.held.into_iter().fold(attributes, |attributes, steps| attributes.with("held", steps))
     }
 }

@@ -151,6 +151,8 @@ fn groups_say_what_is_not_as_for_the_others() {
     assert_eq!(with[0], without[0]);
     let expected = without[1].clone().with("rate_factor", 0.5).with("weight_decay", 0.0).with("l1", 0.25);
     assert_eq!(with[1], expected);
+    let held = minimized(&plain.clone().group(Group::of(["a"]).after(7))).unwrap();
+    assert_eq!(held[0], without[0].clone().with("held", 7usize));
     assert_eq!(minimized(&plain.clone().group(Group::matching(|_| false).rate(2.0))).unwrap(), without);
 
     let unknown = minimized(&plain.clone().group(Group::of(["idle"]).rate(0.5))).unwrap_err();

@@ -155,6 +155,19 @@ impl Config {
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
             need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
         }
+        let lower = training.lower_rates;
+        need(
+            lower > 0.0 && lower <= 1.0,
+            "training.lower_rates",
+            "a number above 0, at most 1",
+            lower.to_string(),
+        );
+        if training.from.is_none() {
+            let unfreeze = training.unfreeze;
+            let none = "none without `training.from`";
+            need(unfreeze == 0, "training.unfreeze", none, unfreeze.to_string());
+            need(lower == 1.0, "training.lower_rates", none, lower.to_string());
+        }
         let counts = [
             ("data.window", data.window.unwrap_or(1)),
             ("text.min_count", text.min_count),

@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::net;
 use super::sections::{Cell, ModelConfig, Pooling};
+use super::started;
 use crate::layers::{Embedding, Gru, Instance, Linear, Lstm, Rnn, Stacked};
 use crate::ops::Pool;
 use crate::program::{Builder, Var};
@@ -18,17 +19,27 @@ const CHARACTER_DROPOUT: f64 = 0.2;
 pub(super) struct Encoder<'a> {
     model: &'a ModelConfig,
     words: Instance<Embedding>,
+    /// The layers of a language model that reads the words' vectors.
+    below: Vec<Layers>,
     spelling: Option<Spelling>,
     layers: Layers,
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder of so many known words and, if their characters are read, so many characters.
-    pub(super) fn new(net: &Builder, config: &'a Config, words: usize, characters: Option<usize>) -> Self {
+    /// An encoder of so many known words and, if their characters are read, so many characters, over the layers of a language model if one is
+    /// below.
+    pub(super) fn new(
+        net: &Builder,
+        config: &'a Config,
+        words: usize,
+        characters: Option<usize>,
+        below: Option<&ModelConfig>,
+    ) -> Self {
         let table = net::table(words, net::WORDS, config);
         Self {
             model: &config.model,
             words: net.layer(table),
+            below: below.map_or_else(Vec::new, |model| Layers::of_lm(net, model)),
             spelling: characters.map(|characters| Spelling::new(net, characters)),
             layers: Layers::new(net, &config.model),
         }
@@ -39,13 +50,28 @@ impl<'a> Encoder<'a> {
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
         let Some(spelling) = &self.spelling else {
             let words = net.feed(words, DType::I64, &[], levels);
-            return (words, net::dropped(self.words.of(words), self.model));
+            let known = self.words.of(words);
+            let vectors = net::without_some(known, self.model.word_dropout);
+            return (words, self.dropped(self.beside(net, known, vec![vectors])));
         };
         let spelt = spelling.of(net.feed(characters, DType::I64, &[], levels + 1));
         let words = net.feed_like(words, DType::I64, &[], spelt[0]);
-        let known = net::without_some(self.words.of(words), self.model.word_dropout);
-        let vectors = net.concat(&[known, spelt[0], spelt[1]]);
-        (words, vectors.dropout(self.model.embedding_dropout.unwrap_or(self.model.dropout)))
+        let known = self.words.of(words);
+        let vectors = net::without_some(known, self.model.word_dropout);
+        (words, self.dropped(self.beside(net, known, vec![vectors, spelt[0], spelt[1]])))
+    }
+
+    /// Vectors side by side and, if a language model is below, its states after each of the known words (Peters et al., "Semi-supervised
+    /// sequence tagging with bidirectional language models", 2017).
+    fn beside(&self, net: &Builder, known: Var, mut vectors: Vec<Var>) -> Var {
+        if !self.below.is_empty() {
+            vectors.push(self.below.iter().fold(known, |h, layer| layer.of(h)));
+        }
+        if let [alone] = vectors[..] { alone } else { net.concat(&vectors) }
+    }
+
+    fn dropped(&self, vectors: Var) -> Var {
+        vectors.dropout(self.model.embedding_dropout.unwrap_or(self.model.dropout))
     }
 
     /// The states of the recurrent layers after each row.
@@ -98,6 +124,19 @@ impl Layers {
             Cell::Gru => Self::Gru(stacked!(Gru::new(model.hidden))),
             Cell::Rnn => Self::Rnn(stacked!(Rnn::new(model.hidden))),
         }
+    }
+
+    /// The layers of a language model, each by its name there.
+    fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
+        let layer = |at: usize| {
+            let name = &started::layer(at);
+            match model.cell {
+                Cell::Lstm => Self::Lstm(net.layer(Stacked::new(Lstm::new(model.hidden).named(name), 1))),
+                Cell::Gru => Self::Gru(net.layer(Stacked::new(Gru::new(model.hidden).named(name), 1))),
+                Cell::Rnn => Self::Rnn(net.layer(Stacked::new(Rnn::new(model.hidden).named(name), 1))),
+            }
+        };
+        (0..model.layers).map(layer).collect()
     }
 
     /// The states after each row.

@@ -18,6 +18,7 @@ use super::recipe::{Asked, Recipe, Trained};
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
 use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
+use super::started::{self, Table};
 use crate::data::{Continuous, Counted, Data, Limits, PlainFiles, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
@@ -30,8 +31,16 @@ use crate::train::Trainer;
 const FEEDS: [&str; 2] = ["x", "y"];
 /// What `data.text` is.
 const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
+/// The output layer.
+const NEXT: &str = "next";
 /// The vocabulary.
 const TOKENS: &str = "tokens";
+/// The first is that of the word vectors.
+const TABLES: [Table; 3] = [
+    Table::new(net::TABLE, TOKENS, &[0]),
+    Table::new("next.weight", TOKENS, &[1]),
+    Table::new("next.bias", TOKENS, &[0]),
+];
 /// The output.
 const LOGITS: &str = "logits";
 /// Tokens of a window.
@@ -92,6 +101,10 @@ impl Recipe for Lm {
             }
         }
         Ok(Preview::new(text.read_as(), records))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
@@ -324,13 +337,14 @@ impl Prose {
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
-    let Paths { train, dev, test, .. } = paths;
+    let Paths { train, dev, test, from, .. } = paths;
     let whole = match train {
         Some(path) => Prose::open(path, config)?,
         None => Prose::Held(embedded::prose()?),
     };
     let dev = dev.map(|path| Prose::open(path, config)).transpose()?;
     let cut = tokenizer(config)?;
+    from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
     // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
     let (train, dev) = match dev {
@@ -344,7 +358,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         }
     }
     // Texts that were never seen hold tokens that were not.
-    let tokens = net::known(train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN])), config)?;
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+    let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
     let steps =
@@ -532,9 +547,9 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     });
     let h = carried(&net, net::dropped(table.of(x), model), model).dropout(model.dropout);
     let logits = match model.tied {
-        false => h.linear(tokens),
-        true if model.hidden == model.embedding => net.layer(Linear::tied(&table)).of(h),
-        true => net.layer(Linear::tied(&table)).of(h.linear(model.embedding)),
+        false => h.linear(Linear::new(tokens).named(NEXT)),
+        true if model.hidden == model.embedding => net.layer(Linear::tied(&table).named(NEXT)).of(h),
+        true => net.layer(Linear::tied(&table).named(NEXT)).of(h.linear(model.embedding)),
     };
     let losses = logits.cross_entropy(y);
     let learnt = net::smoothed(logits, y, config).unwrap_or(losses);
@@ -563,11 +578,11 @@ fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
         if at > 0 {
             x = x.dropout(model.dropout);
         }
-        let (hidden, rate) = (model.hidden, model.recurrent_dropout);
+        let (hidden, rate, name) = (model.hidden, model.recurrent_dropout, &started::layer(at));
         x = match model.cell {
-            Cell::Lstm => layer(net, x, Lstm::new(hidden).recurrent_dropout(rate), hidden),
-            Cell::Gru => layer(net, x, Gru::new(hidden).recurrent_dropout(rate), hidden),
-            Cell::Rnn => layer(net, x, Rnn::new(hidden).recurrent_dropout(rate), hidden),
+            Cell::Lstm => layer(net, x, Lstm::new(hidden).recurrent_dropout(rate).named(name), hidden),
+            Cell::Gru => layer(net, x, Gru::new(hidden).recurrent_dropout(rate).named(name), hidden),
+            Cell::Rnn => layer(net, x, Rnn::new(hidden).recurrent_dropout(rate).named(name), hidden),
         };
     }
     x

@@ -41,6 +41,7 @@ mod sample;
 mod scored;
 mod sections;
 mod settings;
+mod started;
 mod tag;
 mod tag_scores;
 mod tasks;
@@ -67,6 +68,8 @@ pub use settings::{Key, Setting, Value};
 pub use translated::Translated;
 pub use weigh::Weigher;
 
+use std::path::Path;
+
 use prepared::{CONFIG, TASK};
 
 use crate::checkpoint::Checkpoint;
@@ -80,19 +83,35 @@ use crate::train::Trainer;
 /// If the config makes no sense, or the texts cannot be read or are not of its task: the test part is read as [`scores`] reads it.
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Prepared> {
-    config.check().at_caller()?;
-    let paths = prepared::Paths::of(config).at_caller()?;
+    prepare_from(config, None).at_caller()
+}
+
+/// [`prepare`] for a training that [`Trainer::resume`] then goes on with, from its checkpoint: of a training that started from another model
+/// (`training.from`), the checkpoint has all that was taken from there.
+///
+/// # Errors
+/// As [`prepare`]; if the checkpoint is needed and cannot be read.
+#[track_caller]
+pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<Prepared> {
+    prepare_from(config, Some(checkpoint.as_ref())).at_caller()
+}
+
+fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Prepared> {
+    config.check()?;
+    let mut paths = prepared::Paths::of(config)?;
+    let from = started::Origin::of(config, resumed)?;
+    paths.from = from.clone();
     let left_out = paths.left_out();
-    let prepared = config.run.task.recipe().prepare(config, paths);
-    let mut prepared = prepared.at_caller()?;
-    prepared.said.extend(left_out);
-    let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
+    let mut prepared = config.run.task.recipe().prepare(config, paths)?;
+    let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;
+    prepared.said.extend(copied.into_iter().chain(left_out));
+    let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     prepared.trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
     if let Some(path) = &prepared.test {
-        let model = Model::new(prepared.trainer.for_inference().at_caller()?).at_caller()?;
+        let model = Model::new(prepared.trainer.for_inference()?)?;
         let path = path.to_string_lossy();
-        let read = model.check(config, &path).at_caller()?;
+        let read = model.check(config, &path)?;
         let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
         prepared.said.extend(otherwise);

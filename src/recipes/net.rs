@@ -4,6 +4,7 @@ use ndarray::Array2;
 
 use super::config::Config;
 use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig};
+use super::started;
 use crate::data::memory;
 use crate::data::{Limits, Vocabulary, WordVectors};
 use crate::error::{Error, ErrorKind, Result};
@@ -35,10 +36,12 @@ pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
 /// As [`Trainer::new`]; if the parameters take more memory than there is.
 pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
     // Of a program that is not right, the trainer says what is wrong.
+    let mut groups = Vec::new();
     if let Ok(program) = net.program() {
         fits(program.parameter_count(), memory::available())?;
+        groups = started::groups(config, &program, steps);
     }
-    let trainer = Trainer::new(net, loss, &*optimizer(config, steps))?;
+    let trainer = Trainer::new(net, loss, &*optimizer(config, groups, steps))?;
     Ok(told(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
 }
 
@@ -79,8 +82,8 @@ fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     if training.warm_up > 0 { schedule.warm_up(training.warm_up) } else { schedule }
 }
 
-/// The optimizer of a config, for `steps` steps.
-fn optimizer(config: &Config, steps: usize) -> Box<dyn Optimizer> {
+/// The optimizer of a config with these groups of parameters, for `steps` steps.
+fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optimizer> {
     let training = &config.training;
     macro_rules! set {
         ($optimizer:expr) => {{
@@ -90,6 +93,7 @@ fn optimizer(config: &Config, steps: usize) -> Box<dyn Optimizer> {
                 Some(decay) => optimizer.weight_decay(decay),
                 None => optimizer,
             };
+            let optimizer = groups.into_iter().fold(optimizer, |optimizer, group| optimizer.group(group));
             let frozen = Group::of([TABLE]).rate(0.0).weight_decay(0.0);
             match config.text.freeze {
                 true => Box::new(optimizer.group(frozen)),
@@ -163,6 +167,7 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
         min_count: config.text.min_count as u64,
         max_size: config.text.max_size.unwrap_or(Limits::default().max_size),
         specials: specials.iter().map(|&special| special.to_owned()).collect(),
+        base: None,
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use super::config::Config;
 use super::sections::Tokens;
+pub(super) use super::sections::{CONFIG, TASK};
+use super::started::Origin;
 use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
@@ -98,8 +100,6 @@ pub enum Truth {
 }
 
 /// The notes of a recipe's file.
-pub(super) const TASK: &str = "task";
-pub(super) const CONFIG: &str = "config";
 pub(super) const CUT: &str = "tokens";
 /// How the text that is written is cut, if otherwise.
 pub(super) const TARGET_CUT: &str = "target tokens";
@@ -113,6 +113,8 @@ pub(super) struct Paths {
     pub(super) test: Option<PathBuf>,
     /// What is beside the parts and none of them.
     left_out: Vec<PathBuf>,
+    /// The trained model to start from.
+    pub(super) from: Origin,
 }
 
 impl Paths {
@@ -122,10 +124,16 @@ impl Paths {
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
         let (dev, test) = (path(&data.dev), path(&data.test));
         let Some(train) = &data.train else {
-            return Ok(Self { train: None, dev, test, left_out: Vec::new() });
+            return Ok(Self { train: None, dev, test, left_out: Vec::new(), from: Origin::default() });
         };
         let Parts { train, dev: own_dev, test: own_test, left_out } = Parts::find(train)?;
-        Ok(Self { train: Some(train), dev: dev.or(own_dev), test: test.or(own_test), left_out })
+        Ok(Self {
+            train: Some(train),
+            dev: dev.or(own_dev),
+            test: test.or(own_test),
+            left_out,
+            from: Origin::default(),
+        })
     }
 
     /// What is left out, for people.

@@ -8,6 +8,7 @@ use super::prepared::{Column, Paths, Prepared, TestData};
 use super::preview::Preview;
 use super::scored::{Outcome, Scored};
 use super::sections::DecodingConfig;
+use super::started::Table;
 use crate::data::{Asking, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
@@ -22,6 +23,9 @@ pub(super) trait Recipe: Sync {
 
     /// How a path is read, and its first records.
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview>;
+
+    /// The parameters with a row or column per token, label or tag; others are copied by name and shape from a model to start from.
+    fn tables(&self) -> &'static [Table];
 
     /// Reads the texts and builds the model.
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared>;

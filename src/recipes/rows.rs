@@ -275,7 +275,7 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
     // A sparse row times a table is an embedding bag: the sum of the vectors of its features, times their values.
     let vectors = Linear::new(model.embedding).without_bias().weight_init(init::normal(0.1)).named("vectors");
     let deep = features.linear(vectors).dropout(model.dropout).linear(model.hidden).relu();
-    let logits = wide + deep.linear(labels.len());
+    let logits = wide + deep.linear(Linear::new(labels.len()).named(LABELS));
     let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
     let trainer = net::trainer(net, loss, config, net::steps(config, rows))?;
     Ok(trainer

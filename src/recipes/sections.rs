@@ -2,6 +2,10 @@
 
 use super::settings::{choice, section};
 
+/// The notes of a recipe's file that hold its task, and the config as TOML.
+pub(super) const TASK: &str = "task";
+pub(super) const CONFIG: &str = "config";
+
 choice! {
     /// The task.
     Task {
@@ -271,6 +275,12 @@ section! {
         focal: f64 = 0.0;
         /// Early stopping: stop after this many epochs without a better one; 0 never stops early.
         patience: u64 = 5;
+        /// Fine-tuning: the run folder or checkpoint whose vocabularies and parameters start the training; of `classify` and `tag` also one of a language model (`lm`), whose layers are below the task's own (default: parameters start at random).
+        from: Option<String> = None;
+        /// Gradual unfreezing of a model that `from` names: epochs between levels, the output layers first and the word vectors last; 0 trains all levels from the start.
+        unfreeze: u64 = 0;
+        /// Learning rate of each level of a model that `from` names, relative to the level above it: above 0, at most 1, which gives all levels one rate.
+        lower_rates: f64 = 1.0;
         /// Parts of a batch, a power of two: gradients are computed part by part and summed along a fixed tree, and up to this many processes (`mpirun`) compute them; the parts decide the bits of a training, the number of processes does not (default: 1, or the number of processes rounded up to a power of two).
         parts: Option<u64> = None;
     }

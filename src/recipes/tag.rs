@@ -16,8 +16,9 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
-use super::sections::DecodingConfig;
 use super::sections::RateSchedule;
+use super::sections::{DecodingConfig, ModelConfig};
+use super::started::Table;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use crate::data::{
@@ -25,7 +26,7 @@ use crate::data::{
     Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::Crf;
+use crate::layers::{Crf, Linear};
 use crate::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use crate::ops::Pool;
 use crate::predict::Predictor;
@@ -44,6 +45,17 @@ const LABELS: &str = "labels";
 
 /// The output with the probability of each tag of each word.
 const LIKELY: &str = "tag probabilities";
+
+/// Those of the words and of the characters come first.
+const TABLES: [Table; 7] = [
+    Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
+    Table::new("characters.weight", CHARACTERS, &[0]),
+    Table::new("tags.weight", TAGS, &[1]),
+    Table::new("tags.bias", TAGS, &[0]),
+    Table::new("tags.transitions", TAGS, &[0, 1]),
+    Table::new("labels.weight", LABELS, &[1]),
+    Table::new("labels.bias", LABELS, &[0]),
+];
 
 /// With more tags, a training takes long.
 const MANY_TAGS: usize = 300;
@@ -99,6 +111,10 @@ impl Recipe for Tag {
             let words: Vec<String> = words.collect();
             format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
         }))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
@@ -371,7 +387,7 @@ impl Counts {
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
-    let Paths { train, dev, test, .. } = paths;
+    let Paths { train, dev, test, from, .. } = paths;
     let own = train.is_some();
     let train = match train {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
@@ -411,11 +427,12 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
     let tagging = scheme_of(&[&train, &dev])?;
     let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
-    let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
+    let of_characters = from.grows(Limits::default(), &TABLES[1]);
     let found = Found {
         words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
         characters: match config.model.characters {
-            true => Some(of_train.characters.within(&Limits::default()).map_err(of_name)?),
+            true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
             false => None,
         },
         tags: tags.labels()?,
@@ -424,7 +441,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     tell_apart(&found.tags, &train)?;
     let (data, dev_data) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
-    let mut trainer = network(config, &found, &tagging, of_train.texts)?
+    let mut trainer = network(config, &found, &tagging, from.below(), of_train.texts)?
         .note(READ_AS, like.tagging(tagging.clone()).to_note());
     let mut said = vec![format!(
         "{}: {} texts of {} tags ({tagging}), {} words known; {} held out",
@@ -466,20 +483,26 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     })
 }
 
-fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> Result<Trainer> {
+fn network(
+    config: &Config,
+    found: &Found,
+    tagging: &Tagging,
+    below: Option<&ModelConfig>,
+    texts: usize,
+) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
     let characters = found.characters.as_ref().map(|characters| characters.len());
-    let encoder = Encoder::new(&net, config, found.words.len(), characters);
+    let encoder = Encoder::new(&net, config, found.words.len(), characters, below);
     let (words, vectors) = encoder.read(&net, [FEEDS[0], FEEDS[1]], 1);
     let h = encoder.states(vectors);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
-    let scores = h.dropout(model.dropout).linear(found.tags.len());
+    let scores = h.dropout(model.dropout).linear(Linear::new(found.tags.len()).named(TAGS));
     let (mut loss, best, likely) = match model.crf {
         true => {
-            let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&standard)?));
+            let crf = net.layer(Crf::new().named(TAGS).forbidding(&tagging.scheme.transitions(&standard)?));
             (crf.loss(scores, tags).mean(), crf.of(scores), crf.marginals(scores))
         }
         // A loss of a text is the sum over its words, as that of a random field is.
@@ -490,7 +513,8 @@ fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> R
     };
     let label = found.labels.as_ref().map(|labels| {
         let label = net.feed(FEEDS[3], DType::I64, &[], 0);
-        let logits = h.sequence_pool(Pool::Max).dropout(model.dropout).linear(labels.len());
+        let logits =
+            h.sequence_pool(Pool::Max).dropout(model.dropout).linear(Linear::new(labels.len()).named(LABELS));
         loss = loss + logits.cross_entropy(label).mean();
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });

@@ -15,6 +15,7 @@ use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::sections::{Cell, DecodingConfig, RateSchedule, TextConfig, Tokens};
+use super::started::Table;
 use super::text_scores::TextScores;
 use super::texts::Texts;
 use crate::data::{
@@ -41,6 +42,12 @@ const SOURCES: usize = 64;
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
 /// The vocabularies.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
+/// Those of the sources and of the targets come first.
+const TABLES: [Table; 3] = [
+    Table::new("sources.weight", KNOWN[0], &[0]),
+    Table::new("targets.weight", KNOWN[1], &[0]),
+    Table::new("written.bias", KNOWN[1], &[0]),
+];
 /// The output.
 const LOGITS: &str = "logits";
 
@@ -85,6 +92,10 @@ impl Recipe for Translate {
         Ok(Preview::of(&Pairs::open_with([path], &options(config, COLUMNS)?)?, &|of| {
             format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
         }))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
@@ -158,7 +169,7 @@ impl BySource {
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
-    let Paths { train: Some(path), dev, test, .. } = paths else {
+    let Paths { train: Some(path), dev, test, from, .. } = paths else {
         let expected = "a file with lines of source<TAB>target";
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };
@@ -181,6 +192,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let said_of_tokens = spoken.as_ref().map(|_| PRONUNCIATIONS.to_owned());
     let config = spoken.as_ref().unwrap_or(config);
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
+    from.same_cut(CUT, &cut)?;
+    from.same_cut(TARGET_CUT, &target_cut)?;
     let (mut lengths, mut known) = (Vec::new(), Counted::default());
     train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
     let (mut held_out, mut by_source, mut dev_pairs) = (HeldOut::default(), BySource::default(), 0);
@@ -201,9 +214,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     })?;
     wrong.and_then(|()| by_source.end(&mut shown))?;
     both([(train.name(), lengths.len()), (dev.name(), dev_pairs)])?;
-    let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
+    let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let sources = net::known(train.vocabulary(&cut, &limits, |pair| &pair.source), config)?;
-    let limits = net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]);
+    let limits = from.grows(net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]), &TABLES[1]);
     let targets = net::known(train.vocabulary(&target_cut, &limits, |pair| &pair.target), config)?;
     let loader = |pairs: &Texts<Pair>| loader(pairs, [&cut, &target_cut], [&sources, &targets], config);
     let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
@@ -292,8 +305,8 @@ pub(super) fn layers(
     let start = states.sequence_pool(Pool::Mean).linear(hidden).tanh();
 
     // Tokens are read and said by the same vectors (Press and Wolf, "Using the output embedding to improve language models", 2017).
-    let table = net.layer(Embedding::new(targets.len(), model.embedding));
-    let say = net.layer(Linear::tied(&table));
+    let table = net.layer(Embedding::new(targets.len(), model.embedding).named(KNOWN[1]));
+    let say = net.layer(Linear::tied(&table).named("written"));
     let query = net.layer(Linear::new(hidden).without_bias());
     let bound = 1.0 / (hidden as f64).sqrt();
     let score = net.parameter("score", DType::F32, &[hidden], init::uniform(-bound, bound));

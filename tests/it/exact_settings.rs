@@ -48,10 +48,12 @@ fn several_optimizers_of_one_program_remember_their_own_updates() {
 
 #[test]
 fn each_table_of_an_optimizer_owes_at_its_own_rate_and_decay() {
-    let optimizers: [(&str, Box<dyn Optimizer>); 5] = [
+    let optimizers: [(&str, Box<dyn Optimizer>); 7] = [
         ("sgd", Box::new(Sgd::new(0.1).weight_decay(0.1).group(Group::of(["a"]).rate(0.2)))),
         ("momentum", Box::new(Sgd::new(0.1).momentum(0.5).group(Group::of(["a"]).rate(0.2)))),
         ("adamw", Box::new(AdamW::new(0.02).weight_decay(0.1).group(Group::of(["b"]).rate(2.0)))),
+        ("held adam", Box::new(AdamW::new(0.02).weight_decay(0.1).group(Group::of(["a"]).after(250)))),
+        ("held momentum", Box::new(Sgd::new(0.1).momentum(0.5).group(Group::of(["b"]).after(7).rate(0.5)))),
         ("lion", Box::new(Lion::new(0.01).weight_decay(0.1).group(Group::of(["b"]).weight_decay(0.01)))),
         (
             "rmsprop",

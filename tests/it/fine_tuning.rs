@@ -4,7 +4,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples, Vocabulary};
 use unpadded::layers::Embedding;
 use unpadded::ops::Pool;
-use unpadded::optimizer::{Adam, Optimizer, Sgd};
+use unpadded::optimizer::{Adam, Group, Optimizer, Sgd};
 use unpadded::tensor::{Dense, Storage};
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, ErrorKind};
@@ -168,4 +168,38 @@ fn what_fits_can_be_taken_alone() {
     let error = other.load_fitting_parameters(&Checkpoint::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Program);
     assert!(error.to_string().contains("expected at least one that fits the model"), "{error}");
+}
+
+/// A group that is held for a while: equal bits on any number of threads, and resumed before and after it moves.
+#[test]
+fn gradual_unfreezing_is_resumed_bit_for_bit() {
+    let adam = || {
+        let lower = |name: &str| name.starts_with("embedding_0") || name.starts_with("lstm_0");
+        Adam::new(0.05).group(Group::matching(lower).after(7).rate(0.5))
+    };
+    let fit = |mut trainer: Trainer, until| {
+        trainer.fit(&data(), &data(), until).unwrap();
+        trainer
+    };
+    let mut start = trainer(2, 3, &adam());
+    let before = values(&mut start);
+    let of = |all: &[(String, Storage)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    let held = values(&mut fit(start, Until::Steps(7)));
+    for name in ["embedding_0.weight", "lstm_0.weight_hh"] {
+        assert_eq!(of(&held, name), of(&before, name), "{name}");
+    }
+    assert_ne!(of(&held, "linear_0.weight"), of(&before, "linear_0.weight"));
+    let whole = values(&mut fit(trainer(2, 3, &adam()).threads(1), Until::Epochs(3)));
+    assert_ne!(of(&whole, "embedding_0.weight"), of(&before, "embedding_0.weight"));
+    for (steps, threads) in [(3, 2), (9, 4)] {
+        let file = std::env::temp_dir().join(format!("unpadded-held-{steps}-{}", std::process::id()));
+        fit(trainer(2, 3, &adam()).threads(threads), Until::Steps(steps)).save(&file).unwrap();
+        let mut resumed = trainer(2, 3, &adam()).threads(threads);
+        resumed.resume(&file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        assert_eq!(values(&mut fit(resumed, Until::Epochs(3))), whole, "{steps} steps");
+    }
+    let mut unlike = trainer(2, 3, &Adam::new(0.05));
+    let held = fit(trainer(2, 3, &adam()), Until::Steps(1)).for_inference().unwrap();
+    unlike.load_parameters(&held).unwrap();
 }

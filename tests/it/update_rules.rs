@@ -334,14 +334,33 @@ fn a_factor_multiplies_the_rate() {
     }
 }
 
+#[test]
+fn a_held_parameter_moves_after_its_steps_alone() {
+    for rule in every_rule().into_iter().chain([lamb()]) {
+        let start = Fields::start(&rule, Variable::dense(numbers((HEIGHT, WIDTH), 0.3)));
+        let step = |rule: &Rule, fields: &Fields, at: u64| {
+            fields.update(rule, "exact", 0.25, Variable::dense(numbers((HEIGHT, WIDTH), 0.7)), facts(at, 1))
+        };
+        let held = rule.clone().with("held", 2usize);
+        let first = step(&held, &start, 0);
+        let second = step(&held, &first, 1);
+        assert_eq!(second.0[0], start.0[0], "{}", rule.kind);
+        // As at a rate of 0, under which the moments go on.
+        let none = rule.clone().with("rate_factor", 0.0);
+        assert_eq!(second, step(&none, &step(&none, &start, 0), 1), "{}", rule.kind);
+        assert_eq!(step(&held, &second, 2), step(&rule, &second, 2), "{}", rule.kind);
+    }
+}
+
 /// Attributes with a default may be absent.
 #[test]
 fn attributes_that_are_new_may_be_missing() {
     for rule in [sgd(), momentum(0.5), adam(1e-8), rmsprop(1e-8)] {
-        for name in ["l1", "rate_factor"] {
+        for name in ["l1", "rate_factor", "held"] {
             assert!(rule.attributes.get(name).is_none());
         }
         let all = rule.clone().with("l1", 0.0).with("rate_factor", 1.0).with("decoupled", false);
+        let all = all.with("held", 0usize);
         let fields = Fields::start(&rule, Variable::dense(numbers((HEIGHT, WIDTH), 0.3)));
         let [a, b] = [rule, all].map(|rule| {
             fields.update(&rule, "exact", 0.25, Variable::dense(numbers((HEIGHT, WIDTH), 0.7)), facts(1, 1))

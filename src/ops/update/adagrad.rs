@@ -68,7 +68,7 @@ impl ElementRule<2> for Adagrad {
     }
 
     fn rate(&self, Moment { rate, step }: Moment) -> f64 {
-        rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay)
+        rate * RuleSettings::rate_factor(self, step) / (1.0 + (step - 1.0) * self.rate_decay)
     }
 
     fn owes(&self) -> Owes {

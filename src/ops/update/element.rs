@@ -24,8 +24,8 @@ pub trait RuleSettings: Declared + Clone + PartialEq {
     /// How the parameter and its state are stored.
     fn storage(&self) -> StorageKind;
 
-    /// What the learning rate is multiplied by for this parameter.
-    fn rate_factor(&self) -> f64;
+    /// What the learning rate is multiplied by for this parameter in step `step` = 1, 2, …: 0 in the first steps, if it is held.
+    fn rate_factor(&self, step: f64) -> f64;
 
     /// L1 and L2.
     fn decay(&self) -> Decay;
@@ -41,7 +41,7 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
 
     /// The learning rate of an update for the parameter.
     fn rate(&self, moment: Moment) -> f64 {
-        moment.rate * self.rate_factor()
+        moment.rate * self.rate_factor(moment.step)
     }
 
     /// What a row owes in the mode `exact` that has no gradient; its [decay](Decay::owes) may owe more than the rule.
@@ -232,8 +232,8 @@ pub mod parts {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Attributes**, as in [`operator!`](crate::operator): those of its own. Every rule also has `mode`, `storage` and
-///   `rate_factor`.
+/// - **Attributes**, as in [`operator!`](crate::operator): those of its own. Every rule also has `mode`, `storage`,
+///   `rate_factor` and `held`.
 /// - **Decay**, if the rule has any: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes
 ///   `weight_decay` (read as it says), `l1` and `decoupled` (with this default, or without one).
 /// - **States** are a constant and the name of the slot in programs: each has the shape of the parameter, and starts at 0.
@@ -284,6 +284,8 @@ macro_rules! update_rule {
                 $($setting)*
                 /// Multiplies `rate`; 1 without it.
                 rate_factor: f64 => $crate::ops::settings::or_one,
+                /// The first steps, in which `rate` is 0 for this parameter; none without it.
+                held: usize => $crate::ops::settings::steps,
             }
             inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
             kernels { [$crate::program::DENSE], [$crate::program::ROWS] }
@@ -307,8 +309,8 @@ macro_rules! update_rule {
                 self.storage
             }
 
-            fn rate_factor(&self) -> f64 {
-                self.rate_factor
+            fn rate_factor(&self, step: f64) -> f64 {
+                $crate::ops::settings::after(self.held, step) * self.rate_factor
             }
 
             fn decay(&self) -> $crate::ops::Decay {
@@ -342,7 +344,7 @@ macro_rules! update_rule {
             fn samples() -> $crate::error::Result<Vec<$crate::program::Sample>> {
                 let storage = $crate::tensor::StorageKind::Dense;
                 let modes = [$crate::ops::SparseMode::Exact, $crate::ops::SparseMode::Lazy];
-                let of = |mode| $type { mode, storage, rate_factor: 0.5, $($sampled)* }.attributes();
+                let of = |mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* }.attributes();
                 $crate::ops::update_parts::samples(modes.map(of), Self::FIELDS)
             }
         }

@@ -6,7 +6,7 @@
 use super::adam::Moments;
 use super::engine::{Merged, check_range};
 use super::rule::{self, GRAD, SparseMode, over};
-use super::settings::{dense_or_rows, fraction, not_negative, or_one, or_zero};
+use super::settings::{after, dense_or_rows, fraction, not_negative, or_one, or_zero, steps};
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
@@ -64,6 +64,8 @@ operator! {
         weight_decay: f64 => or_zero,
         /// Multiplies `rate`; 1 without it.
         rate_factor: f64 => or_one,
+        /// The first steps, in which `rate` is 0 for this parameter; none without it.
+        held: usize => steps,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
@@ -120,7 +122,8 @@ impl Op for Lamb {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         fn forward<T: RowValue>(op: &Lamb, run: &mut Forward<'_>) -> Result<()> {
-            let (rate, t) = (rule::rate(run, op.rate_factor)?, (run.run().step + 1) as f64);
+            let t = (run.run().step + 1) as f64;
+            let rate = rule::rate(run, after(op.held, t) * op.rate_factor)?;
             let moments = Moments::new([op.beta1, op.beta2], op.epsilon, 1.0, t);
             let step = Step { moments, decay: T::from_f64(op.weight_decay) };
             if run.rows(GRAD).is_some() {
@@ -146,6 +149,7 @@ impl Op for Lamb {
             epsilon: 1e-8,
             weight_decay: 0.5,
             rate_factor: 0.5,
+            held: 0,
         };
         let modes = [SparseMode::Exact, SparseMode::Lazy].map(|mode| op(mode).attributes());
         rule::samples(modes, &["param", "moment1", "moment2"])

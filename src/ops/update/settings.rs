@@ -53,6 +53,17 @@ pub fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(1.0) } else { not_negative(attributes, name) }
 }
 
+/// A number of steps among the attributes; 0 if the attribute is absent.
+#[track_caller]
+pub fn steps(attributes: &Attributes, name: &str) -> Result<usize> {
+    if attributes.get(name).is_none() { Ok(0) } else { attributes.size(name).at_caller() }
+}
+
+/// 0 in the first `held` steps, where step 1 is the first, and 1 after them.
+pub fn after(held: usize, step: f64) -> f64 {
+    if step > held as f64 { 1.0 } else { 0.0 }
+}
+
 /// A number above 0 among the attributes.
 #[track_caller]
 pub fn positive(attributes: &Attributes, name: &str) -> Result<f64> {

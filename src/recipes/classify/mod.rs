@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::labels::{self, COLUMNS, PROBABILITIES};
+use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::prepared::{
     CONFIG, CUT, Case, HeldOut, Paths, Prepared, READ_AS, TestData, as_in_training, both, one_in, options,
     options_of, read_as, read_otherwise, tokenizer,
@@ -20,10 +20,12 @@ use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
 use super::sections::{DecodingConfig, Target};
+use super::started::Table;
 use super::texts::Texts;
 use super::{embedded, net, rows};
 use crate::data::{
-    Asking, Counted, Fingerprint, Labelled, LabelledFiles, Loader, Passes, ReadOptions, Tokenizer, Vocabulary,
+    Asking, Counted, Fingerprint, Labelled, LabelledFiles, Limits, Loader, Passes, ReadOptions, Tokenizer,
+    Vocabulary,
 };
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
@@ -31,9 +33,19 @@ use crate::tensor::Variable;
 use learnt::{Labels, Learnt, labels_in};
 pub(super) use network::LABEL;
 use network::NUMBER;
+use reader::{CHARACTERS, Parts, SEPARATOR, Spelt, WORDS};
 pub(super) use reader::{FIRST, Reader};
-use reader::{Parts, SEPARATOR, Spelt};
 pub(super) use thresholds::finished;
+
+/// Those of the words and of their characters come first.
+const TABLES: [Table; 6] = [
+    Table::new(net::TABLE, WORDS, &[0]),
+    Table::new("characters.weight", CHARACTERS, &[0]),
+    Table::new("labels.weight", LABELS, &[1]),
+    Table::new("labels.bias", LABELS, &[0]),
+    Table::new("wide.weight", LABELS, &[1]),
+    Table::new("wide.bias", LABELS, &[0]),
+];
 
 /// A label for each text, or for each row of features.
 pub(super) struct Classify;
@@ -64,6 +76,10 @@ impl Recipe for Classify {
         let line =
             |of: &Labelled| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
         Ok(Preview::new(files.read_as(), texts.iter().map(line).collect()))
+    }
+
+    fn tables(&self) -> &'static [Table] {
+        &TABLES
     }
 
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
@@ -309,7 +325,7 @@ fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Learnt, config: &Co
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
-    let Paths { train, dev, test, .. } = paths;
+    let Paths { train, dev, test, from, .. } = paths;
     let own = train.is_some();
     let train = match train {
         Some(path) => {
@@ -319,6 +335,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None => Texts::Held(embedded::reviews(true)?),
     };
     let (cut, parts) = (tokenizer(config)?, Parts::of(config));
+    from.same_cut(CUT, &cut)?;
     let part = if own && dev.is_none() { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
     let (mut labels, mut spelt) = (Labels::new(config), Spelt::default());
@@ -335,7 +352,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         1 => &[Vocabulary::UNKNOWN],
         _ => &[Vocabulary::UNKNOWN, SEPARATOR],
     };
-    let limits = net::limits(config, specials);
+    let limits = from.grows(net::limits(config, specials), &TABLES[0]);
     let found = train.survey((part, config.run.seed), &cut, &limits, &mut |text, held| {
         labels.add(text);
         match held {
@@ -365,14 +382,16 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
     let words = net::known(found.words, config)?;
     let coverage = tokens.coverage(&words);
-    let characters = config.model.characters.then(|| spelt.vocabulary()).transpose()?;
+    let characters =
+        config.model.characters.then(|| spelt.vocabulary(&from.grows(Limits::default(), &TABLES[1])));
+    let characters = characters.transpose()?;
     let reader = Reader { cut, words, characters, parts };
     let of_train = loader(&train, &reader, &learnt, config)?.shuffle(config.run.seed).prefetch(4);
     let of_dev = loader(&dev, &reader, &learnt, config)?;
     let others = Some(&dev).filter(|_| part == 0 && own);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let steps = net::steps(config, lengths.len());
-    let (trainer, metric) = network::network(config, &reader, &learnt, &weights, steps)?;
+    let (trainer, metric) = network::network(config, &reader, (&learnt, &weights), from.below(), steps)?;
     let mut trainer =
         trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().clone().phrases(false).to_note());
     let of = match (&learnt, learnt.labels()) {

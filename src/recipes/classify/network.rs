@@ -2,8 +2,9 @@
 
 use super::learnt::{Learnt, Weights};
 use super::reader::{CHARACTERS, FIRST, Reader, SECOND, WORDS};
+use crate::data::Vocabulary;
 use crate::error::Result;
-use crate::layers::init;
+use crate::layers::{Linear, init};
 use crate::metrics::{Accuracy, Average, F1, LabelSetF1, MeanError};
 use crate::ops::{BinaryCrossEntropy, CrossEntropy, FocalLoss};
 use crate::program::{Builder, Var};
@@ -11,7 +12,7 @@ use crate::recipes::config::Config;
 use crate::recipes::encoder::{Encoder, Layers, Pooler};
 use crate::recipes::labels::{ATTENTION, LABELS, PROBABILITIES};
 use crate::recipes::net;
-use crate::recipes::sections::Sentences;
+use crate::recipes::sections::{ModelConfig, Sentences};
 use crate::tensor::DType;
 use crate::train::Trainer;
 
@@ -28,12 +29,12 @@ const LEAST: f64 = 1e-6;
 pub(super) fn network(
     config: &Config,
     reader: &Reader,
-    learnt: &Learnt,
-    weights: &Weights,
+    (learnt, weights): (&Learnt, &Weights),
+    below: Option<&ModelConfig>,
     steps: usize,
 ) -> Result<(Trainer, &'static str)> {
     let net = Builder::new().seed(config.run.seed);
-    let (text, attention) = vectors(&net, config, reader);
+    let (text, attention) = vectors(&net, config, reader, below);
     let text = text.dropout(config.model.dropout);
     let given = weights.of_labels(config, learnt)?;
     let class_weights = given.as_ref().map(|weights| {
@@ -44,7 +45,7 @@ pub(super) fn network(
     let (mut trainer, metric) = match learnt {
         Learnt::Label(labels) => {
             let label = net.feed(LABEL, DType::I64, &[], 0);
-            let logits = text.linear(labels.len());
+            let logits = text.linear(Linear::new(labels.len()).named(LABELS));
             let loss = of_label(logits, label, class_weights, config);
             let accuracy = Accuracy::new(logits, label);
             let macro_f1 = F1::new(logits, label, labels.len(), Average::Macro).named("macro F1");
@@ -58,7 +59,7 @@ pub(super) fn network(
         }
         Learnt::Labels(labels, _) => {
             let targets = net.feed_csr(LABEL, DType::F32, labels.len(), 0).to_dense();
-            let logits = text.linear(labels.len());
+            let logits = text.linear(Linear::new(labels.len()).named(LABELS));
             let losses = match config.training.focal {
                 0.0 => {
                     let positive_weights = class_weights;
@@ -75,7 +76,7 @@ pub(super) fn network(
             let number = net.feed(LABEL, DType::F32, &[], 0);
             // Numbers are learnt as deviations from their mean.
             let Weights { mean, deviation, .. } = *weights;
-            let standard = text.linear(1);
+            let standard = text.linear(Linear::new(1).named(NUMBER));
             let loss = standard.squared_error((number - mean) / deviation).mean();
             let found = standard * deviation + mean;
             let trainer = net::trainer(net, loss, config, steps)?.output(NUMBER, found);
@@ -96,10 +97,15 @@ pub(super) fn network(
 }
 
 /// One row per record, and the weights of its tokens where attention picks them.
-fn vectors(net: &Builder, config: &Config, reader: &Reader) -> (Var, Option<Var>) {
+fn vectors(
+    net: &Builder,
+    config: &Config,
+    reader: &Reader,
+    below: Option<&ModelConfig>,
+) -> (Var, Option<Var>) {
     let model = &config.model;
     let encoder =
-        Encoder::new(net, config, reader.words.len(), reader.characters.as_ref().map(|known| known.len()));
+        Encoder::new(net, config, reader.words.len(), reader.characters.as_ref().map(Vocabulary::len), below);
     let pooler = Pooler::new(net, model);
     let documents = model.documents != Sentences::None;
     let read = |feeds| {

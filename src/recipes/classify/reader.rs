@@ -184,8 +184,8 @@ impl Spelt {
         token.chars().for_each(|c| self.0.add(c.encode_utf8(&mut utf8)));
     }
 
-    pub(super) fn vocabulary(self) -> Result<Vocabulary> {
-        self.0.within(&Limits::default())
+    pub(super) fn vocabulary(self, limits: &Limits) -> Result<Vocabulary> {
+        self.0.within(limits)
     }
 }
 

@@ -414,6 +414,7 @@ fn of_operators(calls: &mut Calls) {
     calls.at("settings::not_negative", || settings::not_negative(&below, "a"));
     calls.at("settings::or_zero", || settings::or_zero(&below, "a"));
     calls.at("settings::or_one", || settings::or_one(&below, "a"));
+    calls.at("settings::steps", || settings::steps(&below, "a"));
     calls.at("settings::positive", || settings::positive(&below, "a"));
     calls.at("settings::dense_or_rows", || settings::dense_or_rows(&below, "storage"));
     calls.at("InferShape::new_level", || probed("new_level"));

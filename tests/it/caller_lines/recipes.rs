@@ -14,6 +14,9 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Config::set", || config.set("nothing", &Value::Int(1)));
     config.data.train = Some("no such file".into());
     calls.at("recipes::prepare", || recipes::prepare(&config).map(drop));
+    let path = "no such file";
+    calls.at("recipes::prepare_resumed", || recipes::prepare_resumed(&config, path).map(drop));
+    calls.at("Config::starting_from", || Config::starting_from(path, None));
     calls.at("recipes::preview", || recipes::preview(&config).map(drop));
     config.model.layers = 0;
     calls.at("Config::check", || config.check());

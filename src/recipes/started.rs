@@ -1,0 +1,442 @@
+//! Fine-tuning (`training.from`): vocabularies grow, parameters of a trained model start the new one, and a language model's layers are
+//! below a classifier or tagger.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::config::Config;
+use super::sections::{CONFIG, DataConfig, ModelConfig, TASK, Task, TextConfig, Tokens};
+use crate::checkpoint::{Checkpoint, Purpose};
+use crate::data::{Limits, Tokenizer, Vocabulary};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::optimizer::Group;
+use crate::program::Program;
+use crate::tensor::{Dense, Storage};
+use crate::train::Trainer;
+
+/// The note with the config of the language model whose layers are below the network's own.
+const BELOW: &str = "language model";
+
+/// A parameter with a row or column per token, label or tag.
+pub(super) struct Table {
+    pub(super) parameter: &'static str,
+    /// The vocabulary that numbers them.
+    pub(super) vocabulary: &'static str,
+    pub(super) axes: &'static [usize],
+    /// The form in which tokens are looked up.
+    pub(super) form: fn(&str) -> String,
+}
+
+impl Table {
+    /// The tokens as they are.
+    pub(super) const fn new(
+        parameter: &'static str,
+        vocabulary: &'static str,
+        axes: &'static [usize],
+    ) -> Self {
+        Self { parameter, vocabulary, axes, form: str::to_owned }
+    }
+}
+
+/// The name of a language model's layer.
+pub(super) fn layer(at: usize) -> String {
+    format!("lm_{at}")
+}
+
+/// The trained model that a training starts from, if there is one.
+#[derive(Clone, Default)]
+pub(super) struct Origin(Option<Arc<Trained>>);
+
+struct Trained {
+    /// As `training.from` has it.
+    name: String,
+    task: Task,
+    /// Of a training that is resumed, its own checkpoint.
+    checkpoint: Checkpoint,
+    resumed: bool,
+    /// The language model below, and its config as TOML.
+    below: Option<(ModelConfig, String)>,
+}
+
+/// The checkpoint of a run: a file, or the best one of a run folder.
+fn file(run: &str) -> Result<PathBuf> {
+    let path = Path::new(run);
+    let found = match path.is_dir() {
+        // Until a training is over, its last checkpoint has the best parameters, too.
+        true => {
+            ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.is_file())
+        }
+        false => path.is_file().then(|| path.to_owned()),
+    };
+    found.ok_or_else(|| {
+        let (expected, got) = match path.is_dir() {
+            true => ("a run folder with a best.ckpt or last.ckpt", format!("neither in `{run}`")),
+            false => ("a run folder or a checkpoint", format!("nothing at `{run}`")),
+        };
+        Error::of(ErrorKind::Io, "training.from", expected, got)
+    })
+}
+
+/// The task and the config of a checkpoint.
+fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
+    let task = checkpoint.notes.get(TASK).and_then(|task| Task::from_name(task));
+    let (Some(_), Some(config)) = (task, checkpoint.notes.get(CONFIG)) else {
+        let got = format!("a checkpoint of another program, `{name}`");
+        return Err(Error::of(ErrorKind::Format, "training.from", "a run of `unpadded train`", got));
+    };
+    Config::from_toml(config).map_err(|e| e.noted(format!("in the config of `{name}`")))
+}
+
+impl Origin {
+    /// The model of `training.from`, if it is set. A resumed training has all that it needs in its own checkpoint.
+    pub(super) fn of(config: &Config, resumed: Option<&Path>) -> Result<Self> {
+        let Some(name) = &config.training.from else { return Ok(Self(None)) };
+        let path = resumed.map_or_else(|| file(name), |path| Ok(path.to_owned()))?;
+        let checkpoint = Checkpoint::load(&path)?;
+        let theirs = config_of(name, &checkpoint)?;
+        let (task, wanted) = (theirs.run.task, config.run.task);
+        let below = match (task, wanted) {
+            (Task::Lm, Task::Classify | Task::Tag) => Some((theirs.model.clone(), theirs.to_toml())),
+            (a, b) if a == b => match checkpoint.notes.get(BELOW) {
+                Some(note) => {
+                    let of = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
+                    Some((Config::from_toml(note).map_err(of)?.model, note.clone()))
+                }
+                None => None,
+            },
+            _ => {
+                let lm = if matches!(wanted, Task::Classify | Task::Tag) { " or of `lm`" } else { "" };
+                let expected = format!("a run of `{}`{lm}", wanted.name());
+                let got = format!("`{name}`, a run of `{}`", task.name());
+                return Err(Error::new("training.from", expected, got));
+            }
+        };
+        if let Some((model, _)) = &below
+            && model.embedding != config.model.embedding
+        {
+            let expected = format!("{}, the width of the word vectors of `{name}`", model.embedding);
+            return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
+        }
+        if (task, wanted) == (Task::Lm, Task::Tag) {
+            by_words(name, &theirs.text)?;
+        }
+        let checkpoint = match checkpoint.purpose {
+            Purpose::Training if resumed.is_none() => checkpoint.for_inference()?,
+            _ => checkpoint,
+        };
+        let resumed = resumed.is_some();
+        Ok(Self(Some(Arc::new(Trained { name: name.clone(), task, checkpoint, resumed, below }))))
+    }
+
+    /// Checks that the new text is cut as the model's was: by the tokenizer in its note `note`.
+    pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
+        let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
+        // A language model has one note, whatever the text is for.
+        let theirs = checkpoint.notes.get(note).map(String::as_str).unwrap_or_default();
+        if theirs == cut.name() {
+            return Ok(());
+        }
+        let error = Error::new(note, format!("`{theirs}`, as `{name}`"), format!("`{}`", cut.name()));
+        Err(error.noted(
+            "`text.tokens`, `text.lowercase` and `text.tokenizer` are those of the model to start from",
+        ))
+    }
+
+    /// Limits of a vocabulary that grows from the one of a parameter's table.
+    pub(super) fn grows(&self, limits: Limits, table: &Table) -> Limits {
+        let known = self.0.as_deref().and_then(|from| from.vocabulary(table.parameter));
+        Limits { base: known.map(|known| known.in_form(table.form)), ..limits }
+    }
+
+    /// The language model whose layers are below the network's own.
+    pub(super) fn below(&self) -> Option<&ModelConfig> {
+        self.0.as_deref()?.below.as_ref().map(|(model, _)| model)
+    }
+
+    /// Starts the parameters of a trainer, and returns what was copied, for people.
+    pub(super) fn start(&self, mut trainer: Trainer, task: Task) -> Result<(Trainer, Option<String>)> {
+        let Some(from) = self.0.as_deref() else { return Ok((trainer, None)) };
+        if let Some((_, config)) = &from.below {
+            trainer = trainer.note(BELOW, config.clone());
+        }
+        if from.resumed {
+            // The counts are those of the first part of the training.
+            let same = |name: &str, ours: &Vocabulary| {
+                let theirs = from.checkpoint.vocabularies.get(name)?;
+                (theirs.fingerprint() == ours.fingerprint()).then(|| (name.to_owned(), theirs.clone()))
+            };
+            let own: Vec<_> = trainer.vocabularies().filter_map(|(name, ours)| same(name, ours)).collect();
+            let trainer =
+                own.into_iter().fold(trainer, |trainer, (name, own)| trainer.vocabulary(&name, own));
+            return Ok((trainer, None));
+        }
+        let said = from.give(&mut trainer, task)?;
+        Ok((trainer, Some(said)))
+    }
+}
+
+/// Checks that a language model reads the words that a tagger is given.
+fn by_words(name: &str, text: &TextConfig) -> Result<()> {
+    match (&text.tokenizer, text.tokens) {
+        (None, Some(Tokens::Words | Tokens::Whitespace)) => Ok(()),
+        (tokenizer, tokens) => {
+            let got = match (tokenizer, tokens) {
+                (Some(path), _) => format!("tokens of `{path}`"),
+                (None, tokens) => format!("`text.tokens = \"{}\"`", tokens.map_or("none", Tokens::name)),
+            };
+            let expected = "a language model of `words` or `whitespace` for `tag`, whose words are given";
+            Err(Error::new("training.from", expected, format!("`{name}` of {got}")))
+        }
+    }
+}
+
+impl Trained {
+    /// The vocabulary of the table in a parameter.
+    fn vocabulary(&self, parameter: &str) -> Option<&Vocabulary> {
+        let table = self.task.recipe().tables().iter().find(|table| table.parameter == parameter)?;
+        self.checkpoint.vocabularies.get(table.vocabulary)
+    }
+
+    /// Copies the parameters: tables by their tokens, others by name and shape.
+    fn give(&self, trainer: &mut Trainer, task: Task) -> Result<String> {
+        let mut from = self.checkpoint.clone();
+        let (mut shares, mut layers) = (Vec::<(&str, String)>::new(), Vec::new());
+        let tables = task.recipe().tables();
+        for table in tables {
+            let (Some(theirs), Ok(ours)) =
+                (from.tensors.remove(table.parameter), trainer.scope().value(table.parameter))
+            else {
+                continue;
+            };
+            let (_, ours_known) = match trainer.vocabularies().find(|(name, _)| *name == table.vocabulary) {
+                Some(known) => known,
+                None => continue,
+            };
+            let Some(known) = self.vocabulary(table.parameter) else { continue };
+            let numbers = ours_known.numbers_in(known, table.form);
+            let Some(value) = merged(&ours, &theirs, table.axes, &numbers, known.len())? else { continue };
+            from.tensors.insert(table.parameter.to_owned(), value);
+            if !shares.iter().any(|(name, _)| *name == table.vocabulary) {
+                let both = numbers.iter().flatten().count();
+                shares.push((table.vocabulary, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
+            }
+        }
+        // Weights of classes and the like are settings.
+        let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
+        for (_, var) in fixed {
+            from.tensors.remove(&var.name);
+        }
+        let found =
+            trainer.load_fitting_parameters(&from).map_err(|e| e.noted(format!("from `{}`", self.name)))?;
+        let is_table = |name: &&String| tables.iter().any(|table| table.parameter == *name);
+        for name in found.loaded.iter().filter(|name| !is_table(name)) {
+            add(&mut layers, name);
+        }
+        let mut new = Vec::new();
+        let unlike = found.unlike.iter().map(|unlike| &unlike.name);
+        found.only_in_model.iter().chain(unlike).for_each(|name| add(&mut new, name));
+        let mut parts: Vec<String> = shares.into_iter().map(|(_, share)| share).collect();
+        if !layers.is_empty() {
+            parts.push(format!("layers {}", layers.join(", ")));
+        }
+        let new = if new.is_empty() { String::new() } else { format!("; new: {}", new.join(", ")) };
+        Ok(format!("from {}: {}{new}", self.name, parts.join(", ")))
+    }
+}
+
+/// Adds the layer of a parameter to a list.
+fn add(layers: &mut Vec<String>, parameter: &str) {
+    let layer = layer_of(parameter);
+    if !layers.iter().any(|known| known == layer) {
+        layers.push(layer.to_owned());
+    }
+}
+
+fn layer_of(parameter: &str) -> &str {
+    parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
+}
+
+/// A table with the numbers of another one where `numbers` has their place, and its own elsewhere; none if they do not fit. What is behind
+/// the `known` entries of an axis, as the first and last scores of a random field, keeps its place.
+fn merged(
+    ours: &Storage,
+    theirs: &Storage,
+    axes: &[usize],
+    numbers: &[Option<i64>],
+    known: usize,
+) -> Result<Option<Storage>> {
+    let (to, from) = (ours.shape().to_vec(), theirs.shape().to_vec());
+    let (Ok(mut values), Ok(given)) = (
+        ours.as_dense().and_then(|dense| Ok(dense.as_slice::<f32>()?.to_vec())),
+        theirs.as_dense().and_then(|dense| dense.as_slice::<f32>()),
+    ) else {
+        return Ok(None);
+    };
+    let places = |axis: usize| -> Option<Vec<Option<usize>>> {
+        let (to, from) = (to.get(axis).copied().unwrap_or(1), from.get(axis).copied().unwrap_or(1));
+        if !axes.contains(&axis) {
+            return (to == from).then(|| (0..to).map(Some).collect());
+        }
+        let (behind, theirs) = (to.checked_sub(numbers.len())?, from.checked_sub(known)?);
+        let found = numbers.iter().map(|number| number.and_then(|number| usize::try_from(number).ok()));
+        (behind == theirs).then(|| found.chain((known..from).map(Some)).collect())
+    };
+    if to.len() != from.len() || to.len() > 2 {
+        return Ok(None);
+    }
+    let (Some(rows), Some(columns)) = (places(0), places(1)) else { return Ok(None) };
+    let width = from.get(1).copied().unwrap_or(1);
+    for (row, from) in values.chunks_mut(columns.len().max(1)).zip(rows) {
+        let Some(given) = from.and_then(|from| given.get(from * width..(from + 1) * width)) else { continue };
+        for (value, from) in row.iter_mut().zip(&columns) {
+            if let Some(&given) = from.and_then(|from| given.get(from)) {
+                *value = given;
+            }
+        }
+    }
+    Ok(Some(Dense::from_vec(&to, values)?.into()))
+}
+
+/// The groups of parameters for gradual unfreezing and smaller rates below, where a training starts from a model: the top one holds the
+/// output layers, and above a language model all layers of the task; below it is a group a level, and the word vectors are in the last.
+pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
+    let training = &config.training;
+    if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {
+        return Vec::new();
+    }
+    let names: Vec<String> = program.parameters().map(|id| program.var(id).name.clone()).collect();
+    let per_epoch = steps.div_ceil(training.epochs.max(1) as usize);
+    let levels = levels(names, config.model.bidirectional);
+    (1..)
+        .zip(levels.into_iter().rev().skip(1))
+        .map(|(depth, names)| {
+            let held = (training.unfreeze as usize).saturating_mul(depth).saturating_mul(per_epoch);
+            Group::of(names).rate(training.lower_rates.powi(depth as i32)).after(held)
+        })
+        .collect()
+}
+
+/// The parameters by levels, the lowest first.
+fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
+    let is_recurrent = |layer: &str| names.iter().any(|name| name == &format!("{layer}.weight_hh"));
+    let mut layers: Vec<&str> = Vec::new();
+    for name in &names {
+        if !layers.contains(&layer_of(name)) {
+            layers.push(layer_of(name));
+        }
+    }
+    let of_lm = |layer: &str| layer.starts_with("lm_");
+    let has_lm = layers.iter().any(|layer| of_lm(layer));
+    let top = match layers.iter().rposition(|layer| if has_lm { of_lm(layer) } else { is_recurrent(layer) }) {
+        Some(last) => last + 1,
+        None => 0,
+    };
+    let mut levels: Vec<Vec<&str>> = vec![Vec::new()];
+    let mut directions = 0;
+    for (at, layer) in layers.iter().enumerate() {
+        let begins = match () {
+            () if at == top => true,
+            () if at > top => false,
+            () if has_lm => of_lm(layer),
+            () if is_recurrent(layer) => {
+                directions += 1;
+                !bidirectional || directions % 2 == 1
+            }
+            () => false,
+        };
+        if begins && levels.last().is_some_and(|level| !level.is_empty()) {
+            levels.push(Vec::new());
+        }
+        levels.last_mut().into_iter().for_each(|level| level.push(layer));
+    }
+    let of_level =
+        |level: Vec<&str>| names.iter().filter(|name| level.contains(&layer_of(name))).cloned().collect();
+    levels.into_iter().map(of_level).collect()
+}
+
+impl Config {
+    /// The config to go on from a trained model, in a run folder or a checkpoint: the config of its run; of another task the task's defaults,
+    /// with the tokens and the width of word vectors that the model has. `training.from` is set, and results of other data are not kept.
+    ///
+    /// ```no_run
+    /// use unpadded::recipes::{Config, Task};
+    /// let mut config = Config::starting_from("runs/lm-1", Some(Task::Classify))?;
+    /// config.data.train = Some("reviews.tsv".into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no checkpoint, or it was not saved by a recipe.
+    #[track_caller]
+    pub fn starting_from(run: &str, task: Option<Task>) -> Result<Self> {
+        let config = file(run).and_then(Checkpoint::load).and_then(|checkpoint| config_of(run, &checkpoint));
+        let theirs = config.at_caller()?;
+        let mut config = match task {
+            Some(task) if task != theirs.run.task => Self::over(task, &theirs),
+            _ => theirs,
+        };
+        config.run.threads = 0;
+        config.training.from = Some(run.to_owned());
+        Ok(config)
+    }
+
+    /// The config of a task over a model of another one.
+    fn over(task: Task, below: &Self) -> Self {
+        let mut config = Self::new(task);
+        config.model.embedding = below.model.embedding;
+        if Self::has(task, "text.tokens") {
+            let TextConfig { tokens, tokenizer, lowercase, .. } = below.text.clone();
+            config.text = TextConfig { tokens, tokenizer, lowercase, ..config.text };
+        }
+        config.data = DataConfig::default();
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_output_layers_then_recurrent_ones_then_vectors() {
+        let of = |names: &[&str], bidirectional| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            let levels = levels(names, bidirectional);
+            levels.iter().map(|level| level.join(" ")).collect::<Vec<_>>()
+        };
+        let names =
+            ["words.weight", "lstm_0.weight_hh", "lstm_1.weight_hh", "linear_0.weight", "linear_0.bias"];
+        assert_eq!(
+            of(&names, true),
+            ["words.weight", "lstm_0.weight_hh lstm_1.weight_hh", "linear_0.weight linear_0.bias"]
+        );
+        assert_eq!(of(&names, false).len(), 4);
+        let names = ["words.weight", "lm_0.weight_hh", "lstm_0.weight_hh", "linear_0.weight"];
+        assert_eq!(of(&names, false), ["words.weight", "lm_0.weight_hh", "lstm_0.weight_hh linear_0.weight"]);
+        assert_eq!(of(&["wide.weight"], false), ["wide.weight"]);
+    }
+
+    #[test]
+    fn tables_are_merged_by_entry() -> Result<()> {
+        let of = |shape: &[usize], from: f32| -> Result<Storage> {
+            let len = shape.iter().product::<usize>();
+            Ok(Dense::from_vec(shape, (0..len).map(|i| from + i as f32).collect())?.into())
+        };
+        let values = |merged: Option<Storage>| -> Result<Vec<f32>> {
+            let merged = merged.map(|merged| Ok(merged.as_dense()?.as_slice::<f32>()?.to_vec()));
+            merged.unwrap_or_else(|| Ok(Vec::new()))
+        };
+        let numbers = [Some(1), None, Some(0)];
+        let rows = merged(&of(&[3, 2], 0.0)?, &of(&[2, 2], 10.0)?, &[0], &numbers, 2)?;
+        assert_eq!(values(rows)?, [12.0, 13.0, 2.0, 3.0, 10.0, 11.0]);
+        let columns = merged(&of(&[1, 3], 0.0)?, &of(&[1, 2], 10.0)?, &[1], &numbers, 2)?;
+        assert_eq!(values(columns)?, [11.0, 1.0, 10.0]);
+        let bias = merged(&of(&[3], 0.0)?, &of(&[2], 10.0)?, &[0], &numbers, 2)?;
+        assert_eq!(values(bias)?, [11.0, 1.0, 10.0]);
+        // A random field: two rows behind those of the tags.
+        let field = merged(&of(&[4, 2], 0.0)?, &of(&[3, 1], 10.0)?, &[0, 1], &[None, Some(0)], 1)?;
+        assert_eq!(values(field)?, [0.0, 1.0, 2.0, 10.0, 4.0, 11.0, 6.0, 12.0]);
+        assert!(merged(&of(&[3, 2], 0.0)?, &of(&[2, 5], 0.0)?, &[0], &numbers, 2)?.is_none());
+        Ok(())
+    }
+}

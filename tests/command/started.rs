@@ -1,0 +1,250 @@
+//! Trainings that start from a trained model: `train --from`.
+
+use super::*;
+use unpadded::checkpoint::Checkpoint;
+use unpadded::tensor::Storage;
+
+fn checkpoint(place: &Place, run: &str, name: &str) -> Checkpoint {
+    Checkpoint::load(place.0.join(run).join(name)).unwrap()
+}
+
+/// A row of a table.
+fn row(of: &Checkpoint, parameter: &str, at: i64) -> Vec<f32> {
+    let value: &Storage = &of.tensors[parameter];
+    let width: usize = value.shape().iter().skip(1).product();
+    let from = at as usize * width;
+    value.as_dense().unwrap().as_slice::<f32>().unwrap()[from..from + width].to_vec()
+}
+
+/// The lines of a training that says what it does.
+fn lines(place: &Place, arguments: &[&str]) -> String {
+    let output = place.given(arguments, "");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+    error
+}
+
+/// Requests with other words and another label than `reviews`.
+fn others() -> String {
+    let line = |i: usize| {
+        let (word, label) = [("fine", "good"), ("tepid", "middling"), ("superb", "good")][i % 3];
+        format!("{}it was {word} indeed\t{label}\n", "and then ".repeat(i % 5))
+    };
+    (0..120).map(line).collect()
+}
+
+#[test]
+fn new_words_and_labels_are_added_to_what_was_learnt() {
+    let place = Place::new("from-new");
+    place.write("reviews.tsv", &reviews());
+    place.write("others.tsv", &others());
+    place
+        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "4", "--run", "old", "--quiet"]), "");
+    // Nothing moves at so small a rate: parameters show where they come from.
+    let arguments = [
+        "train",
+        "--from",
+        "old",
+        "--train",
+        "others.tsv",
+        "--run",
+        "new",
+        "--epochs",
+        "1",
+        "--set",
+        "training.rate=1e-12",
+    ];
+    let said = lines(&place, &arguments);
+    assert!(
+        said.contains("from old: ") && said.contains("1 of 2 labels") && said.contains("layers lstm_0"),
+        "{said}"
+    );
+    let (old, new) = (checkpoint(&place, "old", "best.ckpt"), checkpoint(&place, "new", "best.ckpt"));
+    let (known, words) = (&old.vocabularies["words"], &new.vocabularies["words"]);
+    assert!(known.tokens().eq(words.tokens().take(known.len())) && words.len() == known.len() + 3);
+    assert!(words.count(words.id("was").unwrap()) > known.count(known.id("was").unwrap()));
+    assert!(new.vocabularies["labels"].tokens().eq(["good", "middling"]));
+    let close =
+        |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5) && a.len() == b.len();
+    for word in ["was", "fine", "dull"] {
+        let id = known.id(word).unwrap();
+        assert!(close(&row(&old, "words.weight", id), &row(&new, "words.weight", id)), "{word}");
+    }
+    let bias = |of: &Checkpoint, label: &str| {
+        let id = of.vocabularies["labels"].id(label).unwrap();
+        row(of, "labels.bias", id)
+    };
+    assert!(close(&bias(&old, "good"), &bias(&new, "good")) && bias(&old, "good") != [0.0]);
+    assert!(close(&bias(&new, "middling"), &[0.0]));
+    // The settings are those of the old run; parts and columns are not.
+    let config = fs::read_to_string(place.0.join("new/config.toml")).unwrap();
+    assert!(config.contains("hidden = 8") && config.contains("from = \"old\""), "{config}");
+    // What was learnt helps at once.
+    let value = |arguments: &[&str]| place.json(arguments, "")["value"].as_f64().unwrap();
+    let again =
+        ["train", "--train", "reviews.tsv", "--epochs", "1", "--set", "training.rate=1e-12", "--json"];
+    assert_eq!(value(&[&again[..], &["--from", "old"]].concat()), 100.0);
+    assert!(value(&with(&again, &[])) < 100.0);
+}
+
+#[test]
+fn a_resumed_training_does_not_need_the_model_that_it_started_from() {
+    let place = Place::new("from-resumed");
+    place.write("reviews.tsv", &reviews());
+    place.write("others.tsv", &others());
+    place
+        .said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "2", "--run", "old", "--quiet"]), "");
+    let levels = ["--set", "training.unfreeze=1", "--set", "training.lower_rates=0.5", "--quiet"];
+    let from = [&["train", "--from", "old", "--train", "others.tsv"], &levels[..]].concat();
+    place.said(&[&from[..], &["--run", "whole", "--epochs", "4"]].concat(), "");
+    place.said(&[&from[..], &["--run", "parts", "--epochs", "2"]].concat(), "");
+    fs::remove_dir_all(place.0.join("old")).unwrap();
+    place.said(&["train", "--resume", "parts", "--epochs", "4", "--quiet"], "");
+    let bytes = |run: &str| fs::read(place.0.join(run).join("best.ckpt")).unwrap();
+    let [whole, parts] = ["whole", "parts"].map(|run| checkpoint(&place, run, "last.ckpt"));
+    assert!(whole.tensors == parts.tensors && whole.vocabularies == parts.vocabularies);
+    assert!(bytes("whole").len() == bytes("parts").len());
+    let answer = place.said(&["predict", "parts"], "it was superb\n");
+    assert!(answer.starts_with("good"), "{answer}");
+    // The rates of levels follow from the config, which a resumed training has to keep.
+    let update = |of: &Checkpoint, parameter: &str| {
+        let id = of.program.find(parameter).unwrap();
+        let op =
+            of.program.root().ops.iter().find(|op| op.kind == "adam" && op.writes().any(|var| var == id));
+        let attributes = op.unwrap().attributes.clone();
+        (attributes.float("rate_factor").unwrap_or(1.0), attributes.size("held").unwrap_or(0))
+    };
+    let steps = update(&whole, "lstm_0.weight_hh").1;
+    assert!(steps > 0);
+    assert_eq!(update(&whole, "labels.weight"), (1.0, 0));
+    assert_eq!(update(&whole, "lstm_0.weight_hh"), (0.5, steps));
+    assert_eq!(update(&whole, "words.weight"), (0.25, 2 * steps));
+}
+
+fn prose() -> String {
+    let line =
+        |i: usize| format!("{}it was {} .\n", "and then ".repeat(i % 5), ["fine", "dull", "1984"][i % 3]);
+    (0..400).map(line).collect()
+}
+
+fn sentences() -> String {
+    let sentence = |i: usize| {
+        let (word, tag) = [("Paris", "B-place"), ("fine", "O"), ("2001", "B-year")][i % 3];
+        format!("{}it O\nwas O\n{word} {tag}\nn{i} O\n. O\n\n", "then O\n".repeat(i % 3))
+    };
+    (0..90).map(sentence).collect()
+}
+
+#[test]
+fn a_language_model_starts_a_classifier_and_a_tagger() {
+    let place = Place::new("from-lm");
+    place.write("prose.txt", &prose());
+    place.write("reviews.tsv", &reviews());
+    place.write("others.tsv", &others());
+    place.write("tags.conll", &sentences());
+    let lm = [
+        "train",
+        "--task",
+        "lm",
+        "--train",
+        "prose.txt",
+        "--set",
+        "text.tokens=words",
+        "--run",
+        "lm",
+        "--quiet",
+    ];
+    let small = [
+        "--epochs",
+        "1",
+        "--set",
+        "model.layers=2",
+        "--set",
+        "model.hidden=12",
+        "--set",
+        "model.embedding=8",
+    ];
+    place.said(&[&lm[..], &small].concat(), "");
+    let own = ["--set", "model.hidden=8", "--set", "training.rate=0.03"];
+    let from = |task: &'static str, train: &'static str, run: &'static str| {
+        [&["train", "--task", task, "--from", "lm", "--train", train, "--run", run], &own[..]].concat()
+    };
+    // Case and digits count in the language model; a classifier reads as it does, a tagger by its forms.
+    let said =
+        lines(&place, &[&from("classify", "reviews.tsv", "classes")[..], &["--epochs", "15"]].concat());
+    assert!(said.contains("layers lm_0, lm_1; new: labels, lstm_0"), "{said}");
+    let (lm, classes) = (checkpoint(&place, "lm", "best.ckpt"), checkpoint(&place, "classes", "best.ckpt"));
+    let (tokens, words) = (&lm.vocabularies["tokens"], &classes.vocabularies["words"]);
+    assert!(tokens.tokens().eq(words.tokens().take(tokens.len())));
+    assert!(classes.tensors.contains_key("lm_1.weight_hh"));
+    assert!(place.said(&["predict", "classes"], "it was dull\n").starts_with("bad"));
+
+    lines(&place, &[&from("tag", "tags.conll", "tags")[..], &["--epochs", "1"]].concat());
+    let tags = checkpoint(&place, "tags", "best.ckpt");
+    let words = &tags.vocabularies["words"];
+    assert!(words.id("0000").is_some() && words.id("1984").is_none() && words.id("paris").is_some());
+    assert!(place.said(&["predict", "tags"], "it was Paris\n").contains("Paris/"));
+
+    // A further training keeps the layers of the language model, without it.
+    fs::remove_dir_all(place.0.join("lm")).unwrap();
+    let said = lines(
+        &place,
+        &["train", "--from", "classes", "--train", "others.tsv", "--run", "more", "--epochs", "1"],
+    );
+    assert!(said.contains("layers lm_0, lm_1, lstm_0"), "{said}");
+    place.said(&["train", "--resume", "more", "--epochs", "2", "--quiet"], "");
+}
+
+#[test]
+fn what_no_training_starts_from_is_refused() {
+    let place = Place::new("from-refused");
+    place.write("reviews.tsv", &reviews());
+    place.write("prose.txt", &prose());
+    place.write("tags.conll", &sentences());
+    let train = ["train", "--train", "reviews.tsv"];
+    place.said(&with(&train, &["--epochs", "1", "--run", "classes", "--quiet"]), "");
+    let refused = |arguments: &[&str], expected: &[&str]| {
+        let said = place.refused(&[&train[..], arguments].concat());
+        expected.iter().for_each(|expected| assert!(said.contains(expected), "{said}"));
+    };
+    refused(
+        &["--from", "none"],
+        &["training.from: expected a run folder or a checkpoint, got nothing at `none`"],
+    );
+    fs::create_dir(place.0.join("empty")).unwrap();
+    refused(&["--from", "empty"], &["best.ckpt or last.ckpt, got neither in `empty`"]);
+    refused(&["--from", "reviews.tsv"], &["reviews.tsv"]);
+    refused(
+        &["--from", "classes", "--set", "text.tokens=characters"],
+        &[
+            "expected `words, lowercase`, as `classes`",
+            "`text.tokens`, `text.lowercase` and `text.tokenizer`",
+        ],
+    );
+    let tag = ["train", "--task", "tag", "--train", "tags.conll"];
+    let said = place.refused(&[&tag[..], &["--from", "classes"]].concat());
+    let expected = "training.from: expected a run of `tag` or of `lm`, got `classes`, a run of `classify`";
+    assert!(said.contains(expected), "{said}");
+    let said =
+        place.refused(&["train", "--task", "translate", "--train", "reviews.tsv", "--from", "classes"]);
+    assert!(said.contains("expected a run of `translate`, got `classes`, a run of `classify`"), "{said}");
+    // A language model by characters is none for words that are given.
+    let lm = ["train", "--task", "lm", "--train", "prose.txt", "--epochs", "1", "--run", "lm", "--quiet"];
+    place.said(&with(&lm, &[]), "");
+    let said = place.refused(&[&tag[..], &["--from", "lm"]].concat());
+    assert!(said.contains("expected a language model of `words` or `whitespace`"), "{said}");
+    refused(
+        &["--task", "classify", "--from", "lm", "--set", "model.embedding=9"],
+        &["model.embedding: expected 8, the width of the word vectors of `lm`, got 9"],
+    );
+    refused(
+        &["--set", "training.unfreeze=1"],
+        &["training.unfreeze: expected none", "without `training.from`"],
+    );
+    refused(
+        &["--set", "training.lower_rates=0"],
+        &["training.lower_rates: expected a number above 0, at most 1"],
+    );
+    let said = place.refused(&["train", "--resume", "classes", "--from", "lm"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+}
