@@ -447,7 +447,7 @@ mod tests {
         let (characters, tags) =
             (texts.characters(&Limits::default()).unwrap(), TaggedTexts::tags([&texts]).unwrap());
         let other = TaggedTexts::of_columns(&file("d.txt", "ax B-A\n")).unwrap();
-        let error = other.samples(str::to_uppercase, &words, &characters, &tags, None).unwrap_err();
+        let error = other.samples(str::to_uppercase, &words, Some(&characters), &tags, None).unwrap_err();
         assert_eq!(format!("{error:#}"), "token: expected one of `O`, got `B-A`; a tag of \"ax\" in `d.txt`");
     }
 }
