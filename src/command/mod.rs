@@ -23,6 +23,7 @@ mod run;
 mod scores;
 mod terminal;
 mod train;
+mod training;
 mod wanted;
 #[cfg(feature = "safetensors")]
 mod weights;

@@ -16,6 +16,10 @@ use unpadded::recipes::Config;
 const RUNS: &str = "runs";
 /// What a training holds while it writes to a folder.
 const LOCK: &str = ".lock";
+/// What a folder of several runs has: their figures.
+pub(crate) const SEEDS: &str = "seeds.json";
+pub(crate) const FOLDS: &str = "folds.json";
+pub(crate) const TRIALS: &str = "tune.json";
 /// What a training writes, beside events.
 const OURS: [&str; 6] =
     ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
@@ -74,6 +78,11 @@ pub(crate) fn is_new(path: &Path) -> bool {
 /// Whether a training has written to a folder.
 pub(crate) fn is_run(path: &Path) -> bool {
     ["metrics.jsonl", "last.ckpt", "best.ckpt"].iter().any(|name| path.join(name).is_file())
+}
+
+/// Whether a folder holds several runs, which a command trained together.
+pub(crate) fn several(path: &Path) -> bool {
+    [SEEDS, FOLDS, TRIALS].iter().any(|name| path.join(name).is_file())
 }
 
 /// Whether a file in a run folder is of the events that TensorBoard reads, and of ours.

@@ -1,22 +1,18 @@
 //! `unpadded train`.
 
-use std::cell::RefCell;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use clap::Args;
 use serde_json::Value;
 
-use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad, said};
-use super::run::{self, Folder, Log};
+use super::run::{self, Folder};
 use super::terminal::{self, Console};
+use super::training::{Finished, Training, check_new, parts};
 use super::wanted::{Wanted, whole};
-use super::{file, json, ranks, report, scores as show};
-use unpadded::checkpoint::Checkpoint;
+use super::{file, json, ranks, scores as show};
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, prepare};
+use unpadded::recipes::{Case, Config, Prepared, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -121,22 +117,8 @@ impl Train {
             return Ok(Ended::Done);
         }
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
-        if self.resume.is_none() && !run::is_new(&path) {
-            let name = path.display();
-            if !run::is_run(&path) {
-                let expected =
-                    "expected a new folder or an empty one, or with --overwrite one that holds a run";
-                return bad(format!("--run {name}: {expected}, got one with other files in it"));
-            }
-            if !self.overwrite {
-                let advice = match run::last(&path).is_file() {
-                    true => format!("--resume {name} goes on with it, --overwrite replaces it"),
-                    false => "nothing was saved in it yet; --overwrite replaces it".to_owned(),
-                };
-                return bad(format!(
-                    "--run {name}: expected a new folder, got one that holds a run; {advice}"
-                ));
-            }
+        if self.resume.is_none() {
+            check_new(&path, self.overwrite)?;
         }
         let folder = Folder::take(path)?;
         if self.overwrite {
@@ -156,127 +138,26 @@ impl Train {
         folder: &Folder,
         world: &mut Option<World>,
     ) -> Outcome<Ended> {
-        let Prepared { mut trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
-        let last = run::last(folder.path());
-        trainer = trainer.checkpoint(&last);
-        if self.console.quiet {
-            trainer = trainer.progress(Progress::Quiet);
-        }
-        if let Some(world) = world {
-            trainer = ranks::distributed(trainer, world)?;
-        }
-        let mut history = Vec::new();
-        if self.resume.is_some() {
-            let config = run::config(folder.path());
-            let anew = |e: unpadded::Error| {
-                e.noted(format!(
-                    "`unpadded train {} --run NEW` trains anew, as the config says now",
-                    config.display()
-                ))
-            };
-            trainer.resume(&last).map_err(anew).asked()?;
-            trainer.check_data(&*train, &*dev).map_err(anew).asked()?;
-            history = Checkpoint::load(&last).asked()?.history;
-            // Soon it is not the best one any more; what it holds is in the last one.
-            std::fs::remove_file(run::best(folder.path())).ok();
-        }
-        folder.write("config.toml", &config.commented())?;
-        let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_toml())?, None)));
-        let to = log.clone();
-        trainer = trainer.on_epoch(move |epoch| {
-            let mut to = to.borrow_mut();
-            match to.0.epoch(epoch) {
-                Ok(()) => ControlFlow::Continue(()),
-                // A full disk ends the training, which has been saved.
-                Err(e) => {
-                    to.1 = Some(e);
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        trainer.start_profile()?;
-        let report = trainer.fit(&*train, &*dev, Until::Epochs(config.training.epochs))?;
-        let profile = trainer.take_profile();
-        let best = run::best(folder.path());
-        let keep_best = || match report.history.is_empty() {
-            true => Ok(()),
-            false => Checkpoint::load(&last)?.for_inference()?.save(&best),
-        };
-        if report.ended == FitEnded::Interrupted {
-            // Before MPI ends, which may wait until `mpirun` ends this process.
-            keep_best()?;
+        let (resumes, quiet) = (self.resume.is_some(), self.console.quiet);
+        let training = Training { config, folder, resumes, quiet, deadline: None };
+        let (trainer, data, scoring) = parts(prepared);
+        let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
+        if fitted.report.ended == FitEnded::Interrupted {
             terminal::say(format!("--resume {} goes on", folder.path().display()));
             return Ok(Ended::Interrupted);
         }
-        // The other processes end, and wait for no report.
-        drop((trainer, world.take()));
-        if let Some(e) = log.borrow_mut().1.take() {
-            return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
+        let finished = training.finish(fitted, scoring)?;
+        self.conclude(folder.path(), &finished)?;
+        match finished.untested {
+            Some(e) => Err(e.into()),
+            None => Ok(Ended::Done),
         }
-        keep_best()?;
-        let value = report.best.map_or(f64::NAN, |best| best.value);
-        let percent = if show::shares(metric) { 100.0 } else { 1.0 };
-        let model = Model::load(&best)?;
-        let mut untested = None;
-        let tested = match &test {
-            Some(path) => {
-                let mut config = config.clone();
-                let path = path.to_string_lossy().into_owned();
-                config.data.test = Some(path.clone());
-                match unpadded::recipes::scores(&config, &model) {
-                    Ok(scored) => {
-                        let object = show::object(&path, &scored);
-                        folder.write("test.json", &format!("{object}\n"))?;
-                        Some((scored, object))
-                    }
-                    // The training is done: what came of it is written first.
-                    Err(e) => {
-                        untested = Some(e);
-                        None
-                    }
-                }
-            }
-            None => None,
-        };
-        let tested = tested.as_ref();
-        let findings = Findings {
-            config,
-            model: &model,
-            checkpoint: Checkpoint::load(&best)?,
-            name: &name,
-            metric,
-            percent: show::shares(metric),
-            report: &report,
-            test: tested.map(|(_, object)| object),
-            lengths,
-            held_out: &held_out,
-            profile: profile.as_ref(),
-        };
-        let page = findings.page()?;
-        folder.write("report.html", &report::html(&page))?;
-        self.conclude(
-            &Conclusion { folder: folder.path(), name: &name, metric, percent, value, tested },
-            &report,
-            &model,
-            &held_out.cases,
-        )?;
-        let Some(e) = untested else { return Ok(Ended::Done) };
-        let (run, path) = (folder.path().display(), test.unwrap_or_default());
-        let path = path.display();
-        Err(e
-            .noted(format!("the run is saved: `unpadded eval {run} {path}` computes the test scores later"))
-            .into())
     }
 
     /// What came out, and where it is.
-    fn conclude(
-        &self,
-        found: &Conclusion<'_>,
-        report: &Report,
-        model: &Model,
-        held_out: &[Case],
-    ) -> Outcome<()> {
-        let Conclusion { folder, name, metric, percent, value, tested } = *found;
+    fn conclude(&self, folder: &Path, finished: &Finished) -> Outcome<()> {
+        let Finished { report, model, name, metric, percent, value, held_out, tested, .. } = finished;
+        let (metric, percent, value, tested) = (*metric, *percent, *value, tested.as_ref());
         let console = self.console;
         let unit = if percent > 1.0 { " %" } else { "" };
         let epoch = report.best.map_or(0, |best| best.epoch);
@@ -327,7 +208,7 @@ impl Train {
             let test = tested.and_then(|(scored, _)| scored.get(metric));
             json::object([
                 ("task", model.task().name().into()),
-                ("dataset", name.into()),
+                ("dataset", name.as_str().into()),
                 ("metric", metric.into()),
                 ("value", json::number(percent * value)),
                 ("test", test.map_or(Value::Null, |x| json::number(percent * x))),
@@ -339,15 +220,4 @@ impl Train {
             ])
         })
     }
-}
-
-/// What is said at the end.
-#[derive(Clone, Copy)]
-struct Conclusion<'a> {
-    folder: &'a Path,
-    name: &'a str,
-    metric: &'a str,
-    percent: f64,
-    value: f64,
-    tested: Option<&'a (Scored, Value)>,
 }
