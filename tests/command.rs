@@ -13,6 +13,8 @@ mod printable;
 #[cfg(all(unix, feature = "mpi"))]
 #[path = "command/processes.rs"]
 mod processes;
+#[path = "command/repeated.rs"]
+mod repeated;
 #[path = "command/reports.rs"]
 mod reports;
 #[path = "command/translate.rs"]

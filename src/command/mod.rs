@@ -18,6 +18,7 @@ mod outcome;
 mod output;
 mod ranks;
 mod record;
+mod repeated;
 mod report;
 mod run;
 mod scores;

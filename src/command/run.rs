@@ -55,6 +55,10 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     }
     let name = path.display();
     bad(match path.is_dir() {
+        true if several(path) => format!(
+            "run folder `{name}`: expected a best.ckpt or last.ckpt in it, got a folder of several runs: name one of them; \
+             --ensemble of `predict` and `eval` joins them"
+        ),
         true => format!("run folder `{name}`: expected a best.ckpt or last.ckpt in it, got neither"),
         false => format!("`{name}`: expected a run folder or a checkpoint, got nothing there"),
     })

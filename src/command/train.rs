@@ -6,11 +6,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::outcome::{Asked, Ended, Outcome, bad, said};
+use super::repeated::{Kind, Repeated};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
 use super::training::{Finished, Training, check_new, parts};
 use super::wanted::{Wanted, whole};
 use super::{file, json, ranks, scores as show};
+use unpadded::data::Fold;
 use unpadded::parallel::World;
 use unpadded::recipes::{Case, Config, Prepared, Truth, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
@@ -22,8 +24,13 @@ Examples:
   unpadded train reviews.toml                       as a config says (`unpadded init` writes one)
   unpadded train --train reviews.tsv --epochs 5     lines of text<TAB>label; a tenth is held out
   unpadded train --task tag --train train.conll --dev dev.conll
+  unpadded train --train reviews.tsv --seeds 5      five trainings: mean and standard deviation
+  unpadded train --train reviews.tsv --folds 5      cross-validation: each fold is held out once
   unpadded train --resume runs/classify-1           goes on where it was interrupted
---json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.")]
+--json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.
+--seeds and --folds make a run folder of each training inside one folder (seed-1, fold-1 …). With --json, `value` and
+`test` are means, `deviation` and `test_deviation` standard deviations (n − 1), and `runs` has the figures of each.
+Without --dev, each seed also holds out other texts. Each fold's figure is of its best epoch, chosen on that fold.")]
 pub(crate) struct Train {
     #[command(flatten)]
     wanted: Wanted,
@@ -45,8 +52,15 @@ pub(crate) struct Train {
     /// Go on with the training of a run folder, exactly where it stands
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "train", "dev", "test"])]
     resume: Option<PathBuf>,
+    /// Seeds: train as often as this, with --seed and the seeds behind it, and compute the mean and the standard deviation
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with_all = ["folds", "resume"])]
+    seeds: Option<u64>,
+    /// Cross-validation: divide the texts into as many folds as this and hold out each once; equal texts are in one fold, and labels
+    /// are spread equally
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..=Fold::MOST), conflicts_with_all = ["dev", "resume"])]
+    folds: Option<u64>,
     /// Replace the run that is in the folder
-    #[arg(long, requires = "run", conflicts_with = "resume")]
+    #[arg(long, requires = "run", conflicts_with_all = ["resume", "seeds", "folds"])]
     overwrite: bool,
     /// Of several processes: the seconds to wait for another one before all end with an error; above the time that rank 0 needs to save
     /// a checkpoint
@@ -61,6 +75,7 @@ impl Train {
     /// The config: a file or the task's own, then flags.
     fn config(&self) -> Outcome<Config> {
         let mut config = match &self.resume {
+            Some(folder) if run::several(folder) => self.wanted.over(file::resumed(folder)?)?,
             Some(folder) if !run::last(folder).is_file() => {
                 let name = folder.display();
                 let got = match run::is_run(folder) {
@@ -83,7 +98,26 @@ impl Train {
         Ok(config)
     }
 
+    /// Several trainings, if flags or the folder to resume say so.
+    fn repeated(&self) -> Outcome<Option<Repeated>> {
+        let count = self.seeds.map(|count| (Kind::Seeds, count));
+        let count = count.or(self.folds.map(|count| (Kind::Folds, count)));
+        Ok(match (&self.resume, count) {
+            (Some(folder), _) if run::several(folder) => {
+                Some(Repeated::resumed(folder, self.config()?, self.console)?)
+            }
+            (None, Some((kind, count))) => {
+                Some(Repeated::new(kind, count, self.config()?, self.run.clone(), self.console)?)
+            }
+            _ => None,
+        })
+    }
+
     pub(crate) fn run(&self) -> Outcome<Ended> {
+        if let Some(repeated) = self.repeated()? {
+            ranks::alone()?;
+            return repeated.run();
+        }
         #[cfg(feature = "mpi")]
         let mut world = ranks::world(self.deadline)?;
         #[cfg(not(feature = "mpi"))]

@@ -152,21 +152,22 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None => Texts::Held(embedded::reviews(true)?),
     };
     let cut = tokenizer(config)?;
-    let part = if own && dev.is_none() { one_in(config) } else { 0 };
+    let divides = dev.is_none() && (own || config.data.fold.is_some());
+    let part = if divides { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
     let mut measured = |text: &Labelled| {
         held_out.add(|| case(text));
         cut.tokens(&text.text).for_each(|token| tokens.add(&token));
     };
     let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
-    let found = train.survey((part, config.run.seed), &cut, &limits, &mut |text, held| match held {
+    let found = train.survey((part, config), &cut, &limits, &mut |text, held| match held {
         true => measured(text),
         false => lengths.push(cut.tokens(&text.text).count()),
     })?;
     let (train, labels) = (found.rest, found.labels?);
     let dev = match dev {
         Some(dev) => train.open_alike(dev)?,
-        None if own => found.held,
+        None if divides => found.held,
         None => Texts::Held(embedded::reviews(false)?),
     };
     if part == 0 {

@@ -1,6 +1,7 @@
 //! What a recipe is told: the task, the data, how text is cut, the model and the training.
 
 use super::settings::{Value, choice, section};
+use crate::data::Fold;
 use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
@@ -74,6 +75,8 @@ section! {
         test: Option<String> = None;
         /// Which share of the training texts is held out where there is no `dev`, at most 0.5: one text in so many, so about a half, a third, a quarter and so on.
         hold_out: f64 = 0.1;
+        /// Cross-validation: the fold that is held out in the place of `hold_out`, as `"2/5"`, the second of five; `train --folds 5` sets it. Equal texts are in one fold, and folds have about equal shares of each label (default: none).
+        fold: Option<Fold> = None;
         /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain`.
         format: Option<String> = None;
         /// The column of the text, by name or number, or its field in JSON Lines or Parquet; of tagged texts that of the words, of pairs that of the source.
@@ -278,7 +281,7 @@ impl Config {
         let held = data.hold_out;
         if !(0.0..=0.5).contains(&held) {
             need(false, "data.hold_out", "a share from 0 to 0.5", held.to_string());
-        } else if data.dev.is_none() && data.train.is_some() {
+        } else if data.dev.is_none() && data.fold.is_none() && data.train.is_some() {
             let expected = "a share above 0, or `data.dev`";
             need(held > 0.0, "data.hold_out", expected, "0 and no `data.dev`".to_owned());
         }

@@ -179,6 +179,7 @@ mod tests {
                     ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
                     ("cell", _) => Value::Text("rnn".into()),
                     ("pool", _) => Value::Text("max".into()),
+                    ("fold", _) => Value::Text("2/5".into()),
                     ("header", _) => Value::Flag(true),
                     ("window" | "first_index" | "max_size" | "patience" | "parts", _) => Value::Int(1),
                     (_, Some(Value::Flag(flag))) => Value::Flag(!flag),

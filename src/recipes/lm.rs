@@ -62,6 +62,7 @@ impl Recipe for Lm {
             "model.pool",
             "model.bidirectional",
             "data.label",
+            "data.fold",
         ]
     }
 

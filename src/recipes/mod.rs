@@ -77,6 +77,19 @@ use crate::train::Trainer;
 pub fn prepare(config: &Config) -> Result<Prepared> {
     config.check().at_caller()?;
     let paths = prepared::Paths::of(config).at_caller()?;
+    if let Some(fold) = config.data.fold {
+        let refused = |expected: &str, got: String| {
+            Err(Error::new("data.fold", expected, format!("\"{fold}\" and {got}")))
+        };
+        if let Some(dev) = &paths.dev {
+            let expected =
+                "none beside a part to measure on; `data.train` names the file of the training part";
+            return refused(expected, format!("`{}`", dev.display()));
+        }
+        if let Some(window) = config.data.window {
+            return refused("none beside `data.window`: folds are of texts in memory", format!("{window}"));
+        }
+    }
     let left_out = paths.left_out();
     let prepared = config.run.task.recipe().prepare(config, paths);
     let mut prepared = prepared.at_caller()?;

@@ -353,7 +353,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             let dev = part(&train, dev)?;
             (train, dev)
         }
-        None if own => train.hold_out(one_in(config), config.run.seed),
+        None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
         None => (train, Texts::Held(embedded::requests(false)?)),
     };
     // Tags and labels that the test file alone has are scored as wrong.

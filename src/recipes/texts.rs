@@ -56,11 +56,12 @@ impl<R: Record> Texts<R> {
         self.options()
     }
 
-    /// Holds out about one in `one_in` records; the rest comes first.
-    pub(super) fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+    /// Holds out about one in `one_in` records, or the fold that the config names; the rest comes first.
+    pub(super) fn hold_out(self, one_in: u64, config: &Config) -> (Self, Self) {
+        let seed = config.run.seed;
         match self {
             Self::Held(records) => {
-                let (rest, held) = records.hold_out(one_in, seed);
+                let (rest, held) = divided(records, one_in, config);
                 (Self::Held(rest), Self::Held(held))
             }
             Self::InFiles(files, window) => {
@@ -105,6 +106,18 @@ impl<R: Record> Texts<R> {
     }
 }
 
+/// The rest of some records, and those that are held out: a fold if the config names one.
+pub(super) fn divided<R: Record>(
+    records: DataSet<R>,
+    one_in: u64,
+    config: &Config,
+) -> (DataSet<R>, DataSet<R>) {
+    match config.data.fold {
+        Some(fold) if one_in > 0 => records.hold_out_fold(fold, config.run.seed),
+        _ => records.hold_out(one_in, config.run.seed),
+    }
+}
+
 impl<R: Record> Passes<R> for Texts<R> {
     fn called(&self) -> Cow<'_, str> {
         match self {
@@ -132,7 +145,7 @@ impl Texts<Labelled> {
     /// Divides the texts and finds their vocabularies; `visit` sees each text, and whether it is held out. Files are read once.
     pub(super) fn survey(
         self,
-        (one_in, seed): (u64, u64),
+        (one_in, config): (u64, &Config),
         cut: &Tokenizer,
         limits: &Limits,
         visit: &mut dyn FnMut(&Labelled, bool),
@@ -141,7 +154,7 @@ impl Texts<Labelled> {
             Self::Held(texts) => {
                 // Before any is held out: a label may be that of one text.
                 let labels = texts.labels();
-                let (rest, held) = texts.hold_out(one_in, seed);
+                let (rest, held) = divided(texts, one_in, config);
                 rest.records().iter().for_each(|text| visit(text, false));
                 held.records().iter().for_each(|text| visit(text, true));
                 let words = rest.vocabulary(cut, limits);
@@ -149,7 +162,7 @@ impl Texts<Labelled> {
             }
             Self::InFiles(files, window) => {
                 let Survey { rest, held, labels, words } =
-                    files.survey((one_in, seed), cut, limits, visit)?;
+                    files.survey((one_in, config.run.seed), cut, limits, visit)?;
                 let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
                 Ok(Surveyed { rest, held, labels, words })
             }
