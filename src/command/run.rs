@@ -66,8 +66,12 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
 
 /// The first folder `runs/<task>-<number>` that is not there.
 pub(crate) fn free(config: &Config) -> PathBuf {
-    let task = config.run.task.name();
-    let name = |number: u64| Path::new(RUNS).join(format!("{task}-{number}"));
+    free_of(config.run.task.name())
+}
+
+/// The first folder `runs/<of>-<number>` that is not there.
+pub(crate) fn free_of(of: &str) -> PathBuf {
+    let name = |number: u64| Path::new(RUNS).join(format!("{of}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 

@@ -73,6 +73,13 @@ pub(crate) fn parts(prepared: Prepared) -> (Trainer, [Box<dyn Data>; 2], Scoring
     (trainer, [train, dev], Scoring { name, metric, test, lengths, held_out })
 }
 
+impl Scoring {
+    /// Without a test set.
+    pub(crate) fn without_test(self) -> Self {
+        Self { test: None, ..self }
+    }
+}
+
 impl Training<'_> {
     /// Trains until `epochs` epochs are finished, and writes the config, the metrics of each epoch and the checkpoints.
     pub(crate) fn fit(

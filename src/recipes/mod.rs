@@ -39,6 +39,7 @@ mod rows;
 mod sample;
 mod scored;
 mod settings;
+mod space;
 mod tag;
 mod tag_scores;
 mod tasks;
@@ -61,6 +62,7 @@ pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::Preview;
 pub use scored::{Confused, Confusion, Figure, ScoreRow, ScoreTable, Scored, Unseen};
 pub use settings::{Key, Setting, Value};
+pub use space::Space;
 pub use translated::Translated;
 pub use weigh::Weigher;
 
