@@ -147,7 +147,8 @@ impl Task {
     }
 
     fn loader(&self, texts: &TaggedTexts) -> Result<Loader> {
-        let samples = texts.samples(form, &self.words, &self.characters, &self.tags, self.labels.as_ref())?;
+        let samples =
+            texts.samples(form, &self.words, Some(&self.characters), &self.tags, self.labels.as_ref())?;
         let names = ["words", "characters", "tags", "label"];
         let names = if self.labels.is_some() { &names[..] } else { &names[..3] };
         Ok(Loader::new(samples, names)?.batching(Batching::Sequences(TEXTS)))

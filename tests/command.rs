@@ -263,7 +263,10 @@ fn all_settings_that_make_no_sense_are_named() {
     let place = Place::new("settings");
     let wrong = [
         "training.epochs=0",
-        "training.patience=0",
+        "training.halve_after=0",
+        "training.momentum=0.9",
+        "training.focal=-1",
+        "text.freeze=true",
         "training.parts=6",
         "training.rate=1e39",
         "threads=99999",

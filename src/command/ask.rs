@@ -129,8 +129,8 @@ pub(crate) struct Predict {
     /// Replace the file that is there
     #[arg(long, requires = "output")]
     overwrite: bool,
-    /// How FILE is read, as data.text=review; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", requires = "file")]
+    /// A setting, such as decoding.beam=8, or data.text=review for FILE; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// How many are answered together
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 256, value_parser = whole::<usize>)]
@@ -148,9 +148,10 @@ pub(crate) struct Predict {
 impl Predict {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let model = self.which.load()?.threads(self.threads);
-        let batch = self.batch.max(1);
+        let config = super::file::of_model(&model, &self.set)?;
+        config.check().asked()?;
+        let (batch, model) = (self.batch.max(1), model.decoding(config.decoding.clone()));
         if let Some(path) = &self.file {
-            let config = super::file::of_model(&model, &self.set)?;
             let on_file = OnFile {
                 model: &model,
                 config: &config,
@@ -191,6 +192,15 @@ fn of(text: &str, answer: &Answer) -> Value {
                 json::numbers(&all.iter().map(|(l, p)| (l.clone(), f64::from(*p))).collect::<Vec<_>>()),
             ),
         ]),
+        Answer::Labels { labels, all, .. } => json::object([
+            ("text", text.into()),
+            ("labels", labels.clone().into()),
+            (
+                "probabilities",
+                json::numbers(&all.iter().map(|(l, p)| (l.clone(), f64::from(*p))).collect::<Vec<_>>()),
+            ),
+        ]),
+        Answer::Number(number) => json::object([("text", text.into()), ("number", x(*number))]),
         Answer::Tags { words, tags, label } => json::object([
             ("text", text.into()),
             ("words", words.clone().into()),
@@ -199,6 +209,14 @@ fn of(text: &str, answer: &Answer) -> Value {
             ("probability", label.as_ref().map_or(Value::Null, |(_, probability)| x(*probability))),
         ]),
         Answer::Text(found) => json::object([("text", text.into()), ("found", found.as_str().into())]),
+        Answer::Ranked(texts) => {
+            let one = |(found, score): &(String, f64)| {
+                json::object([("found", found.as_str().into()), ("score", json::number(*score))])
+            };
+            let best = texts.first().map_or("", |(found, _)| found.as_str());
+            let all: Vec<Value> = texts.iter().map(one).collect();
+            json::object([("text", text.into()), ("found", best.into()), ("best", all.into())])
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl Bench {
     fn measured(self) -> Outcome<Ended> {
         let mut config = self.wanted.config()?;
         // It is measured for so long, however well it learns.
-        config.training.patience = None;
+        config.training.patience = 0;
         config.check().asked()?;
         let Prepared { trainer, train, dev, held_out, said, name, .. } = prepare(&config).asked()?;
         let console = self.console;

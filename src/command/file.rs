@@ -33,7 +33,7 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     let mut config = config.asked()?;
     // The checkpoint notes the columns that the training had; those that are set here are no guess.
     if model.predictor().note("read as").is_some() {
-        (config.data.text, config.data.label) = (None, None);
+        (config.data.text, config.data.label) = (Vec::new(), None);
     }
     flags.iter().try_for_each(|flag| set(&mut config, flag))?;
     Ok(config)
@@ -53,6 +53,7 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
         (Ok(number), ..) => Value::Int(number),
         (_, Ok(number), _) => Value::Float(number),
         (.., Ok(flag)) => Value::Flag(flag),
+        _ if text.starts_with('[') => Value::list(text).unwrap_or_else(|| Value::Text(text.to_owned())),
         _ => Value::Text(text.trim_matches('"').to_owned()),
     };
     let Err(e) = config.set(name, &value) else { return Ok(()) };

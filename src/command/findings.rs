@@ -83,7 +83,7 @@ impl Findings<'_> {
         }
         let cases = &self.held_out.cases[..];
         let most = match cases.first().map(|case| &case.truth) {
-            Some(Truth::Label(_) | Truth::Tags(..)) => cases.len(),
+            Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
             // Beams take their time.
             Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
             _ => SHOWN,
@@ -136,6 +136,8 @@ fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
 fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength> {
     let mut found = match cases.first()?.truth {
         Truth::Label(_) => ByLength::new("wrong texts", true),
+        Truth::Labels(_) => ByLength::new("texts with a wrong label", true),
+        Truth::Number(_) => ByLength::new("mean absolute error", false),
         Truth::Tags(..) => ByLength::new("wrong tags", true).by("length in words"),
         Truth::Texts(_) => ByLength::new("chrF", true),
         Truth::Open => return None,
@@ -148,6 +150,13 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
         match (&case.truth, answer) {
             (Truth::Label(truth), Answer::Label { label, .. }) => {
                 found.add(length(), f64::from(u8::from(truth != label)), 1.0);
+            }
+            (Truth::Labels(truth), Answer::Labels { labels, .. }) => {
+                let right = truth.len() == labels.len() && truth.iter().all(|label| labels.contains(label));
+                found.add(length(), f64::from(u8::from(!right)), 1.0);
+            }
+            (Truth::Number(truth), Answer::Number(number)) => {
+                found.add(length(), (f64::from(*number) - truth).abs(), 1.0);
             }
             (Truth::Tags(truth, _), Answer::Tags { tags, .. }) => {
                 let wrong = truth.iter().zip(tags).filter(|(truth, tag)| truth != tag).count();

@@ -71,7 +71,9 @@ impl OnFile<'_> {
             Some(path) => format!("{}: {}", path.display(), plain(&e)),
             None => plain(&e),
         };
-        questions.write_to(output.writer()?, &added).map_err(named)?;
+        questions
+            .write_to(output.writer()?, &added.iter().map(String::as_str).collect::<Vec<_>>())
+            .map_err(named)?;
         if !self.quiet {
             terminal::say(format!("{}: read as {}", questions.name(), questions.read_as()));
         }

@@ -27,7 +27,7 @@ pub(crate) fn named(figure: &str) -> &str {
 
 /// Whether a metric is a share, to be shown in percent.
 pub(crate) fn shares(metric: &str) -> bool {
-    !matches!(metric, "loss" | "perplexity" | "bits per character")
+    !matches!(metric, "loss" | "perplexity" | "bits per character" | "mean squared error")
 }
 
 /// A value with its unit.

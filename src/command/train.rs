@@ -220,10 +220,20 @@ impl Train {
             let truth = match &case.truth {
                 Truth::Label(label) => format!("  (truth: {})", terminal::shown(label)),
                 Truth::Texts(texts) => format!("  (truth: {})", terminal::shown(&texts.join(" | "))),
+                Truth::Labels(labels) => format!("  (truth: {})", terminal::shown(&labels.join(", "))),
+                Truth::Number(number) => format!("  (truth: {number})"),
                 Truth::Tags(..) | Truth::Open => String::new(),
             };
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
+        }
+        // The last epoch is the best one: the model was still learning.
+        if !console.quiet && report.epochs > 1 && report.best.is_some_and(|best| best.epoch == report.epochs)
+        {
+            terminal::say(format!(
+                "warning: the best epoch is the last one; more epochs may be better: --epochs {}",
+                2 * report.epochs
+            ));
         }
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
         if *tokens > 0 {

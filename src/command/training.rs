@@ -19,7 +19,7 @@ use unpadded::checkpoint::{Better, Checkpoint};
 use unpadded::data::Data;
 use unpadded::executor::Profile;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, HeldOut, Model, Prepared, Scored};
+use unpadded::recipes::{Case, Config, HeldOut, Model, Prepared, Scored, finished};
 use unpadded::train::{Ended, Progress, Report, Trainer, Until};
 
 /// The training of a run folder.
@@ -139,7 +139,7 @@ impl Training<'_> {
             false => {
                 let last = Checkpoint::load(&last)?;
                 let better = last.criterion.as_ref().map(|criterion| criterion.better);
-                last.for_inference()?.save(&best).map(|()| better)
+                finished(last.for_inference()?, &**dev)?.save(&best).map(|()| better)
             }
         };
         if report.ended == Ended::Interrupted {

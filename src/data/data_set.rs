@@ -223,8 +223,11 @@ impl<R: Record> DataSet<R> {
         self.hold_out_where(|record| is_held(one_in, seed, |f| record.held_out_by(f)))
     }
 
-    /// Samples of the records, each with its number from 0 on, where there must be one.
-    pub(super) fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
+    /// Samples by a function of a record and its number, from 0 on.
+    ///
+    /// # Errors
+    /// If there is no record; those of `sample`.
+    pub fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
         self.some()?;
         self.records.iter().enumerate().map(|(number, record)| sample(number, record)).collect()
     }

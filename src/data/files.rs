@@ -174,6 +174,21 @@ impl<R: Record> Files<R> {
         Box::new((self.open)().filter(move |record| record.as_ref().map_or(true, &is_of)))
     }
 
+    /// Samples by a function of a record, read anew in each epoch. The files are read once now, to find errors before the training, unless a
+    /// [survey](LabelledFiles::survey) has read them. `salt` is a number that changes with what `sample` follows from beside the record:
+    /// a checkpoint knows its data by it.
+    ///
+    /// # Errors
+    /// If there is no record; those of `sample`; an error in a file.
+    #[track_caller]
+    pub fn samples_by(
+        &self,
+        salt: u64,
+        sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
+    ) -> Result<Streamed> {
+        self.samples_of(|f| f.number(salt), sample).at_caller()
+    }
+
     /// Samples of the records, each with its number from 0 on, where there must be one; unless the files were surveyed, a pass checks that
     /// each record gives a sample. `salt` is what the samples follow from beside the records.
     fn samples_of(
@@ -351,18 +366,16 @@ impl TaggedFiles {
         &self,
         form: fn(&str) -> String,
         words: &Vocabulary,
-        characters: &Vocabulary,
+        characters: Option<&Vocabulary>,
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
     ) -> Result<Streamed> {
-        let known = [words, characters, tags];
-        let (name, own) = (self.name(), (known.map(Vocabulary::clone), labels.cloned()));
+        let known = [Some(words), characters, Some(tags), labels];
+        let (name, own) = (self.name(), known.map(Option::<&Vocabulary>::cloned));
         let sample = move |text: &TaggedText| {
-            let (known, labels) = &own;
-            tagged_texts::sample(text, &name, &form, known.each_ref(), labels.as_ref())
+            tagged_texts::sample(text, &name, &form, own.each_ref().map(Option::as_ref))
         };
-        let salt =
-            |f| known.into_iter().chain(labels).fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
+        let salt = |f| known.into_iter().flatten().fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
         self.samples_of(salt, sample).at_caller()
     }
 }

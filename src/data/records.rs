@@ -52,9 +52,11 @@ pub enum Malformed {
 /// A text and its label.
 #[derive(Debug, Clone)]
 pub struct Labelled {
-    /// What stands before the tab.
+    /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) is their cells with one tab between
+    /// them; a tab or a line break within a cell is a space, so there are as many parts as columns.
     pub text: String,
-    /// What stands behind it, without white space around it.
+    /// The label, without white space around it. Of several labels
+    /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)) each has U+001F behind it.
     pub label: String,
     /// The file, and the line in which it ends, for messages.
     place: Option<(Arc<str>, u64)>,
@@ -99,6 +101,16 @@ pub struct Pair {
     pub source: String,
     /// What stands behind it.
     pub target: String,
+}
+
+/// The text of these columns: of one its cell, of several their cells between tabs; a tab or a line break within one of them is a space.
+pub(super) fn of_columns(mut cells: Vec<String>) -> String {
+    if cells.len() > 1 {
+        for cell in &mut cells {
+            *cell = cell.replace("\r\n", " ").replace(['\t', '\n', '\r'], " ");
+        }
+    }
+    cells.join("\t")
 }
 
 /// How tokens and tags stand in columns.

@@ -192,8 +192,8 @@ impl TaggedTexts {
         Vocabulary::labels(labels())
     }
 
-    /// Samples of the numbers of the words, of the characters of each word, of the tags, and of the label if there is a vocabulary for
-    /// it.
+    /// Samples of the numbers of the words, of the characters of each word if there is a vocabulary for them, of the tags, and of the label if
+    /// there is one for it.
     ///
     /// # Errors
     /// If there is no text, or a word, a character, a tag or a label that its vocabulary does not have.
@@ -202,12 +202,12 @@ impl TaggedTexts {
         &self,
         form: impl Fn(&str) -> String,
         words: &Vocabulary,
-        characters: &Vocabulary,
+        characters: Option<&Vocabulary>,
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
     ) -> Result<Samples> {
-        let known = [words, characters, tags];
-        let sample = |_, text: &TaggedText| sample(text, &self.name, &form, known, labels);
+        let known = [Some(words), characters, Some(tags), labels];
+        let sample = |_, text: &TaggedText| sample(text, &self.name, &form, known);
         self.samples_by(&sample).at_caller()
     }
 }
@@ -238,35 +238,33 @@ pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     })
 }
 
-/// The numbers of the words, of the characters of each word, of the tags, and of the label if there is a vocabulary for it.
+/// The numbers of the words, of the characters of each word, of the tags, and of the label, as far as there are vocabularies for them.
 pub(super) fn sample(
     text: &TaggedText,
     name: &str,
     form: &dyn Fn(&str) -> String,
-    [words, characters, tags]: [&Vocabulary; 3],
-    labels: Option<&Vocabulary>,
+    [words, characters, tags, labels]: [Option<&Vocabulary>; 4],
 ) -> Result<Vec<Field>> {
     let of =
         |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(&text.words.join(" "))));
-    let mut fields = fields(&text.words, form, words, characters).map_err(|e| of(e, "a word"))?;
-    fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
+    let mut fields = Vec::with_capacity(4);
+    if let Some(words) = words {
+        let ids = words.ids(text.words.iter().map(|word| form(word)));
+        fields.push(Field::Ints(ids.map_err(|e| of(e, "a word"))?));
+    }
+    if let Some(characters) = characters {
+        let spelt = |word: &String| characters.ids(word.chars().map(String::from));
+        let spelt: Result<Vec<Vec<i64>>> = text.words.iter().map(spelt).collect();
+        fields.push(Field::Nested(spelt.map_err(|e| of(e, "a word"))?));
+    }
+    if let Some(tags) = tags {
+        fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
+    }
     if let Some(labels) = labels {
         let label = text.label.as_deref().unwrap_or_default();
         fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
     }
     Ok(fields)
-}
-
-/// What a tagger reads of words: their numbers in the form that `form` gives them, and the numbers of their characters.
-fn fields(
-    text: &[String],
-    form: impl Fn(&str) -> String,
-    words: &Vocabulary,
-    characters: &Vocabulary,
-) -> Result<Vec<Field>> {
-    let ids = words.ids(text.iter().map(|word| form(word)))?;
-    let spelt = |word: &String| characters.ids(word.chars().map(String::from));
-    Ok(vec![Field::Ints(ids), Field::Nested(text.iter().map(spelt).collect::<Result<_>>()?)])
 }
 
 /// The words of a text a line, the tags of these words in the same line of the second file, and in the third, if there is one, what the

@@ -76,6 +76,10 @@ impl Counted {
         }
     }
 
+    pub(crate) fn add_times(&mut self, token: &str, count: u64) {
+        *self.0.entry(token.to_owned()).or_default() += count;
+    }
+
     /// All of them, as [`Vocabulary::labels`].
     pub(crate) fn labels(self) -> Result<Vocabulary> {
         let counted = self.within(&Limits { specials: Vec::new(), ..Limits::default() })?;

@@ -6,11 +6,12 @@ use super::chunks::{CHUNKS, SCHEME, TAGS};
 use super::classes::{ACCURACY, AVERAGE, CLASS, CLASSES, FSCORE, IGNORE, MACRO, MICRO, PRECISION, RECALL};
 use super::confusion::{CONFUSION, NAMES};
 use super::edits::{ERRORS, EXACT};
+use super::label_sets::LABEL_SETS;
 use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::tokens::TOKENS;
 use super::{
     Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
-    Loss, MeanError, Metric, Precision, Recall, RocAuc, Shown, TokenAccuracy, TopK,
+    LabelSetF1, Loss, MeanError, Metric, Precision, Recall, RocAuc, Shown, TokenAccuracy, TopK,
 };
 use crate::checkpoint::MetricDesc;
 use crate::data::TagScheme;
@@ -124,6 +125,7 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
         }
         (ERRORS, &[found, reference]) => Box::new(ErrorRate::new(found, reference).named(name)),
         (EXACT, &[found, reference]) => Box::new(ExactMatch::new(found, reference).named(name)),
+        (LABEL_SETS, &[logits, targets]) => Box::new(LabelSetF1::new(logits, targets).named(name)),
         (TOKENS, &[found, there]) => Box::new(TokenAccuracy::new(found, there).named(name)),
         (BLEU, &[found, reference]) => Box::new(Bleu::new(found, reference).named(name)),
         (CHUNKS, &[found, there]) => {

@@ -15,6 +15,7 @@
 //! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of which class is taken for which |
 //! | [`RocAuc`] | logits and labels | how likely a row of a class has a higher score for it than another |
 //! | [`CalibrationError`] | logits and labels | how far probabilities are from how often guesses are right |
+//! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows |
 //! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
 //! | [`ChunkF1`] | tags and tags | F1 of chunks, as the CoNLL evaluation has it |
 //! | [`TokenAccuracy`] | tags and tags | the share of tokens whose tag is right |
@@ -75,6 +76,7 @@ mod described;
 mod deviation;
 mod edits;
 mod formula;
+mod label_sets;
 mod ranked;
 mod scores;
 mod sums;
@@ -93,6 +95,7 @@ pub use confusion::ConfusionMatrix;
 pub(crate) use described::{describe, metric_of};
 pub use deviation::MeanError;
 pub use edits::{ErrorRate, ExactMatch};
+pub use label_sets::LabelSetF1;
 pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
 pub use tokens::TokenAccuracy;

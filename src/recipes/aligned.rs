@@ -2,8 +2,9 @@
 
 use ndarray::Array2;
 
-use super::config::{Config, Task};
+use super::config::Config;
 use super::prepared::{CUT, TARGET_CUT, TASK};
+use super::sections::Task;
 use super::translate::{ENDS, FEEDS, KNOWN, layers};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Tokenizer, Vocabulary};

@@ -18,6 +18,17 @@ pub enum Answer {
         /// The tokens and how much attention weighed them, if the model has it; else 0.
         words: Vec<(String, f32)>,
     },
+    /// Several labels for the text, or none.
+    Labels {
+        /// Those whose probability reaches their threshold.
+        labels: Vec<String>,
+        /// The probability of every label, in the order of the vocabulary.
+        all: Vec<(String, f32)>,
+        /// What separates them in a cell.
+        separator: String,
+    },
+    /// A number for the text.
+    Number(f32),
     /// A tag for each word.
     Tags {
         /// The words.
@@ -29,22 +40,40 @@ pub enum Answer {
     },
     /// Another text, or how it goes on.
     Text(String),
+    /// Several other texts, each with its score: log p, divided by the length penalty. The best one is first.
+    Ranked(Vec<(String, f64)>),
 }
 
 impl Answer {
     /// What [`Self::cells`] are of a label.
     pub(super) const LABEL: [&'static str; 2] = ["label", "probability"];
 
+    /// The probability of each of several labels that are given.
+    pub fn probabilities(&self) -> Vec<f32> {
+        let Answer::Labels { labels, all, .. } = self else { return Vec::new() };
+        all.iter().filter(|(label, _)| labels.contains(label)).map(|(_, p)| *p).collect()
+    }
+
     /// What it adds to a record of a file: a label with its probability, tags, or a text.
     pub fn cells(&self) -> Vec<Added> {
         let labelled = |label: &str, p: f32| [Added::Text(label.to_owned()), Added::Number(p)];
         match self {
             Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
+            Answer::Labels { labels, separator, .. } => {
+                let probabilities = self.probabilities().iter().map(ToString::to_string).collect();
+                [labels.clone(), probabilities].map(|items| Added::List(items, separator.clone())).into()
+            }
+            Answer::Number(number) => vec![Added::Number(*number)],
             Answer::Tags { tags, label, .. } => {
                 let label = label.iter().flat_map(|(label, p)| labelled(label, *p));
                 [Added::Words(tags.clone())].into_iter().chain(label).collect()
             }
             Answer::Text(text) => vec![Added::Text(text.clone())],
+            Answer::Ranked(texts) => {
+                let cells =
+                    |(text, score): &(String, f64)| [Added::Text(text.clone()), Added::Number(*score as f32)];
+                texts.iter().flat_map(cells).collect()
+            }
         }
     }
 }
@@ -54,7 +83,18 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Answer::Label { label, probability, .. } => write!(f, "{label}\t{probability:.3}"),
+            Answer::Labels { labels, separator, .. } => {
+                let probabilities: Vec<String> =
+                    self.probabilities().iter().map(|p| format!("{p:.3}")).collect();
+                write!(f, "{}\t{}", labels.join(separator), probabilities.join(separator))
+            }
+            Answer::Number(number) => write!(f, "{number}"),
             Answer::Text(text) => f.write_str(text),
+            Answer::Ranked(texts) => {
+                let shown: Vec<String> =
+                    texts.iter().map(|(text, score)| format!("{text}\t{score:.3}")).collect();
+                f.write_str(&shown.join("\t"))
+            }
             Answer::Tags { words, tags, label } => {
                 let tagged: Vec<String> =
                     words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}")).collect();

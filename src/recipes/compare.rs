@@ -109,7 +109,10 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
 fn found(answer: &Answer) -> String {
     match answer {
         Answer::Label { label, .. } => label.clone(),
+        Answer::Labels { labels, separator, .. } => labels.join(separator),
+        Answer::Number(number) => number.to_string(),
         Answer::Text(text) => text.clone(),
+        Answer::Ranked(texts) => texts.first().map_or_else(String::new, |(text, _)| text.clone()),
         Answer::Tags { tags, label: Some((label, _)), .. } => format!("{}  {label}", tags.join(" ")),
         Answer::Tags { tags, .. } => tags.join(" "),
     }

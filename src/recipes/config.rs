@@ -1,7 +1,10 @@
 //! What a recipe is told: the task, the data, how text is cut, the model and the training.
 
-use super::settings::{Value, choice, section};
-use crate::data::Fold;
+use super::sections::{
+    DataConfig, DecodingConfig, ModelConfig, Rule, RunConfig, Sentences, Target, Task, TextConfig,
+    TrainingConfig,
+};
+use super::settings::Value;
 use crate::error::{AtCaller, Error, Result};
 use crate::executor::Executor;
 use crate::kernels::edit_distance;
@@ -9,170 +12,6 @@ use crate::train::MOST_PARTS;
 
 /// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
 const MOST_LAYERS: usize = 64;
-
-choice! {
-    /// What is learnt.
-    Task {
-        /// A label for each text.
-        Classify = "classify",
-        /// A tag for each word of a text, and perhaps a label for the text.
-        Tag = "tag",
-        /// What comes next: a language model, which writes.
-        Lm = "lm",
-        /// Another text for each text.
-        Translate = "translate",
-    }
-}
-
-choice! {
-    /// How text is cut into tokens.
-    Tokens {
-        /// What stands between white space.
-        Whitespace = "whitespace",
-        /// Words by the rules of Unicode; marks of punctuation are tokens of their own.
-        Words = "words",
-        /// Characters as they are read.
-        Characters = "characters",
-        /// Words and marks that can be put together again as they were.
-        Pieces = "pieces",
-    }
-}
-
-choice! {
-    /// The recurrent cell.
-    Cell {
-        /// Long short-term memory.
-        Lstm = "lstm",
-        /// Gated recurrent unit.
-        Gru = "gru",
-        /// The plain recurrent layer.
-        Rnn = "rnn",
-    }
-}
-
-choice! {
-    /// What of a text's states says its label.
-    Pooling {
-        /// The state after the last word.
-        Last = "last",
-        /// The largest number of each column.
-        Max = "max",
-        /// The mean of the states.
-        Mean = "mean",
-        /// The mean that attention weighs (Lin et al., 2017).
-        Attention = "attention",
-    }
-}
-
-section! {
-    /// Where the texts are.
-    DataConfig = "data" {
-        /// What to train on: a file, a folder, or several by a pattern such as `data/*.tsv`; this and all paths from the folder in which the command runs; without it, the texts that come with the program.
-        train: Option<String> = None;
-        /// What to measure on after each epoch, and to choose the best epoch by; without it, a part of the training texts is held out.
-        dev: Option<String> = None;
-        /// What to measure the chosen epoch on, once, at the end.
-        test: Option<String> = None;
-        /// Which share of the training texts is held out where there is no `dev`, at most 0.5: one text in so many, so about a half, a third, a quarter and so on.
-        hold_out: f64 = 0.1;
-        /// Cross-validation: the fold that is held out in the place of `hold_out`, as `"2/5"`, the second of five; `train --folds 5` sets it. Equal texts are in one fold, and folds have about equal shares of each label (default: none).
-        fold: Option<Fold> = None;
-        /// The form of the files, where it cannot be told from them: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain`.
-        format: Option<String> = None;
-        /// The column of the text, by name or number, or its field in JSON Lines or Parquet; of tagged texts that of the words, of pairs that of the source.
-        text: Option<String> = None;
-        /// The column or field of the label, of the tags, or of the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma`.
-        label: Option<String> = None;
-        /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected, and said).
-        header: Option<bool> = None;
-        /// Separator of a table's columns: one character, or `tab` (default: the one of comma, semicolon, tab and bar that fits).
-        separator: Option<String> = None;
-        /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
-        encoding: Option<String> = None;
-        /// Whether trees of sentiment have two labels: 0 and 1 are one, 3 and 4 the other, 2 is left out.
-        binary: bool = false;
-        /// The number of the first feature in LIBSVM files: 0, as scikit-learn writes them, or 1; without it, 0 if any index is 0, and else 1. Of `classify` alone.
-        first_index: Option<usize> = None;
-        /// Whether tags that break their scheme are rewritten as conlleval reads them: an `I` behind `O` begins a chunk. Without it, they are an error.
-        repair_tags: bool = false;
-        /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, whose tags are kinds as they stand (default: detected, and said).
-        scheme: Option<String> = None;
-        /// For files that are larger than memory: a shuffle window in texts. Files are read anew in each epoch, only the window is in memory, and the files must not change meanwhile. Of `lm`, in tokens: a longer text is in a temporary file. Not for LIBSVM files (default: all texts are in memory).
-        window: Option<usize> = None;
-    }
-}
-
-section! {
-    /// How text becomes tokens, and which tokens are known.
-    TextConfig = "text" {
-        /// Tokens: `words`, `characters`, `pieces` or `whitespace` (`translate` by default: `pieces`, or `characters` of pronunciations).
-        tokens: Option<Tokens> = Some(Tokens::Words);
-        /// A `tokenizer.json` of Hugging Face's, which cuts text and numbers its tokens in the place of the other settings here.
-        tokenizer: Option<String> = None;
-        /// Tokens of the text that is written (default: as `tokens`, of pronunciations `whitespace`: the phonemes).
-        target_tokens: Option<Tokens> = None;
-        /// Whether capital letters count as small ones.
-        lowercase: bool = true;
-        /// A token that occurs less often in the training texts is not known.
-        min_count: usize = 2;
-        /// How many tokens are known at most, the most frequent ones.
-        max_size: Option<usize> = None;
-        /// A file of pre-trained word vectors, of GloVe, word2vec or fastText, which `model.embedding` has the width of.
-        vectors: Option<String> = None;
-    }
-}
-
-section! {
-    /// The model.
-    ModelConfig = "model" {
-        /// The width of a token's vector.
-        embedding: usize = 128;
-        /// The recurrent cell: `lstm`, `gru` or `rnn`.
-        cell: Cell = Cell::Lstm;
-        /// The width of a state.
-        hidden: usize = 128;
-        /// How many recurrent layers there are, one over the other: at most 64.
-        layers: usize = 1;
-        /// Whether each layer reads in both directions.
-        bidirectional: bool = false;
-        /// What of the states says the label: `last`, `max`, `mean` or `attention`.
-        pool: Pooling = Pooling::Last;
-        /// Which share of the numbers between layers is left out while training.
-        dropout: f64 = 0.6;
-    }
-}
-
-section! {
-    /// The training.
-    TrainingConfig = "training" {
-        /// How often to go through the texts.
-        epochs: u64 = 30;
-        /// How many texts make a step; of a language model, how many pieces of the text are read side by side.
-        batch: usize = 16;
-        /// The learning rate of Adam at the start.
-        rate: f64 = 2e-3;
-        /// Whether the rate falls to a hundredth by half a cosine.
-        cosine: bool = false;
-        /// The largest norm of all gradients together.
-        clip: f64 = 1.0;
-        /// Stop after so many epochs that were not the best; without it, no epoch is left out.
-        patience: Option<u64> = None;
-        /// Parts of a batch, a power of two: gradients are computed part by part and summed along a fixed tree, and up to this many processes (`mpirun`) compute them; the parts decide the bits of a training, the number of processes does not (default: 1, or the number of processes rounded up to a power of two).
-        parts: Option<u64> = None;
-    }
-}
-
-section! {
-    /// What stands above all tables.
-    RunConfig = "" {
-        /// What is learnt: `classify`, `tag`, `lm` or `translate`.
-        task: Task = Task::Classify;
-        /// Where random numbers start: equal seeds give equal results.
-        seed: u64 = 1;
-        /// Threads to run on, 0 for one a core; the results are the same on any number.
-        threads: usize = 0;
-    }
-}
 
 /// What a recipe is told.
 ///
@@ -197,6 +36,8 @@ pub struct Config {
     pub model: ModelConfig,
     /// The training.
     pub training: TrainingConfig,
+    /// How a translator writes.
+    pub decoding: DecodingConfig,
 }
 
 impl Config {
@@ -229,6 +70,7 @@ impl Config {
             "text" => self.text.set(key, value),
             "model" => self.model.set(key, value),
             "training" => self.training.set(key, value),
+            "decoding" => self.decoding.set(key, value),
             _ => self.run.set(key, value),
         }
     }
@@ -241,6 +83,7 @@ impl Config {
             "text" => self.text.get(key),
             "model" => self.model.get(key),
             "training" => self.training.get(key),
+            "decoding" => self.decoding.get(key),
             _ => self.run.get(key),
         }
     }
@@ -256,7 +99,7 @@ impl Config {
     }
 
     fn wrong(&self) -> Vec<Error> {
-        let Self { run, data, text, model, training } = self;
+        let Self { run, data, text, model, training, decoding } = self;
         let mut wrong = Vec::new();
         let mut need = |right: bool, name: &str, expected: &str, got: String| {
             if !right {
@@ -285,9 +128,28 @@ impl Config {
             let expected = "a share above 0, or `data.dev`";
             need(held > 0.0, "data.hold_out", expected, "0 and no `data.dev`".to_owned());
         }
-        let dropout = model.dropout;
-        let is_share = (0.0..1.0).contains(&dropout);
-        need(is_share, "model.dropout", "a share from 0 to below 1", dropout.to_string());
+        let shares = [
+            ("model.dropout", model.dropout),
+            ("model.embedding_dropout", model.embedding_dropout.unwrap_or(0.0)),
+            ("model.recurrent_dropout", model.recurrent_dropout),
+            ("model.word_dropout", model.word_dropout),
+            ("training.label_smoothing", training.label_smoothing),
+            ("training.momentum", training.momentum),
+        ];
+        for (name, share) in shares {
+            need((0.0..1.0).contains(&share), name, "a share from 0 to below 1", share.to_string());
+        }
+        let counts_from_0 = [
+            ("training.weight_decay", training.weight_decay.unwrap_or(0.0)),
+            ("training.focal", training.focal),
+            ("decoding.length_penalty", decoding.length_penalty),
+        ];
+        for (name, got) in counts_from_0 {
+            need((0.0..=1e3).contains(&got), name, "a number from 0 to 1,000", got.to_string());
+        }
+        let decay = training.averaging_decay;
+        let is_decay = decay > 0.0 && decay < 1.0;
+        need(is_decay, "training.averaging_decay", "a number above 0 and below 1", decay.to_string());
         for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
             // A rate is computed with in f32.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
@@ -302,7 +164,9 @@ impl Config {
             ("model.layers", model.layers),
             ("training.epochs", training.epochs as usize),
             ("training.batch", training.batch),
-            ("training.patience", training.patience.unwrap_or(1) as usize),
+            ("training.halve_after", training.halve_after as usize),
+            ("decoding.beam", decoding.beam),
+            ("decoding.n_best", decoding.n_best),
         ];
         for (name, count) in counts {
             need(count > 0, name, "at least 1", count.to_string());
@@ -312,9 +176,70 @@ impl Config {
             let right = parts.is_power_of_two() && parts <= MOST_PARTS;
             need(right, "training.parts", &expected, parts.to_string());
         }
+        self.contradictions(&mut wrong);
+        wrong
+    }
+
+    /// Settings that do not fit each other.
+    fn contradictions(&self, wrong: &mut Vec<Error>) {
+        let Self { data, text, model, training, decoding, .. } = self;
+        let mut need = |right: bool, name: &str, expected: &str, got: String| {
+            if !right {
+                wrong.push(Error::new(name, expected, got));
+            }
+        };
         let layers = format!("at most {MOST_LAYERS}");
         need(model.layers <= MOST_LAYERS, "model.layers", &layers, model.layers.to_string());
-        wrong
+        let (n_best, beam) = (decoding.n_best, decoding.beam);
+        need(
+            n_best <= beam,
+            "decoding.n_best",
+            &format!("at most `decoding.beam`, {beam}"),
+            n_best.to_string(),
+        );
+        let rule = training.optimizer.name();
+        let is_sgd = training.optimizer == Rule::Sgd;
+        let momentum = format!("0 with the optimizer `{rule}`: only `sgd` has a momentum");
+        need(
+            is_sgd || training.momentum == 0.0,
+            "training.momentum",
+            &momentum,
+            training.momentum.to_string(),
+        );
+        let frozen = "false without `text.vectors`";
+        need(!text.freeze || text.vectors.is_some(), "text.freeze", frozen, "true".to_owned());
+        let of_labels = data.target != Target::Number;
+        let numbers = "none with `data.target = \"number\"`, whose loss is the squared error";
+        need(
+            of_labels || training.class_weights.is_empty(),
+            "training.class_weights",
+            numbers,
+            training.class_weights.join(", "),
+        );
+        need(
+            of_labels || training.focal == 0.0,
+            "training.focal",
+            "0 with `data.target = \"number\"`",
+            training.focal.to_string(),
+        );
+        let one = data.target == Target::Label;
+        need(
+            one || training.label_smoothing == 0.0,
+            "training.label_smoothing",
+            "0 unless `data.target` is `label`",
+            training.label_smoothing.to_string(),
+        );
+        need(
+            training.focal == 0.0 || training.label_smoothing == 0.0,
+            "training.focal",
+            "0 with `training.label_smoothing`: one of both",
+            training.focal.to_string(),
+        );
+        if model.documents != Sentences::None {
+            let name = model.documents.name().to_owned();
+            need(data.pair.is_none(), "model.documents", "`none` with `data.pair`", name.clone());
+            need(!model.characters, "model.documents", "`none` with `model.characters`", name);
+        }
     }
 
     /// The config as TOML, without settings that have no value. [`Self::from_toml`] parses it.

@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::config::{Config, Task, nearest};
+use super::config::{Config, nearest};
+use super::sections::Task;
 use super::settings::{Key, Value};
 use super::space::{Space, Values};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -123,7 +125,11 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
         places.insert(path.to_owned(), at);
         let outcome = match scalar(value) {
             Some(value) => config.set(path, &value),
-            None => Err(Error::new(path, "a number, a text, true or false", "another kind of value")),
+            None => Err(Error::new(
+                path,
+                "a number, a text, a list of texts, true or false",
+                "another kind of value",
+            )),
         };
         wrong.extend(outcome.err().map(|e| (at, e.within(&place(at)))));
     };
@@ -237,6 +243,10 @@ fn scalar(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Boolean(flag) => Some(Value::Flag(*flag)),
         DeValue::Integer(number) => integer(number),
         DeValue::Float(number) => number.as_str().replace('_', "").parse().ok().map(Value::Float),
+        DeValue::Array(items) => {
+            let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
+            items.iter().map(text).collect::<Option<_>>().map(Value::List)
+        }
         _ => None,
     }
 }
@@ -244,6 +254,13 @@ fn scalar(value: &DeValue<'_>) -> Option<Value> {
 fn integer(number: &DeInteger<'_>) -> Option<Value> {
     let digits = number.as_str().replace('_', "");
     i64::from_str_radix(&digits, number.radix()).ok().map(Value::Int)
+}
+
+impl Value {
+    /// A list of texts as TOML writes it, such as `["title", "body"]`; none of other text.
+    pub fn list(text: &str) -> Option<Self> {
+        scalar(DeValue::parse(text).ok()?.get_ref()).filter(|value| matches!(value, Value::List(_)))
+    }
 }
 
 #[cfg(test)]
@@ -299,17 +316,34 @@ mod tests {
     #[test]
     fn every_setting_comes_back_from_toml() -> Result<()> {
         for &task in Task::ALL {
-            let mut config = Config::new(task);
-            assert_eq!(Config::from_toml(&config.commented())?, config);
+            assert_eq!(Config::from_toml(&Config::new(task).commented())?, Config::new(task));
             for key in Config::keys(task).filter(|key| key.name != "task") {
-                let name = key.to_string();
+                let (mut config, name) = (Config::new(task), key.to_string());
+                let needs = match key.name {
+                    "freeze" => Some(("text.vectors", "v.txt")),
+                    "momentum" => Some(("training.optimizer", "sgd")),
+                    "window" => Some(("data.train", "t.tsv")),
+                    _ => None,
+                };
+                needs.into_iter().try_for_each(|(name, text)| config.set(name, &Value::Text(text.into())))?;
                 let value = match (key.name, config.get(&name)) {
                     ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
                     ("cell", _) => Value::Text("rnn".into()),
                     ("pool", _) => Value::Text("max".into()),
                     ("fold", _) => Value::Text("2/5".into()),
+                    ("target", _) => Value::Text("number".into()),
+                    ("documents", _) => Value::Text("lines".into()),
+                    ("optimizer", _) => Value::Text("sgd".into()),
+                    ("schedule", _) => Value::Text("plateau".into()),
+                    ("averaging", _) => Value::Text("mean".into()),
+                    ("text", _) if key.section == "data" && task == Task::Classify => {
+                        Value::List(vec!["a \"b\"".into(), "c".into()])
+                    }
+                    ("class_weights", _) => Value::List(vec!["a=b=2".into(), "c, d=0.5".into()]),
                     ("header", _) => Value::Flag(true),
-                    ("window" | "first_index" | "max_size" | "patience" | "parts", _) => Value::Int(1),
+                    ("window" | "first_index" | "max_size" | "parts", _) => Value::Int(1),
+                    ("embedding_dropout" | "weight_decay", _) => Value::Float(0.25),
+                    ("label_smoothing", _) => Value::Float(0.05),
                     (_, Some(Value::Flag(flag))) => Value::Flag(!flag),
                     (_, Some(Value::Int(number))) => Value::Int(number + 1),
                     (_, Some(Value::Float(_))) => Value::Float(2.5e-7),
@@ -318,9 +352,9 @@ mod tests {
                 let before = config.get(&name);
                 config.set(&name, &value)?;
                 assert!(config.get(&name) != before, "{name}");
-            }
-            for text in [config.to_toml(), config.commented()] {
-                assert_eq!(Config::from_toml(&text)?, config, "{text}");
+                for text in [config.to_toml(), config.commented()] {
+                    assert_eq!(Config::from_toml(&text)?, config, "{text}");
+                }
             }
         }
         Ok(())

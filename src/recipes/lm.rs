@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::by_length::ByLength;
-use super::config::{Cell, Config, ModelConfig, TextConfig, Tokens, TrainingConfig};
+use super::config::Config;
 use super::embedded;
 use super::net;
 use super::prepared::{
@@ -17,9 +17,10 @@ use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, Scored};
+use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
 use crate::data::{Continuous, Counted, Data, Limits, PlainFiles, PlainText, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
-use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
+use crate::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::{Loss, ratio};
 use crate::predict::{Predictor, Sampling, Session};
 use crate::program::{Builder, Var};
@@ -48,7 +49,7 @@ impl Recipe for Lm {
         *text =
             TextConfig { tokens: Some(Tokens::Characters), lowercase: false, min_count: 1, ..text.clone() };
         (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
-        *training = TrainingConfig { epochs: 15, batch: 64, rate: 3e-3, ..training.clone() };
+        (training.epochs, training.batch, training.rate) = (15, 64, 3e-3);
     }
 
     fn without(&self) -> &'static [&'static str] {
@@ -59,10 +60,23 @@ impl Recipe for Lm {
             "data.first_index",
             "data.repair_tags",
             "data.scheme",
+            "text.freeze",
+            "data.pair",
+            "data.target",
+            "data.label_separator",
+            "model.characters",
             "model.pool",
             "model.bidirectional",
+            "model.documents",
+            "model.crf",
             "data.label",
             "data.fold",
+            "training.class_weights",
+            "training.focal",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
         ]
     }
 
@@ -121,12 +135,12 @@ impl Trained for Writer {
         scores(config, predictor, &self.cut, path, each)
     }
 
-    fn asked(&self, _: &Predictor) -> Option<Asked> {
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
         None
     }
 
     /// How each text goes on by its likeliest tokens.
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         let written = |text: &&str| {
             let mut all = String::new();
@@ -511,15 +525,24 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let net = Builder::new().seed(config.run.seed);
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
-    let vectors = x.embedding(Embedding::new(tokens, model.embedding)).dropout(model.dropout);
-    let h = carried(&net, vectors, model).dropout(model.dropout);
-    let logits = h.linear(tokens);
+    let table = net.layer(match model.tied {
+        // The output layer moves every row.
+        true => Embedding::new(tokens, model.embedding).named(net::WORDS),
+        false => net::table(tokens, net::WORDS, config),
+    });
+    let h = carried(&net, net::dropped(table.of(x), model), model).dropout(model.dropout);
+    let logits = match model.tied {
+        false => h.linear(tokens),
+        true if model.hidden == model.embedding => net.layer(Linear::tied(&table)).of(h),
+        true => net.layer(Linear::tied(&table)).of(h.linear(model.embedding)),
+    };
     let losses = logits.cross_entropy(y);
+    let learnt = net::smoothed(logits, y, config).unwrap_or(losses);
     let (metric, name) = match by_characters(config) {
         true => (Loss::bits_per_character(losses), "bits per character"),
         false => (Loss::perplexity(losses), "perplexity"),
     };
-    let trainer = net::trainer(net, losses.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
+    let trainer = net::trainer(net, learnt.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
     Ok((trainer, name))
 }
 
@@ -540,10 +563,11 @@ fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
         if at > 0 {
             x = x.dropout(model.dropout);
         }
+        let (hidden, rate) = (model.hidden, model.recurrent_dropout);
         x = match model.cell {
-            Cell::Lstm => layer(net, x, Lstm::new(model.hidden), model.hidden),
-            Cell::Gru => layer(net, x, Gru::new(model.hidden), model.hidden),
-            Cell::Rnn => layer(net, x, Rnn::new(model.hidden), model.hidden),
+            Cell::Lstm => layer(net, x, Lstm::new(hidden).recurrent_dropout(rate), hidden),
+            Cell::Gru => layer(net, x, Gru::new(hidden).recurrent_dropout(rate), hidden),
+            Cell::Rnn => layer(net, x, Rnn::new(hidden).recurrent_dropout(rate), hidden),
         };
     }
     x

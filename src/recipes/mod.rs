@@ -28,6 +28,7 @@ mod compare;
 mod config;
 mod config_file;
 mod embedded;
+mod encoder;
 mod labels;
 mod lm;
 mod model;
@@ -38,6 +39,7 @@ mod recipe;
 mod rows;
 mod sample;
 mod scored;
+mod sections;
 mod settings;
 mod space;
 mod tag;
@@ -53,14 +55,15 @@ pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
 pub use by_length::{ByLength, LengthRange};
 pub use compare::{Against, Compared, Disagreement};
-pub use config::{
-    Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
-    nearest,
-};
+pub use config::{Config, nearest};
 pub use model::Model;
 pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::Preview;
 pub use scored::{Confused, Confusion, Figure, ScoreRow, ScoreTable, Scored, Unseen};
+pub use sections::{
+    Average, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule, RunConfig,
+    Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
+};
 pub use settings::{Key, Setting, Value};
 pub use space::Space;
 pub use translated::Translated;
@@ -68,6 +71,8 @@ pub use weigh::Weigher;
 
 use prepared::{CONFIG, TASK};
 
+use crate::checkpoint::Checkpoint;
+use crate::data::Data;
 use crate::error::{AtCaller, Error, Result};
 use crate::train::Trainer;
 
@@ -98,7 +103,6 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     prepared.said.extend(left_out);
     let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
-    let trainer = config.training.patience.into_iter().fold(trainer, Trainer::patience);
     prepared.trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
     if let Some(path) = &prepared.test {
         let model = Model::new(prepared.trainer.for_inference().at_caller()?).at_caller()?;
@@ -109,6 +113,16 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
         prepared.said.extend(otherwise);
     }
     Ok(prepared)
+}
+
+/// Completes the checkpoint of a training, for inference: of several labels per text it chooses the threshold of each label, where its F1
+/// on `dev` is highest, and notes it. Other checkpoints are as they were.
+///
+/// # Errors
+/// If `dev` fails or does not fit the model.
+#[track_caller]
+pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
+    classify::finished(checkpoint, dev).at_caller()
 }
 
 /// Reads the first records of the training data, however few there are.

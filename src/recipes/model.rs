@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::answer::Answer;
-use super::config::{Config, Task};
+use super::config::Config;
 use super::prepared::{CONFIG, TASK, TestData, options_of};
 use super::recipe::{Asked, Trained};
 use super::scored::{Outcome, Scored};
+use super::sections::{DecodingConfig, Task};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Questions, Tokenizer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -29,6 +30,7 @@ pub struct Model {
     predictor: Predictor,
     task: Task,
     trained: Box<dyn Trained>,
+    decoding: DecodingConfig,
 }
 
 impl Model {
@@ -73,7 +75,16 @@ impl Model {
         }
         let predictor = Predictor::new(checkpoint, &ops::catalogue()).at_caller()?;
         let trained = task.recipe().model(&predictor).at_caller()?;
-        Ok(Self { predictor, task, trained })
+        let decoding = match predictor.note(CONFIG) {
+            Some(config) => {
+                Config::from_toml(config)
+                    .map_err(|e| e.noted("in the config of the checkpoint"))
+                    .at_caller()?
+                    .decoding
+            }
+            None => DecodingConfig::default(),
+        };
+        Ok(Self { predictor, task, trained, decoding })
     }
 
     /// What it has learnt.
@@ -122,14 +133,21 @@ impl Model {
     /// # Errors
     /// As [`Questions::open`]; of a language model.
     #[track_caller]
-    pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<&'static str>)> {
-        let Some(Asked { asking, columns, adds }) = self.trained.asked(&self.predictor) else {
+    pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<String>)> {
+        let Some(Asked { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
+        else {
             let expected = "a model that answers records; `generate` goes on from lines of standard input";
             let got = format!("a language model for the file `{path}`");
             return Err(Error::of(ErrorKind::Program, "model", expected, got));
         };
         let options = options_of(config, columns, &self.predictor).at_caller()?;
         Ok((Questions::open(path, &options, asking).at_caller()?, adds))
+    }
+
+    /// Sets how a translator writes, instead of the settings that it was trained with.
+    #[must_use]
+    pub fn decoding(self, decoding: DecodingConfig) -> Self {
+        Self { decoding, ..self }
     }
 
     /// How many threads it runs on: 0 for one a core.
@@ -148,7 +166,7 @@ impl Model {
         // A few hundred at a time: what a batch holds is all in memory.
         let mut answers = Vec::with_capacity(texts.len());
         for texts in texts.chunks(TOGETHER) {
-            answers.extend(self.trained.answers(&self.predictor, texts).at_caller()?);
+            answers.extend(self.trained.answers(&self.predictor, texts, &self.decoding).at_caller()?);
         }
         Ok(answers)
     }

@@ -2,46 +2,31 @@
 
 use ndarray::Array2;
 
-use super::config::{Cell, Config, ModelConfig, Pooling};
+use super::config::Config;
+use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig};
 use crate::data::memory;
 use crate::data::{Limits, Vocabulary, WordVectors};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{Gru, Lstm, RecurrentLayer, Rnn, Stacked};
-use crate::ops::Pool;
-use crate::optimizer::{Adam, Optimizer, Schedule};
+use crate::layers::Embedding;
+use crate::ops::CrossEntropy;
+use crate::optimizer::{
+    Adadelta, Adagrad, Adam, AdamW, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
+};
 use crate::program::{Builder, Var};
-use crate::train::Trainer;
+use crate::train::{Averaging, Plateau, Trainer};
 
-/// The states of the recurrent layers after each token.
-pub(super) fn states(x: Var, model: &ModelConfig) -> Var {
-    fn stacked<L: RecurrentLayer>(x: Var, layer: L, model: &ModelConfig) -> Var {
-        let layers = Stacked::new(layer, model.layers).dropout(model.dropout);
-        x.stacked(if model.bidirectional { layers.bidirectional() } else { layers })
-    }
-    match model.cell {
-        Cell::Lstm => stacked(x, Lstm::new(model.hidden), model),
-        Cell::Gru => stacked(x, Gru::new(model.hidden), model),
-        Cell::Rnn => stacked(x, Rnn::new(model.hidden), model),
+/// Vectors of which a share is zero while training, each as a whole: word dropout.
+pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
+    match rate {
+        0.0 => vectors,
+        // One draw per row.
+        rate => vectors * vectors.slice(0..1).fill_like(1.0).dropout(rate),
     }
 }
 
-/// One row a text, and the weights of its tokens if attention picks them.
-pub(super) fn pooled(net: &Builder, states: Var, model: &ModelConfig) -> (Var, Option<Var>) {
-    match model.pool {
-        Pooling::Last if model.bidirectional => {
-            // The backward layers have read all of a text at its first token.
-            let (forth, back) = (states.slice(0..model.hidden), states.slice(model.hidden..2 * model.hidden));
-            (net.concat(&[forth.sequence_pool(Pool::Last), back.sequence_pool(Pool::First)]), None)
-        }
-        Pooling::Last => (states.sequence_pool(Pool::Last), None),
-        Pooling::Max => (states.sequence_pool(Pool::Max), None),
-        Pooling::Mean => (states.sequence_pool(Pool::Mean), None),
-        Pooling::Attention => {
-            // Lin et al., "A structured self-attentive sentence embedding", 2017.
-            let weights = states.linear(64).tanh().linear(1).sequence_softmax();
-            ((states * weights).sequence_pool(Pool::Sum), Some(weights))
-        }
-    }
+/// Token vectors with word dropout and embedding dropout.
+pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
+    without_some(vectors, model.word_dropout).dropout(model.embedding_dropout.unwrap_or(model.dropout))
 }
 
 /// A trainer of `loss` with the optimizer of all recipes, for `steps` steps.
@@ -53,7 +38,8 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
     if let Ok(program) = net.program() {
         fits(program.parameter_count(), memory::available())?;
     }
-    Trainer::new(net, loss, &adam(config, steps))
+    let trainer = Trainer::new(net, loss, &*optimizer(config, steps))?;
+    Ok(told(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
 }
 
 /// Checks that the parameters fit into memory.
@@ -74,14 +60,81 @@ fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     }
 }
 
-fn adam(config: &Config, steps: usize) -> impl Optimizer {
+/// The learning rate over `steps` steps, which all epochs have together.
+fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
+    let least = training.rate / 100.0;
+    let behind = steps.saturating_sub(training.warm_up).max(1);
+    let epoch = (steps / (training.epochs as usize).max(1)).max(1);
+    let schedule = match training.schedule {
+        RateSchedule::Constant | RateSchedule::Plateau => Schedule::constant(),
+        RateSchedule::Cosine => Schedule::cosine_to(behind, least),
+        RateSchedule::Linear => Schedule::linear_to(behind, least),
+        RateSchedule::InverseSqrt => Schedule::inverse_sqrt(training.warm_up.max(epoch)),
+        RateSchedule::OneCycle => Schedule::one_cycle(behind, 0.3),
+        RateSchedule::Halve => {
+            let start = epoch.saturating_mul(training.halve_after as usize);
+            Schedule::step_after(start.saturating_sub(training.warm_up), epoch, 0.5)
+        }
+    };
+    if training.warm_up > 0 { schedule.warm_up(training.warm_up) } else { schedule }
+}
+
+/// The optimizer of a config, for `steps` steps.
+fn optimizer(config: &Config, steps: usize) -> Box<dyn Optimizer> {
     let training = &config.training;
-    let adam = Adam::new(training.rate).lazy().clip_global_norm(training.clip);
-    if training.cosine {
-        adam.schedule(Schedule::cosine_to(steps.max(1), training.rate / 100.0))
-    } else {
-        adam
+    macro_rules! set {
+        ($optimizer:expr) => {{
+            let optimizer =
+                $optimizer.lazy().clip_global_norm(training.clip).schedule(schedule(training, steps));
+            let optimizer = match training.weight_decay {
+                Some(decay) => optimizer.weight_decay(decay),
+                None => optimizer,
+            };
+            let frozen = Group::of([TABLE]).rate(0.0).weight_decay(0.0);
+            match config.text.freeze {
+                true => Box::new(optimizer.group(frozen)),
+                false => Box::new(optimizer),
+            }
+        }};
     }
+    match training.optimizer {
+        Rule::Adam => set!(Adam::new(training.rate)),
+        Rule::AdamW => set!(AdamW::new(training.rate)),
+        Rule::NAdam => set!(NAdam::new(training.rate)),
+        Rule::Lion => set!(Lion::new(training.rate)),
+        Rule::Sgd => set!(Sgd::new(training.rate).momentum(training.momentum)),
+        Rule::Adagrad => set!(Adagrad::new(training.rate)),
+        Rule::RmsProp => set!(RmsProp::new(training.rate)),
+        Rule::Adadelta => set!(Adadelta::new(training.rate)),
+    }
+}
+
+/// A trainer with the averaging, the plateau and the early stopping of a config; `epoch` is the number of steps of an epoch.
+fn told(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
+    let since = epoch.saturating_mul(training.averaging_from as usize) as u64;
+    let averaging = match training.averaging {
+        Average::None => None,
+        Average::Ema => Some(Averaging::ema(training.averaging_decay)),
+        Average::Mean => Some(Averaging::mean()),
+    };
+    trainer = averaging.into_iter().fold(trainer, |trainer, of| trainer.averaged(of.since(since)));
+    if training.schedule == RateSchedule::Plateau {
+        trainer = trainer.plateau(Plateau::new(0.5).patience(training.halve_after));
+    }
+    if training.patience > 0 { trainer.patience(training.patience) } else { trainer }
+}
+
+/// The cross-entropy of each row with the label smoothing of a config, if it smooths.
+pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
+    let label_smoothing = config.training.label_smoothing;
+    let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
+    (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
+}
+
+/// The table of token vectors of this name. Its gradients are sparse, unless parameters are averaged, which moves every row.
+pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
+    let table = Embedding::new(tokens, config.model.embedding).named(name);
+    if config.training.averaging == Average::None { table.sparse() } else { table }
 }
 
 /// How many steps all epochs have.
@@ -113,7 +166,8 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
     }
 }
 
-/// The parameter with the words' vectors.
+/// The table of the words' vectors, and its parameter.
+pub(super) const WORDS: &str = "words";
 pub(super) const TABLE: &str = "words.weight";
 
 /// Starts the words' vectors from a file, if the config names one; says how much of the running words it has.

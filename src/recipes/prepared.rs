@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::config::{Config, Tokens};
+use super::config::Config;
+use super::sections::Tokens;
 use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
@@ -84,6 +85,10 @@ pub struct Case {
 pub enum Truth {
     /// The label.
     Label(String),
+    /// The labels, of which there may be none.
+    Labels(Vec<String>),
+    /// The number.
+    Number(f64),
     /// The tag of each word, and the label of the text if it has one.
     Tags(Vec<String>, Option<String>),
     /// What it may become.
@@ -156,9 +161,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     if let Some(name) = &data.encoding {
         options = options.encoding(name.parse()?);
     }
-    for (column, set) in [(&data.text, text), (&data.label, label)] {
-        options = column.iter().fold(options, |options, column| set(options, column));
-    }
+    options = data.text.iter().fold(options, |options, column| text(options, column));
+    options = data.label.iter().fold(options, |options, column| label(options, column));
     if let Some(name) = &data.scheme {
         let of = |e: Error| e.noted("in `data.scheme`");
         options = options.scheme(TagScheme::from_name(name).map_err(of)?);

@@ -7,6 +7,7 @@ use super::config::Config;
 use super::prepared::{Column, Paths, Prepared, TestData};
 use super::preview::Preview;
 use super::scored::{Outcome, Scored};
+use super::sections::DecodingConfig;
 use crate::data::{Asking, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
@@ -35,7 +36,7 @@ pub(super) struct Asked {
     /// What `data.text` and `data.label` are.
     pub(super) columns: [Column; 2],
     /// The names of what an answer adds.
-    pub(super) adds: Vec<&'static str>,
+    pub(super) adds: Vec<String>,
 }
 
 /// What a trained model of a task needs beside its predictor.
@@ -60,10 +61,15 @@ pub(super) trait Trained: Send + Sync {
     ) -> Result<Scored>;
 
     /// What it is asked of the records of a file; none if it answers no records.
-    fn asked(&self, predictor: &Predictor) -> Option<Asked>;
+    fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Asked>;
 
     /// An answer for each text.
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>>;
+    fn answers(
+        &self,
+        predictor: &Predictor,
+        texts: &[&str],
+        decoding: &DecodingConfig,
+    ) -> Result<Vec<Answer>>;
 
     /// Goes on from a text by `tokens` tokens; `each` is given the text as it comes.
     fn write(

@@ -11,8 +11,9 @@ use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, r
 use super::preview::Preview;
 use super::recipe::{Asked, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::sections::{DecodingConfig, Sentences, Target};
 use crate::data::{
-    Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Target, Tokenizer,
+    self, Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Tokenizer,
     Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -77,7 +78,11 @@ impl Trained for Classifier {
     ) -> Result<Scored> {
         let (rows, said) = test_rows(config, predictor, path)?;
         let (columns, first) = (columns(predictor)?, first(predictor)?);
-        let mut scores = labels::Scores::new(predictor.vocabulary(LABELS)?, rows.name().to_owned());
+        if rows.records().is_empty() {
+            return Err(labels::none(rows.name()));
+        }
+        let known = predictor.vocabulary(LABELS)?;
+        let mut scores = labels::Scores::new(known);
         in_parts(
             (1..).zip(rows.records()).map(Ok),
             |(_, row)| row.indices.len(),
@@ -90,22 +95,34 @@ impl Trained for Classifier {
                     .iter()
                     .map(|(_, row)| (case(row, first).text, (row.label + 0.0).to_string()))
                     .collect();
-                let texts = shown
-                    .iter()
-                    .zip(part)
-                    .map(|((text, label), (number, _))| (&**text, &**label, None, *number));
-                scores.add(predictor, (FEEDS[0], &fed), texts, each)
+                let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
+                let found =
+                    found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
+                for ((row, (text, label)), (number, of)) in
+                    found.chunks_exact(known.len()).zip(&shown).zip(part)
+                {
+                    let place = || format!("record {number} of `{}`", rows.name());
+                    scores.add((text, label), &place, of.indices.len(), row, each);
+                }
+                Ok(())
             },
         )?;
-        scores.end(said)
+        Ok(scores.end(said))
     }
 
-    fn asked(&self, _: &Predictor) -> Option<Asked> {
-        Some(Asked { asking: Asking::Row, columns: labels::COLUMNS, adds: Answer::LABEL.into() })
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
+        Some(Asked {
+            asking: Asking::Row,
+            columns: labels::COLUMNS,
+            adds: Answer::LABEL.map(str::to_owned).into(),
+        })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
-        labels::answers(predictor, (FEEDS[0], &fed(predictor, texts)?), texts, &|_| Vec::new())
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+        let (known, fed) = (predictor.vocabulary(LABELS)?, fed(predictor, texts)?);
+        let found = predictor.run(&[(FEEDS[0], &fed)], &[PROBABILITIES])?;
+        let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?.unwrap_or_default();
+        Ok(found.chunks_exact(known.len()).map(|row| labels::answer(known, row, Vec::new())).collect())
     }
 }
 
@@ -129,7 +146,7 @@ fn fitting(path: &Path, columns: usize, options: &ReadOptions) -> Result<(Labell
 }
 
 fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabulary) -> Result<Loader> {
-    Ok(batches(rows.loader(FEEDS, columns, Target::Class(labels))?, config))
+    Ok(batches(rows.loader(FEEDS, columns, data::Target::Class(labels))?, config))
 }
 
 fn columns(predictor: &Predictor) -> Result<usize> {
@@ -166,6 +183,15 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         let expected = "a LIBSVM file, as its format says";
         return Err(Error::new("data.train", expected, "none: no rows come with the program"));
     };
+    let beside = [
+        ("data.target", config.data.target != Target::Label, config.data.target.name()),
+        ("data.pair", config.data.pair.is_some(), "a column"),
+        ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
+        ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
+    ];
+    if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
+        return Err(Error::new(name, "the default for rows of features, which have one label each", got));
+    }
     if let Some(window) = config.data.window {
         return Err(Error::new(
             "data.window",

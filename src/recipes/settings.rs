@@ -16,6 +16,8 @@ pub enum Value {
     Float(f64),
     /// A text.
     Text(String),
+    /// Several texts.
+    List(Vec<String>),
 }
 
 /// As in TOML.
@@ -25,21 +27,31 @@ impl fmt::Display for Value {
             Value::Flag(value) => write!(f, "{value}"),
             Value::Int(value) => write!(f, "{value}"),
             Value::Float(value) => write!(f, "{value:?}"),
-            Value::Text(text) => {
-                f.write_str("\"")?;
-                for c in text.chars() {
-                    match c {
-                        '"' | '\\' => write!(f, "\\{c}")?,
-                        '\n' => f.write_str("\\n")?,
-                        '\t' => f.write_str("\\t")?,
-                        c if c.is_control() => write!(f, "\\u{:04X}", u32::from(c))?,
-                        c => write!(f, "{c}")?,
-                    }
+            Value::Text(text) => quoted(f, text),
+            Value::List(texts) => {
+                f.write_str("[")?;
+                for (at, text) in texts.iter().enumerate() {
+                    f.write_str(if at > 0 { ", " } else { "" })?;
+                    quoted(f, text)?;
                 }
-                f.write_str("\"")
+                f.write_str("]")
             }
         }
     }
+}
+
+fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_str("\"")?;
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => write!(f, "\\{c}")?,
+            '\n' => f.write_str("\\n")?,
+            '\t' => f.write_str("\\t")?,
+            c if c.is_control() => write!(f, "\\u{:04X}", u32::from(c))?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    f.write_str("\"")
 }
 
 /// A type of settings.
@@ -129,6 +141,29 @@ impl Setting for Fold {
 
     fn value(&self) -> Option<Value> {
         Some(Value::Text(self.to_string()))
+    }
+}
+
+/// One text alone is written without brackets.
+impl Setting for Vec<String> {
+    fn expected() -> String {
+        "a text in quotes, or a list of them".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(vec![text.clone()]),
+            Value::List(texts) => Some(texts.clone()),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        match &self[..] {
+            [] => None,
+            [one] => Some(Value::Text(one.clone())),
+            several => Some(Value::List(several.to_vec())),
+        }
     }
 }
 

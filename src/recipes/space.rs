@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::config::{Config, Task};
+use super::config::Config;
+use super::sections::Task;
 use super::settings::Value;
 use crate::data::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
@@ -61,6 +62,7 @@ impl Space {
             Task::Classify => {
                 "\
 training.rate = { from = 5e-4, to = 5e-3, log = true }
+training.schedule = [\"constant\", \"cosine\"]
 training.batch = [16, 32, 64]
 model.embedding = [64, 128, 256]
 model.hidden = [64, 128, 256]

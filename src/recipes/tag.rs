@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
-use super::config::{Config, TrainingConfig};
+use super::config::Config;
 use super::embedded;
+use super::encoder::Encoder;
 use super::labels::none;
-use super::net::{self, TABLE};
+use super::net;
 use super::prepared::{
     Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, one_in, options,
     options_of, read_as, read_otherwise,
@@ -15,6 +16,8 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::sections::DecodingConfig;
+use super::sections::RateSchedule;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use crate::data::{
@@ -22,7 +25,7 @@ use crate::data::{
     Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{Crf, Embedding, Lstm};
+use crate::layers::Crf;
 use crate::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use crate::ops::Pool;
 use crate::predict::Predictor;
@@ -39,6 +42,9 @@ const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
 const LABELS: &str = "labels";
 
+/// The output with the probability of each tag of each word.
+const LIKELY: &str = "tag probabilities";
+
 /// With more tags, a training takes long.
 const MANY_TAGS: usize = 300;
 
@@ -53,7 +59,9 @@ pub(super) struct Tag;
 impl Recipe for Tag {
     fn defaults(&self, Config { model, training, .. }: &mut Config) {
         (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
-        *training = TrainingConfig { epochs: 15, rate: 3e-3, cosine: true, clip: 5.0, ..training.clone() };
+        (model.characters, model.word_dropout) = (true, 0.15);
+        (training.epochs, training.rate, training.clip) = (15, 3e-3, 5.0);
+        training.schedule = RateSchedule::Cosine;
     }
 
     /// Its words are given.
@@ -66,8 +74,20 @@ impl Recipe for Tag {
             "data.binary",
             "data.separator",
             "data.first_index",
+            "data.pair",
+            "data.target",
+            "data.label_separator",
             "model.pool",
             "model.bidirectional",
+            "model.documents",
+            "model.tied",
+            "training.label_smoothing",
+            "training.class_weights",
+            "training.focal",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
         ]
     }
 
@@ -127,13 +147,17 @@ impl Trained for Tagger {
         scores(config, predictor, path, each)
     }
 
-    fn asked(&self, predictor: &Predictor) -> Option<Asked> {
+    fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Asked> {
         let labelled = predictor.outputs().any(|output| output == LABELS);
         let labels = if labelled { &Answer::LABEL[..] } else { &[] };
-        Some(Asked { asking: Asking::Words, columns: COLUMNS, adds: [&[TAGS], labels].concat() })
+        Some(Asked {
+            asking: Asking::Words,
+            columns: COLUMNS,
+            adds: [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect(),
+        })
     }
 
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         // The words of a record of a file are a line each: they may have spaces in them.
         let words = |text: &&str| -> Vec<String> {
             match text.ends_with('\n') {
@@ -162,14 +186,18 @@ fn found<'a>(
     predictor: &Predictor,
     texts: impl Iterator<Item = &'a [String]> + Clone,
 ) -> Result<(Variable, Vec<(String, f32)>)> {
-    let (known, spelt) = (predictor.vocabulary(WORDS)?, predictor.vocabulary(CHARACTERS)?);
+    let known = predictor.vocabulary(WORDS)?;
     let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word))));
     let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
-    let of = |word: &String| spelt.ids(word.chars().map(String::from));
-    let characters: Vec<Vec<Vec<i64>>> =
-        texts.map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
-    let (ids, characters) = (Variable::from_sequences(&ids)?, Variable::from_nested(&characters)?);
-    let feeds = [(FEEDS[0], &ids), (FEEDS[1], &characters)];
+    let (ids, mut characters) = (Variable::from_sequences(&ids)?, None);
+    if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
+        let of = |word: &String| spelt.ids(word.chars().map(String::from));
+        let all: Vec<Vec<Vec<i64>>> =
+            texts.map(|words| words.iter().map(of).collect()).collect::<Result<_>>()?;
+        characters = Some(Variable::from_nested(&all)?);
+    }
+    let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
+    let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
     let labels = match predictor.outputs().any(|output| output == LABELS) {
         true => predictor.likeliest(&feeds, LABELS, LABELS)?,
         false => Vec::new(),
@@ -247,7 +275,8 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
 /// What there is to learn.
 struct Found {
     words: Vocabulary,
-    characters: Vocabulary,
+    /// None where words are not spelt.
+    characters: Option<Vocabulary>,
     tags: Vocabulary,
     labels: Option<Vocabulary>,
 }
@@ -257,19 +286,21 @@ impl Found {
     fn of(predictor: &Predictor) -> Result<Self> {
         let known = |name| predictor.vocabulary(name).cloned();
         let labelled = predictor.outputs().any(|output| output == LABELS);
-        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS)?, known(TAGS)?);
+        let (words, characters, tags) = (known(WORDS)?, known(CHARACTERS).ok(), known(TAGS)?);
         Ok(Self { words, characters, tags, labels: labelled.then(|| known(LABELS)).transpose()? })
     }
 
     fn loader(&self, texts: &Texts<TaggedText>, config: &Config) -> Result<Loader> {
         let Self { words, characters, tags, labels } = self;
-        let names = if labels.is_some() { &FEEDS[..] } else { &FEEDS[..3] };
+        let of = [true, characters.is_some(), true, labels.is_some()];
+        let names: Vec<&str> =
+            FEEDS.into_iter().zip(of).filter(|(_, fed)| *fed).map(|(name, _)| name).collect();
         let loader = match texts {
             Texts::Held(texts) => {
-                Loader::new(texts.samples(form, words, characters, tags, labels.as_ref())?, names)?
+                Loader::new(texts.samples(form, words, characters.as_ref(), tags, labels.as_ref())?, &names)?
             }
             Texts::InFiles(files, _) => {
-                Loader::new(files.samples(form, words, characters, tags, labels.as_ref())?, names)?
+                Loader::new(files.samples(form, words, characters.as_ref(), tags, labels.as_ref())?, &names)?
             }
         };
         Ok(texts.batches(loader, config))
@@ -382,7 +413,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let limits = net::limits(config, &[Vocabulary::UNKNOWN]);
     let found = Found {
         words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
-        characters: of_train.characters.within(&Limits::default()).map_err(of_name)?,
+        characters: match config.model.characters {
+            true => Some(of_train.characters.within(&Limits::default()).map_err(of_name)?),
+            false => None,
+        },
         tags: tags.labels()?,
         labels: labelled.then(|| labels.labels()).transpose()?,
     };
@@ -434,22 +468,25 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
 fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
-    let characters = net.feed(FEEDS[1], DType::I64, &[], 2); // of each word of each text
-    let c = characters.embedding(Embedding::new(found.characters.len(), 32)).dropout(0.2);
-    let forth = c.lstm(48).sequence_pool(Pool::Last); // one row a word
-    let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
-    let words = net.feed_like(FEEDS[0], DType::I64, &[], forth);
-    let table = Embedding::new(found.words.len(), model.embedding).sparse();
-    let known = words.embedding(table.named(TABLE.trim_end_matches(".weight")));
-    // Now and then a word is not known, so that its characters and its neighbours have to do.
-    let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
-    let h = net::states(net.concat(&[known, forth, back]).dropout(model.dropout), model);
+    let characters = found.characters.as_ref().map(|characters| characters.len());
+    let encoder = Encoder::new(&net, config, found.words.len(), characters);
+    let (words, vectors) = encoder.read(&net, [FEEDS[0], FEEDS[1]], 1);
+    let h = encoder.states(vectors);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
-    let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&standard)?));
     let scores = h.dropout(model.dropout).linear(found.tags.len());
-    let (mut loss, best) = (crf.loss(scores, tags).mean(), crf.of(scores));
+    let (mut loss, best, likely) = match model.crf {
+        true => {
+            let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&standard)?));
+            (crf.loss(scores, tags).mean(), crf.of(scores), crf.marginals(scores))
+        }
+        // A loss of a text is the sum over its words, as that of a random field is.
+        false => {
+            let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
+            (losses.mean(), scores.argmax(), scores.softmax())
+        }
+    };
     let label = found.labels.as_ref().map(|labels| {
         let label = net.feed(FEEDS[3], DType::I64, &[], 0);
         let logits = h.sequence_pool(Pool::Max).dropout(model.dropout).linear(labels.len());
@@ -463,9 +500,11 @@ fn network(config: &Config, found: &Found, tagging: &Tagging, texts: usize) -> R
     };
     let trainer = trainer
         .output(TAGS, best)
+        .output(LIKELY, likely)
         .vocabulary(WORDS, found.words.clone())
-        .vocabulary(CHARACTERS, found.characters.clone())
         .vocabulary(TAGS, found.tags.clone());
+    let characters = found.characters.iter();
+    let trainer = characters.fold(trainer, |trainer, of| trainer.vocabulary(CHARACTERS, of.clone()));
     Ok(match label {
         None => trainer,
         Some((accuracy, probabilities, labels)) => {

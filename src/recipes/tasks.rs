@@ -1,7 +1,8 @@
 //! The tasks by their names: a new one is its file and a line here.
 
-use super::config::{Config, DataConfig, ModelConfig, RunConfig, Task, TextConfig, TrainingConfig};
+use super::config::Config;
 use super::recipe::Recipe;
+use super::sections::{DataConfig, DecodingConfig, ModelConfig, RunConfig, Task, TextConfig, TrainingConfig};
 use super::settings::Key;
 use super::{classify, lm, tag, translate};
 
@@ -27,8 +28,14 @@ impl Config {
 
     /// All settings that a task has, in the order of a file.
     pub fn keys(task: Task) -> impl Iterator<Item = Key> {
-        let all =
-            [RunConfig::KEYS, DataConfig::KEYS, TextConfig::KEYS, ModelConfig::KEYS, TrainingConfig::KEYS];
+        let all = [
+            RunConfig::KEYS,
+            DataConfig::KEYS,
+            TextConfig::KEYS,
+            ModelConfig::KEYS,
+            TrainingConfig::KEYS,
+            DecodingConfig::KEYS,
+        ];
         let without = task.recipe().without();
         all.into_iter().flatten().copied().filter(move |key| !without.contains(&&*key.to_string()))
     }

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::config::Config;
 use super::prepared::batches;
 use crate::data::{
-    DataSet, Files, Labelled, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer, Vocabulary,
+    DataSet, Field, Files, Labelled, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer,
+    Vocabulary,
 };
 use crate::error::Result;
 
@@ -18,11 +20,13 @@ pub(super) enum Texts<R> {
     InFiles(Files<R>, usize),
 }
 
+/// The fields of a record.
+pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
+
 /// What is found of texts before a model is built.
 pub(super) struct Surveyed {
     pub(super) rest: Texts<Labelled>,
     pub(super) held: Texts<Labelled>,
-    pub(super) labels: Result<Vocabulary>,
     pub(super) words: Result<Vocabulary>,
 }
 
@@ -97,6 +101,24 @@ impl<R: Record> Texts<R> {
         }
     }
 
+    /// Batches of the samples that `sample` makes of the records, in the order of the file. `salt` changes with what samples follow from
+    /// beside the records.
+    pub(super) fn loader(
+        &self,
+        feeds: &[&str],
+        salt: u64,
+        sample: ToSample<R>,
+        config: &Config,
+    ) -> Result<Loader> {
+        let loader = match self {
+            Self::Held(records) => Loader::new(records.samples_by(&|_, record| sample(record))?, feeds)?,
+            Self::InFiles(files, _) => {
+                Loader::new(files.samples_by(salt, move |record| sample(record))?, feeds)?
+            }
+        };
+        Ok(self.batches(loader, config))
+    }
+
     /// Batches by a loader: of files, a window of records is shuffled.
     pub(super) fn batches(&self, loader: Loader, config: &Config) -> Loader {
         match self {
@@ -152,35 +174,18 @@ impl Texts<Labelled> {
     ) -> Result<Surveyed> {
         match self {
             Self::Held(texts) => {
-                // Before any is held out: a label may be that of one text.
-                let labels = texts.labels();
                 let (rest, held) = divided(texts, one_in, config);
                 rest.records().iter().for_each(|text| visit(text, false));
                 held.records().iter().for_each(|text| visit(text, true));
                 let words = rest.vocabulary(cut, limits);
-                Ok(Surveyed { rest: Self::Held(rest), held: Self::Held(held), labels, words })
+                Ok(Surveyed { rest: Self::Held(rest), held: Self::Held(held), words })
             }
             Self::InFiles(files, window) => {
-                let Survey { rest, held, labels, words } =
-                    files.survey((one_in, config.run.seed), cut, limits, visit)?;
+                let by = (one_in, config.run.seed);
+                let Survey { rest, held, words, .. } = files.survey(by, cut, limits, visit)?;
                 let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
-                Ok(Surveyed { rest, held, labels, words })
+                Ok(Surveyed { rest, held, words })
             }
         }
-    }
-
-    /// Batches of them, in the order of the file.
-    pub(super) fn loader(
-        &self,
-        feeds: [&str; 2],
-        cut: &Tokenizer,
-        known: (&Vocabulary, &Vocabulary),
-        config: &Config,
-    ) -> Result<Loader> {
-        let loader = match self {
-            Self::Held(texts) => texts.loader(feeds, cut, known)?,
-            Self::InFiles(files, _) => files.loader(feeds, cut, known)?,
-        };
-        Ok(self.batches(loader, config))
     }
 }

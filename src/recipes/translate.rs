@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::answer::Answer;
-use super::config::{Cell, Config, TextConfig, Tokens, TrainingConfig};
+use super::config::Config;
 use super::labels::none;
 use super::net;
 use super::prepared::{
@@ -14,6 +14,7 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
+use super::sections::{Cell, DecodingConfig, RateSchedule, TextConfig, Tokens};
 use super::text_scores::TextScores;
 use super::texts::Texts;
 use crate::data::{
@@ -22,8 +23,8 @@ use crate::data::{
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
-use crate::ops::{CrossEntropy, Pool, Update};
-use crate::predict::{Beam, Generation, Generator, Predictor};
+use crate::ops::{Pool, Update};
+use crate::predict::{Beam, Generation, Generator, Hypothesis, Predictor};
 use crate::program::{Builder, Step, Var};
 use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
@@ -42,8 +43,6 @@ const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
 /// The output.
 const LOGITS: &str = "logits";
-/// How many hypotheses are kept.
-const BEAM: usize = 4;
 
 /// Another text for each text.
 pub(super) struct Translate;
@@ -54,7 +53,8 @@ impl Recipe for Translate {
         text.max_size = Some(12_000);
         (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
         model.bidirectional = true;
-        *training = TrainingConfig { epochs: 8, batch: 64, rate: 1e-3, cosine: true, ..training.clone() };
+        (training.epochs, training.batch, training.rate) = (8, 64, 1e-3);
+        (training.schedule, training.label_smoothing) = (RateSchedule::Cosine, 0.1);
     }
 
     fn without(&self) -> &'static [&'static str] {
@@ -62,7 +62,17 @@ impl Recipe for Translate {
             "model.pool",
             "model.bidirectional",
             "text.vectors",
+            "text.freeze",
+            "data.pair",
+            "data.target",
+            "data.label_separator",
             "model.cell",
+            "model.characters",
+            "model.documents",
+            "model.crf",
+            "model.tied",
+            "training.class_weights",
+            "training.focal",
             "data.binary",
             "data.first_index",
             "data.repair_tags",
@@ -215,6 +225,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     );
     let others = Some(&dev).filter(|_| given);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
+    // Loss and perplexity of a training are then not one number.
+    let rate = config.training.label_smoothing;
+    let smoothed =
+        (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
     Ok(Prepared {
         trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
         train: Box::new(of_train),
@@ -229,14 +243,11 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             .into_iter()
             .chain(read_as(train.read_as()))
             .chain(said_of_tokens)
-            .chain([SMOOTHED.to_owned()])
+            .chain(smoothed)
             .chain(others)
             .collect(),
     })
 }
-
-/// Why loss and perplexity of a training are not one number.
-const SMOOTHED: &str = "loss is with label smoothing of 0.1, perplexity without";
 
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
                               `text.target_tokens` set others";
@@ -271,8 +282,9 @@ pub(super) fn layers(
     let given = net.feed(FEEDS[1], DType::I64, &[], 1); // as many as there are sources, of other lengths
     let next = net.feed_like(FEEDS[2], DType::I64, &[], given);
 
-    let x = source.embedding(Embedding::new(sources.len(), model.embedding).sparse()).dropout(dropout);
-    let states = x.stacked(Stacked::new(Gru::new(hidden), model.layers).bidirectional().dropout(dropout));
+    let x = net::dropped(source.embedding(net::table(sources.len(), "sources", config)), model);
+    let reader = Gru::new(hidden).recurrent_dropout(model.recurrent_dropout);
+    let states = x.stacked(Stacked::new(reader, model.layers).bidirectional().dropout(dropout));
     let states = states.dropout(dropout);
     // Computed once: what is looked for, and what is found.
     let (keys, values) = (states.linear(hidden), states.linear(hidden));
@@ -288,7 +300,7 @@ pub(super) fn layers(
         let gates = Linear::new(3 * hidden);
         net.layer(if bias { gates } else { gates.without_bias() })
     });
-    let y = table.of(given).dropout(dropout);
+    let y = net::dropped(table.of(given), model);
     let step = |step: &Step, y: Var| {
         let before = step.memory_from(start);
         let wanted = query.of(before);
@@ -315,8 +327,8 @@ pub(super) fn layers(
 fn network(config: &Config, known: [&Vocabulary; 2], texts: usize) -> Result<Trainer> {
     let net = Builder::new().seed(config.run.seed);
     let (logits, next, _) = layers(&net, config, known, false);
-    let smoothed = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
-    let (losses, plain) = (logits.cross_entropy_with(next, smoothed).0, logits.cross_entropy(next));
+    let plain = logits.cross_entropy(next);
+    let losses = net::smoothed(logits, next, config).unwrap_or(plain);
     let trainer = net::trainer(net, losses.mean(), config, net::steps(config, texts))?;
     Ok(trainer.metric(Loss::perplexity(plain)).output(LOGITS, logits))
 }
@@ -354,13 +366,17 @@ impl Trained for Translator {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
         let pairs = test_pairs(config, predictor, path)?;
+        // Only the best translation is scored.
+        let decoding = DecodingConfig { n_best: 1, scores: false, ..config.decoding.clone() };
         let (mut scores, mut by_source) =
             (TextScores::new([&self.cut, &self.target_cut]), BySource::default());
         let size = |(source, _): &(&str, Vec<&str>)| source.len();
         let mut scored = |pairs: &Pairs| {
             in_parts(pairs.by_source().into_iter().map(Ok), size, |part| {
                 let sources: Vec<&str> = part.iter().map(|(source, _)| *source).collect();
-                for ((source, targets), found) in part.iter().zip(self.answers(predictor, &sources)?) {
+                for ((source, targets), found) in
+                    part.iter().zip(self.answers(predictor, &sources, &decoding)?)
+                {
                     scores.add(source, targets, &found.to_string(), each);
                 }
                 Ok(())
@@ -385,12 +401,26 @@ impl Trained for Translator {
         Ok(Scored { said, ..scored })
     }
 
-    fn asked(&self, _: &Predictor) -> Option<Asked> {
-        Some(Asked { asking: Asking::Source, columns: COLUMNS, adds: vec!["translation"] })
+    fn asked(&self, _: &Predictor, decoding: &DecodingConfig) -> Option<Asked> {
+        let name = |name: &str, place: usize| match place {
+            1 => name.to_owned(),
+            _ => format!("{name} {place}"),
+        };
+        let of = |place| match decoding.n_best > 1 || decoding.scores {
+            true => vec![name("translation", place), name("score", place)],
+            false => vec![name("translation", place)],
+        };
+        let adds = (1..=decoding.n_best).flat_map(of).collect();
+        Some(Asked { asking: Asking::Source, columns: COLUMNS, adds })
     }
 
     /// What each text becomes, by beam search.
-    fn answers(&self, predictor: &Predictor, texts: &[&str]) -> Result<Vec<Answer>> {
+    fn answers(
+        &self,
+        predictor: &Predictor,
+        texts: &[&str],
+        decoding: &DecodingConfig,
+    ) -> Result<Vec<Answer>> {
         let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
@@ -400,19 +430,27 @@ impl Trained for Translator {
         order.sort_by_key(|&i| ids[i].len());
         let [start, stop] = [targets.special(ENDS[0])?, targets.special(ENDS[1])?];
         let banned: Vec<i64> = [start].into_iter().chain(targets.unknown()).collect();
-        let mut found = vec![String::new(); texts.len()];
+        let DecodingConfig { beam, length_penalty, n_best, scores } = *decoding;
+        let beam = Beam::new(beam).n_best(n_best).length(length_penalty);
+        let mut found = vec![Vec::new(); texts.len()];
         for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {
             let fed = alike.iter().map(|&i| ids[i].clone()).collect::<Vec<_>>();
             let fed = Variable::from_sequences(&fed)?;
             let most = alike.first().map_or(0, most);
             let options = Generation::new(start).stop(stop).max_steps(most).banned(banned.clone());
-            let generated =
-                self.generator.beam(&[(FEEDS[0], &fed)], &options, &Beam::new(BEAM).length(0.6))?;
-            for (&i, best) in alike.iter().zip(generated.best()?) {
-                let ids = best.map_or(&[][..], |best| best.tokens);
-                found[i] = self.target_cut.join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
+            let generated = self.generator.beam(&[(FEEDS[0], &fed)], &options, &beam)?;
+            for (source, &i) in alike.iter().enumerate() {
+                let text = |one: &Hypothesis<'_>| {
+                    let tokens = one.tokens.iter().map(|&id| targets.token(id).unwrap_or_default());
+                    (self.target_cut.join(tokens), one.score)
+                };
+                found[i] = generated.hypotheses(source)?.iter().map(text).collect();
             }
         }
-        Ok(found.into_iter().map(Answer::Text).collect())
+        let answer = |mut best: Vec<(String, f64)>| match n_best > 1 || scores {
+            true => Answer::Ranked(best),
+            false => Answer::Text(if best.is_empty() { String::new() } else { best.swap_remove(0).0 }),
+        };
+        Ok(found.into_iter().map(answer).collect())
     }
 }

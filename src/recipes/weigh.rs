@@ -1,11 +1,12 @@
 //! Which words weigh in what a classifier says: gradient × input.
 
-use super::classify::{FEEDS, WORDS};
-use super::config::Task;
+use super::classify::{FIRST, LABEL, Reader};
+use super::config::Config;
 use super::labels::LABELS;
-use super::prepared::{CUT, TASK};
+use super::prepared::{CONFIG, TASK};
+use super::sections::Task;
 use crate::checkpoint::Checkpoint;
-use crate::data::{Tokenizer, Vocabulary};
+use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope, Stage};
 use crate::ops;
@@ -19,10 +20,9 @@ use crate::tensor::Variable;
 pub struct Weigher {
     executor: Executor,
     scope: Scope,
-    words: Vocabulary,
+    reader: Reader,
     labels: Vocabulary,
-    cut: Tokenizer,
-    feeds: [VarId; 2],
+    program: Program,
     vectors: VarId,
     gradient: VarId,
 }
@@ -63,9 +63,9 @@ impl Weigher {
         let mean = program.append(&registry, BlockId(0), request)?[0][0];
         let gradients = differentiate(&mut program, &registry, mean)?;
         let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
-        let feeds = [feed(FEEDS[0])?, feed(FEEDS[1])?];
+        let words = feed(FIRST[0])?;
         let looked_up = program.blocks().flat_map(|(_, block)| &block.ops).find(|op| {
-            op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == feeds[0])
+            op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
         });
         let vectors =
             looked_up.and_then(|op| op.writes().next()).ok_or_else(|| wrong("one without vectors"))?;
@@ -80,13 +80,14 @@ impl Weigher {
         }
         let find =
             |name: &str| vocabularies.get(name).cloned().ok_or_else(|| wrong("one without vocabularies"));
+        let config =
+            notes.get(CONFIG).map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
         Ok(Self {
             executor: Executor::new(&program, &registry, &[vectors, gradient], threads)?,
             scope,
-            words: find(WORDS)?,
+            reader: Reader::noted(&notes, &vocabularies, &config)?,
             labels: find(LABELS)?,
-            cut: Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))?,
-            feeds,
+            program,
             vectors,
             gradient,
         })
@@ -102,13 +103,14 @@ impl Weigher {
     }
 
     fn weights(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
-        let words: Vec<String> = self.cut.tokens(text).map(|word| word.into_owned()).collect();
+        let words = self.reader.tokens(text)?;
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        let ids = Variable::from_sequence(self.words.ids(&words)?)?;
-        let label = Variable::dense(ndarray::array![self.labels.lookup(label)?]);
-        let feeds = [(self.feeds[0], &ids), (self.feeds[1], &label)];
+        let mut values = self.reader.batch(&[text])?;
+        values.push((LABEL.to_owned(), Variable::dense(ndarray::array![self.labels.lookup(label)?])));
+        let feeds: Vec<(VarId, &Variable)> =
+            values.iter().filter_map(|(name, value)| Some((self.program.find(name)?, value))).collect();
         let run = Run { mode: Mode::Infer, ..Run::infer(&feeds) }.until(Stage::Gradients);
         self.executor.run(&mut self.scope, &run)?;
         let (x, g) = (self.executor.fetch(self.vectors)?, self.executor.fetch(self.gradient)?);

@@ -29,8 +29,6 @@ use unpadded::train::{Ended as FitEnded, Report};
 const ROWS: usize = 20;
 /// How often a config is drawn anew because it is one of an earlier trial.
 const DRAWS: u64 = 100;
-/// The patience of a trial whose config has none.
-const PATIENCE: u64 = 5;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -43,8 +41,8 @@ Examples:
   unpadded train runs/tune-1/best.toml --test test.tsv  the best settings, measured once
 Random search with successive halving: each trial trains a ninth of the epochs, the best third of the trials a third of
 them, and the best of these all. Trial 1 is the config as it is. Trials go on from their checkpoints; schedules of the
-learning rate are over all epochs from the start. Trials without `training.patience` have a patience of 5 epochs. A trial that does not fit into the budget is not
-begun, and at the end of the budget training stops. Each trial is a run folder (trial-1 …) of one folder, beside tune.json,
+learning rate are over all epochs from the start. A trial that would not fit into the budget is not begun, and training
+stops where the budget ends. Each trial is a run folder (trial-1 …) of one folder, beside tune.json,
 the state, and best.toml. The test set is left for the end: --test is refused. Equal seeds draw equal settings.
 --json writes `value`, in percent where it is a share, `best`, the run folder, `config` and `trials`.")]
 pub(crate) struct Tune {
@@ -174,7 +172,6 @@ impl Tune {
                 }
                 config.training.epochs = self.epochs.unwrap_or(config.training.epochs);
                 config.run.seed = self.seed.unwrap_or(config.run.seed);
-                config.training.patience.get_or_insert(PATIENCE);
                 config.check().asked()?;
                 let space = match space {
                     Some(space) => space,

@@ -17,6 +17,8 @@ pub enum Added {
     Number(f32),
     /// A text for each word.
     Words(Vec<String>),
+    /// Several texts, and what separates them in a cell; a list in JSON and Parquet.
+    List(Vec<String>, String),
     /// Nothing: an empty cell, `null` in JSON.
     Nothing,
 }
@@ -208,7 +210,7 @@ impl Adds {
                 // As short as it is in f32.
                 serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null)
             }
-            Added::Words(words) => words.clone().into(),
+            Added::Words(words) | Added::List(words, _) => words.clone().into(),
             Added::Nothing => serde_json::Value::Null,
         };
         let (inner, end) = trimmed.split_at(trimmed.len().saturating_sub(1));
@@ -236,6 +238,7 @@ fn shown(cell: &Added) -> String {
         Added::Text(text) => text.clone(),
         Added::Number(number) => number.to_string(),
         Added::Words(words) => words.join(" "),
+        Added::List(texts, separator) => texts.join(separator),
         Added::Nothing => String::new(),
     }
 }

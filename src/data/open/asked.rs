@@ -2,10 +2,11 @@
 
 use super::answers::Form;
 use super::columns::number;
+use super::fields::Read;
 use super::guess::{Guess, Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
-use super::wanted::{LABEL, SOURCE, TARGET, TEXT, TOKENS, Wanted, language, plain};
+use super::wanted::{LABEL, SOURCE, TARGET, TOKENS, Wanted, language, plain};
 use super::{dictionary, fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
 use crate::data::conll::{Asked, Columns, Known, joined};
@@ -26,13 +27,10 @@ pub(super) struct Opened {
 /// What gives the records.
 pub(super) enum Source {
     Lines(Box<dyn Parser<Asked>>),
-    /// The rows of Parquet: the text in this field, or its words.
+    /// The rows of Parquet: the text in these fields, or the words of one.
     #[cfg(feature = "parquet")]
-    Rows(String, Text),
+    Rows(Vec<String>, Read),
 }
-
-/// What makes a text of a field of a record.
-pub(super) type Text = fn(&fields::Object<'_>, &str) -> Result<String, Reason>;
 
 /// The words of a field, as models are asked about them.
 fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
@@ -76,22 +74,20 @@ impl Opened {
         }
         let guess = guess(file, options, task).or_else(|e| lines_alone(file, options, e))?;
         options.format = Some(guess.format);
-        let (source, label) = (options.source.clone(), options.label.clone());
-        let (given, wanted, label) = match task {
+        if matches!(guess.format, FileFormat::Trees | FileFormat::FastText) {
+            options.without_columns(guess.format, &format!("file `{}`", file.name()))?;
+        }
+        let (texts, label) = match task {
             Task::Pairs => (
-                source,
-                Wanted { what: "source", given: None, known: SOURCE },
+                vec![Wanted { what: "source", given: options.source.as_deref(), known: SOURCE }],
                 Wanted { what: "target", given: options.target.as_deref(), known: TARGET },
             ),
             _ => (
-                options.text.clone(),
-                Wanted { what: "text", given: None, known: TEXT },
-                Wanted { what: "label", given: label.as_deref(), known: LABEL },
+                Wanted::texts(&options.text),
+                Wanted { what: "label", given: options.label.as_deref(), known: LABEL },
             ),
         };
-        let text = Wanted { given: given.as_deref(), ..wanted };
-        let (mut of, target) = (options.clone(), label.given.map(str::to_owned));
-        let label = Wanted { given: target.as_deref(), ..label };
+        let mut of = options.clone();
         let opened = match guess.format {
             FileFormat::Trees => Ok(Self::each(|line| Ok(trees::tree(line, false)?.map(|tree| tree.text)))),
             FileFormat::FastText => {
@@ -101,38 +97,50 @@ impl Opened {
                 let mut pair = dictionary::reader(options.stress);
                 Ok(Self::each(move |line| Ok(pair(line)?.map(|pair| pair.source))))
             }
-            FileFormat::JsonLines | FileFormat::Parquet => Self::objects(file, &mut of, text, fields::text),
-            _ => Self::table(file, &guess, &mut of, [text, label]),
+            FileFormat::JsonLines | FileFormat::Parquet => Self::objects(file, &mut of, &texts, fields::text),
+            _ => Self::table(file, &guess, &mut of, (&texts, label)),
         };
         *options = of;
         opened
     }
 
-    /// A table: its text is in the column that the training knew by name, or in that of a known name, or in that of the same number.
+    /// A table: its text is in the column that the training knew by name, or in that of a known name, or in that of the same number. A text
+    /// of several columns is in those of the training; a file that is no table has it in its lines.
     fn table(
         file: &TextFile,
         guess: &Guess,
         options: &mut ReadOptions,
-        [text, label]: [Wanted<'_>; 2],
+        (texts, label): (&[Wanted<'_>], Wanted<'_>),
     ) -> Result<Self> {
         let told = options.told.clone().unwrap_or_default();
-        let is_set = told.text.is_some() || told.source.is_some();
+        let is_set = !told.text.is_empty() || told.source.is_some();
+        let is_table = told.format.is_some() || told.separator.is_some() || by_ending(&file.name()).is_some();
         let wrong = |expected: &str, got: &str| {
             Err(Error::of(ErrorKind::Format, format!("file `{}`", file.name()), expected, got))
         };
         let rows = table::Table::first_rows(file, guess.format, options)?;
-        let (named, note) = match is_set {
-            true => (None, None),
-            false => by_header(&file.name(), &rows, &text, options.header)?.unzip(),
+        let named = match texts {
+            [text] if !is_set => {
+                by_header(&file.name(), &rows, text, options.header)?.map(|found| (text, found))
+            }
+            _ => None,
         };
         let table = match &named {
-            Some(name) => {
-                table::Table::of(file, guess.format, options, &[Wanted { given: Some(name), ..text }])?
+            Some((text, (name, _))) => {
+                let text = Wanted { given: Some(name), ..**text };
+                table::Table::of(file, guess.format, options, &[text])?
             }
-            None => by_place(file, guess, options, [text, label])
-                .map_err(|e| if is_set { e } else { remedied(e, &text) })?,
+            None => match by_place(file, guess, options, (texts, label)) {
+                Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
+                    options.format = Some(FileFormat::Plain);
+                    options
+                        .notes
+                        .push("a text a line, with tabs between the columns of the training".to_owned());
+                    return Ok(Self::plain());
+                }
+                table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,
+            },
         };
-        let is_table = told.format.is_some() || told.separator.is_some() || by_ending(&file.name()).is_some();
         if !table.has_header() && table.width() > 1 && !is_table && !table.has_tabs() {
             let expected = "a text a line, or a table: set `format` (`data.format`) to `plain` or `csv`";
             return wrong(expected, "lines with a separator in each, which may be text");
@@ -140,45 +148,54 @@ impl Opened {
         if named.is_none() && !is_set && table.has_numbers(file)? {
             let expected =
                 "texts: set `text` (`data.text`) to the name of their column, or to its number from 1 on";
-            return wrong(expected, &format!("numbers alone in column {}", table.names().concat()));
+            let column = table.names().first().map_or("", String::as_str);
+            return wrong(expected, &format!("numbers alone in column {column}"));
         }
         table.note(options);
-        options.notes.extend(note.flatten());
-        keep(options, &text, table.names().first().cloned());
+        options.notes.extend(named.and_then(|(_, (_, note))| note));
+        keep(options, texts, table.names());
         let (separator, quotes) = table.writes();
         Ok(Self {
-            source: Source::Lines(table.first_cells(alone)),
+            source: Source::Lines(table.texts(texts.len(), alone)),
             form: Form::Cells(separator, quotes),
             names: table.header(file)?,
             header: table.has_header(),
         })
     }
 
-    /// Records whose fields have names, each a text in the field that `make` reads.
-    fn objects(file: &TextFile, options: &mut ReadOptions, wanted: Wanted<'_>, make: Text) -> Result<Self> {
+    /// Records whose fields have names, each a text in the fields that `make` reads.
+    fn objects(
+        file: &TextFile,
+        options: &mut ReadOptions,
+        wanted: &[Wanted<'_>],
+        make: Read,
+    ) -> Result<Self> {
         let Some(format) = options.format else { return Ok(Self::plain()) };
         let told = options.told.clone().unwrap_or_default();
-        let is_set = told.text.is_some() || told.source.is_some() || told.tokens.is_some();
-        let found = objects::picked(file, format, &[wanted], options).or_else(|e| {
-            let (false, Some(given)) = (is_set, wanted.given) else { return Err(e) };
-            let other = objects::picked(file, format, &[Wanted { given: None, ..wanted }], options);
-            let Ok(mut other) = other else { return Err(remedied(e, &wanted)) };
+        let is_set = !told.text.is_empty() || told.source.is_some() || told.tokens.is_some();
+        let found = objects::picked(file, format, wanted, options).or_else(|e| {
+            let (false, &[one]) = (is_set, wanted) else {
+                return Err(if is_set { e } else { remedied(e, wanted) });
+            };
+            let Some(given) = one.given else { return Err(e) };
+            let other = objects::picked(file, format, &[Wanted { given: None, ..one }], options);
+            let Ok(mut other) = other else { return Err(remedied(e, wanted)) };
             let (fields, name) = (other.fields(file), other.names.concat());
-            let is_known = |name: &&String| wanted.known.contains(&name.as_str());
+            let is_known = |name: &&String| one.known.contains(&name.as_str());
             let several = given.parse::<usize>().is_err() && fields.iter().filter(is_known).count() > 1;
             if several || name.parse::<usize>().is_ok() {
-                return Err(remedied(e, &wanted));
+                return Err(remedied(e, wanted));
             }
-            other.notes.push(instead(&wanted, &name, given));
+            other.notes.push(instead(&one, &name, given));
             Ok(other)
         });
         let picked = found?;
         options.notes.extend(picked.notes.iter().cloned());
-        let (name, names) = (picked.names.concat(), picked.fields(file));
-        keep(options, &wanted, Some(name.clone()));
+        let names = picked.fields(file);
+        keep(options, wanted, &picked.names);
         #[cfg(feature = "parquet")]
         if format == FileFormat::Parquet {
-            let (source, form) = (Source::Rows(name, make), Form::Json);
+            let (source, form) = (Source::Rows(picked.names, make), Form::Json);
             return Ok(Self { source, form, names, header: false });
         }
         let Some(elements) = picked.in_lines() else {
@@ -189,7 +206,7 @@ impl Opened {
         let (wanted, header) = (picked.names, elements.is_some());
         let asked = move |line: &str| {
             json::object(line, Some(&wanted), elements.as_deref())?
-                .map(|object| make(&object, &name).map(alone))
+                .map(|object| fields::text_in(&object, &wanted, make).map(alone))
                 .transpose()
         };
         Ok(Self { source: Source::Lines(Box::new(OneLine(asked))), form: Form::Json, names, header })
@@ -203,7 +220,7 @@ impl Opened {
         if matches!(guess.format, FileFormat::JsonLines | FileFormat::Parquet) {
             let given = options.tokens.clone();
             let wanted = Wanted { what: "tokens", given: given.as_deref(), known: TOKENS };
-            return Self::objects(file, options, wanted, words);
+            return Self::objects(file, options, &[wanted], words);
         }
         let named = by_ending(&file.name()) == Some(FileFormat::Columns);
         let like = options.columns.take();
@@ -232,11 +249,11 @@ fn alone(text: String) -> Asked {
 }
 
 /// Notes where the text was found.
-fn keep(options: &mut ReadOptions, text: &Wanted<'_>, name: Option<String>) {
-    match text.what {
-        "source" => options.source = name,
-        "tokens" => options.tokens = name,
-        _ => options.text = name,
+fn keep(options: &mut ReadOptions, texts: &[Wanted<'_>], names: &[String]) {
+    match texts.first().map(|text| text.what) {
+        Some("source") => options.source = names.first().cloned(),
+        Some("tokens") => options.tokens = names.first().cloned(),
+        _ => options.text = names.iter().take(texts.len()).cloned().collect(),
     }
     (options.label, options.target, options.tags) = (None, None, None);
 }
@@ -249,14 +266,28 @@ fn instead(wanted: &Wanted<'_>, name: &str, given: &str) -> String {
     }
 }
 
-/// What to do about a column that the training had and the file has not.
-fn remedied(error: Error, wanted: &Wanted<'_>) -> Error {
-    let Some(given) = wanted.given.filter(|given| given.parse::<usize>().is_err()) else { return error };
-    error.noted(format!(
-        "`{given}` is the {} of the training; another column is set as by `--set {}=NAME`",
-        wanted.what,
-        wanted.setting()
-    ))
+/// What to do about columns that the training had and the file has not.
+fn remedied(error: Error, texts: &[Wanted<'_>]) -> Error {
+    let is_name = |given: &&str| given.parse::<usize>().is_err();
+    match texts {
+        [text] => match text.given.filter(is_name) {
+            Some(given) => error.noted(format!(
+                "`{given}` is the {} of the training; another column is set as by `--set {}=NAME`",
+                text.what,
+                text.setting()
+            )),
+            None => error,
+        },
+        _ => error.noted(format!(
+            "the text of the training is in the columns {}; `data.text` sets others",
+            quoted(texts.iter().filter_map(|text| text.given))
+        )),
+    }
+}
+
+/// Whether the first record has the name of one of these columns.
+fn has_names(rows: &[Vec<String>], texts: &[Wanted<'_>]) -> bool {
+    rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
 /// The name in a header by which the text is found, and a note if that is no name of the training; none without such a header.
@@ -290,7 +321,8 @@ fn by_header(
             let expected = format!("the language `{given}`");
             let got = quoted(cells.iter().copied());
             let what = format!("header of file `{file}`");
-            return Err(remedied(Error::of(ErrorKind::Format, what, expected, got), text));
+            let error = Error::of(ErrorKind::Format, what, expected, got);
+            return Err(remedied(error, std::slice::from_ref(text)));
         }
         let at = place.unwrap_or(1).saturating_sub(1);
         let at = if languages.contains(&at) { at } else { *first };
@@ -327,15 +359,15 @@ fn by_place(
     file: &TextFile,
     guess: &Guess,
     options: &ReadOptions,
-    [text, label]: [Wanted<'_>; 2],
+    (texts, label): (&[Wanted<'_>], Wanted<'_>),
 ) -> Result<table::Table> {
     let of = |wanted: &[Wanted<'_>]| table::Table::of(file, guess.format, options, wanted);
     // Where labels are named, too, texts are not taken for them; without names, a text alone comes first.
-    let both = of(&[text, label]);
+    let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
     match both {
         Ok(table) if named(&table) => Ok(table),
-        both => match (of(&[text]), both) {
+        both => match (of(texts), both) {
             // The label has its column, and is not where it was in the training.
             (Ok(table), Err(e)) if !table.has_header() && table.has_column(label.given) => {
                 Err(guess.explain(e))
@@ -343,8 +375,11 @@ fn by_place(
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
                 // A file of texts alone has one column, whatever their number was in the training.
-                let alone = of(&[Wanted { given: Some("1"), ..text }]);
-                let alone = alone.ok().filter(|table| table.width() == 1);
+                let alone = match texts {
+                    [text] => of(&[Wanted { given: Some("1"), ..*text }]).ok(),
+                    _ => None,
+                };
+                let alone = alone.filter(|table| table.width() == 1);
                 alone.or(both.ok()).ok_or_else(|| guess.explain(e))
             }
         },

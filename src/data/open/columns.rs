@@ -157,14 +157,26 @@ impl Columns<'_> {
             }
         }
         let columns: Vec<usize> = columns.into_iter().flatten().collect();
-        if let ([first, second], [a, b]) = (wanted, &columns[..])
-            && a == b
-        {
-            let what =
-                format!("columns of the {} and the {} in file `{}`", first.what, second.what, self.name);
-            let error =
-                Error::of(ErrorKind::Format, what, "two columns", format!("column {} for both", a + 1));
-            return Err(error.noted(second.advice()));
+        for (at, (second, column)) in wanted.iter().zip(&columns).enumerate() {
+            let Some((first, _)) = wanted.iter().zip(&columns).take(at).find(|(_, other)| *other == column)
+            else {
+                continue;
+            };
+            let (what, number) = (second.what, column + 1);
+            return Err(match first.what == what {
+                true => {
+                    let what = format!("columns of the {what} in file `{}`", self.name);
+                    let got = format!("column {number} twice");
+                    let error = Error::of(ErrorKind::Format, what, "each column once", got);
+                    error.noted(format!("`{}` (`{}` in a config) names them", second.what, second.setting()))
+                }
+                false => {
+                    let what =
+                        format!("columns of the {} and the {what} in file `{}`", first.what, self.name);
+                    let got = format!("column {number} for both");
+                    Error::of(ErrorKind::Format, what, "two columns", got).noted(second.advice())
+                }
+            });
         }
         let often = |column: usize| first.iter().filter(|cell| Some(*cell) == first.get(column)).count();
         if header {
@@ -266,14 +278,19 @@ impl Columns<'_> {
 
     /// The columns whose names in the first record are known, if that is so for all that are wanted.
     fn all_known(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> Option<Vec<usize>> {
+        // Of a text in several columns the name of the label decides.
+        if wanted.iter().all(|one| one.known.is_empty()) {
+            return None;
+        }
         let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
         for (place, one) in wanted.iter().enumerate() {
             let set = match given.get(place) {
                 Some(Given::Number(column)) => Some(*column),
                 _ => None,
             };
-            let of_set =
-                |column: &usize| one.known.contains(&&*plain(self.first(*column).unwrap_or_default()));
+            let of_set = |column: &usize| {
+                one.known.is_empty() || one.known.contains(&&*plain(self.first(*column).unwrap_or_default()))
+            };
             columns[place] = set.filter(of_set).or_else(|| self.known(one, &columns));
         }
         columns.into_iter().collect()
@@ -461,6 +478,8 @@ impl Columns<'_> {
         }
         let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
         let error = missing(what, given, &names);
+        let mut settings: Vec<&str> = wanted.iter().map(Wanted::setting).collect();
+        settings.dedup();
         match wanted.iter().any(|one| first.iter().any(|cell| one.names(cell))) {
             true => error,
             false => error.noted(format!(
@@ -468,7 +487,7 @@ impl Columns<'_> {
                  in a config) to false and `{}` to numbers from 1 on",
                 self.line,
                 quoted(wanted.iter().filter_map(|one| one.given)),
-                wanted.iter().map(Wanted::setting).collect::<Vec<_>>().join("` and `")
+                settings.join("` and `")
             )),
         }
     }

@@ -8,6 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::value::RawValue;
 
 use crate::data::lines::{Reason, quoted};
+use crate::data::records::of_columns;
 
 /// A value in a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -243,6 +244,50 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
         }
     }
 }
+
+/// What makes a text of a field of a record.
+pub(super) type Read = fn(&Object<'_>, &str) -> Result<String, Reason>;
+
+/// The text of these fields, each read by `of`.
+pub(super) fn text_in(object: &Object<'_>, names: &[String], of: Read) -> Result<String, Reason> {
+    names.iter().map(|name| of(object, name)).collect::<Result<_, _>>().map(of_columns)
+}
+
+/// What separates labels.
+const BEHIND: char = '\u{1f}';
+
+/// A label, without white space around it. With `lists` a list of labels, each with U+001F behind it, or an empty string, too.
+pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
+    let list = match found(object, name)? {
+        Value::List(list) if lists => list,
+        Value::List(_) => {
+            let got = format!("a list; {LABEL_LISTS}");
+            return Err(Reason { expected: format!("a string in the field `{name}`"), got });
+        }
+        Value::Text(text) if lists && text.trim().is_empty() => return Ok(String::new()),
+        _ => return text(object, name).map(|label| label.trim().to_owned()),
+    };
+    let wrong = |got: String| Reason { expected: format!("labels in the list of the field `{name}`"), got };
+    let mut labels = String::new();
+    for item in list {
+        let (Value::Text(item) | Value::Number(item)) = item else {
+            return Err(wrong(format!("{}: a label is a string or a number", item.kind())));
+        };
+        match item.trim() {
+            "" => return Err(wrong("an empty string: fill it, or remove it from the list".to_owned())),
+            item if item.contains(BEHIND) => {
+                return Err(wrong(format!("{item:?}: remove U+001F, which separates labels")));
+            }
+            item => labels.push_str(item),
+        }
+        labels.push(BEHIND);
+    }
+    Ok(if labels.is_empty() { BEHIND.to_string() } else { labels })
+}
+
+/// What to do about a label that is a list.
+pub(super) const LABEL_LISTS: &str =
+    "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
 
 /// A list of strings.
 pub(super) fn texts(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, by_ending, extension, find, is_note, prepared};
-use super::wanted::{LABEL, TEXT, Wanted};
+use super::wanted::{LABEL, Wanted};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
 use crate::data::lines::quoted;
 use crate::data::plan::Plan;
-use crate::data::records::{OneLine, Records, Skipped, Stream, to_first_error};
+use crate::data::records::{OneLine, Records, Skipped, Stream, of_columns, to_first_error};
 use crate::data::{Fingerprint, Folder, Labelled, Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -82,11 +82,11 @@ fn placed(file: &TextFile, records: Records<Labelled>) -> Stream<Labelled> {
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
-fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
-    [
-        Wanted { what: "text", given: options.text.as_deref(), known: TEXT },
-        Wanted { what: "label", given: options.label.as_deref(), known: LABEL },
-    ]
+/// The columns of the text, and behind them that of the label.
+fn wanted(options: &ReadOptions) -> Vec<Wanted<'_>> {
+    let mut wanted = Wanted::texts(&options.text);
+    wanted.push(Wanted { what: "label", given: options.label.as_deref(), known: LABEL });
+    wanted
 }
 
 impl Form {
@@ -100,6 +100,9 @@ impl Form {
     }
 
     fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Parts> {
+        if matches!(format, FileFormat::Trees | FileFormat::FastText) {
+            options.without_columns(format, &format!("file `{}`", file.name()))?;
+        }
         let (names, parts) = match format {
             FileFormat::Trees => return Ok(Parts::Tree),
             FileFormat::FastText => {
@@ -117,8 +120,8 @@ impl Form {
                 (table.names().to_vec(), Parts::Cells(table))
             }
         };
-        if let [text, label] = &names[..] {
-            (options.text, options.label) = (Some(text.clone()), Some(label.clone()));
+        if let Some((label, texts)) = names.split_last() {
+            (options.text, options.label) = (texts.to_vec(), Some(label.clone()));
         }
         Ok(parts)
     }
@@ -143,15 +146,19 @@ impl Form {
             }
             Parts::FastText => fasttext::records(file),
             Parts::Fields(picked) => {
-                let ([text, label], name) = (objects::two(&picked.names)?, Arc::from(file.name()));
+                let (mut texts, name) = (picked.names.clone(), Arc::from(file.name()));
+                let (label, lists) = (texts.pop().unwrap_or_default(), self.options.label_lists);
                 picked.records(file, move |object| {
-                    let found =
-                        Labelled::new(fields::text(object, &text)?, fields::text(object, &label)?.trim());
+                    let text = fields::text_in(object, &texts, fields::text)?;
+                    let found = Labelled::new(text, fields::label(object, &label, lists)?);
                     Ok(found.placed(&name, object.line))
                 })
             }
             Parts::Cells(table) => {
-                let of = |cell: &mut dyn FnMut(usize) -> String| Labelled::new(cell(0), cell(1).trim());
+                let label = table.names().len().saturating_sub(1);
+                let of = move |cell: &mut dyn FnMut(usize) -> String| {
+                    Labelled::new(of_columns((0..label).map(&mut *cell).collect()), cell(label).trim())
+                };
                 table.records(file, of).map(|found| placed(file, found))
             }
         };
@@ -289,6 +296,9 @@ fn folder(
             rows::texts(file, "labelled texts")?;
         }
     }
+    if matches!(format, FileFormat::FolderPerClass | FileFormat::FilePerClass) {
+        options.without_columns(format, &format!("folder `{}`", path.display()))?;
+    }
     match format {
         FileFormat::FolderPerClass => {
             notes.insert(0, format!("`{format}`"));
@@ -359,6 +369,7 @@ impl Inputs {
         }
         // Several files of a text a line, as `rt-polarity.*`, are a file a class.
         if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
+            options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
             let label = |name: &str| {
                 let name = name.rsplit(['/', '!']).next().unwrap_or(name);
                 name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()

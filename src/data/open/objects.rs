@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::columns::{Columns, missing};
-use super::fields::{Object, Value, at, names};
+use super::fields::{LABEL_LISTS, Object, Value, at, names};
 use super::json;
 use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
@@ -25,13 +25,28 @@ pub(super) struct Picked {
     layout: Option<json::Layout>,
 }
 
-/// Whether values of it are lists: words and their tags are, and nothing else is.
+/// Whether values of it are lists: words and their tags are, and several labels may be.
 fn listed(one: &Wanted<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
 }
 
-fn fits(one: &Wanted<'_>, value: &Value<'_>) -> bool {
-    matches!(value, Value::List(_)) == listed(one) && !matches!(value, Value::Object(_))
+fn fits(one: &Wanted<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
+    match value {
+        Value::Object(_) => false,
+        Value::List(_) => listed(one) || (options.label_lists && one.what == "label"),
+        _ => !listed(one),
+    }
+}
+
+/// Checks that no field is given twice for a text of several.
+fn differ(file: &TextFile, wanted: &[Wanted<'_>]) -> Result<()> {
+    let texts: Vec<&str> =
+        wanted.iter().filter(|one| one.what == "text").filter_map(|one| one.given).collect();
+    let twice = (1..).zip(&texts).find(|(behind, one)| texts.iter().skip(*behind).any(|other| other == *one));
+    let Some((_, twice)) = twice else { return Ok(()) };
+    let what = format!("fields of the text in file `{}`", file.name());
+    let error = Error::of(ErrorKind::Format, what, "each field once", format!("`{twice}` twice"));
+    Err(error.noted("`text` (`data.text` in a config) names them"))
 }
 
 /// The fields that are wanted; the options set whether the first of the lists is their names.
@@ -41,10 +56,11 @@ pub(super) fn picked(
     wanted: &[Wanted<'_>],
     options: &ReadOptions,
 ) -> Result<Picked> {
+    differ(file, wanted)?;
     let layout = match format {
         #[cfg(feature = "parquet")]
         FileFormat::Parquet => {
-            let names = named(file, &parquet::example(file)?, wanted)?;
+            let names = named(file, &parquet::example(file)?, wanted, options)?;
             return Ok(Picked { names, notes: Vec::new(), layout: None });
         }
         _ => json::Layout::of(file, wanted.iter().any(listed))?,
@@ -54,7 +70,7 @@ pub(super) fn picked(
         return of_lists(file, layout, &example, wanted, options);
     }
     let notes = layout.note().map(str::to_owned).into_iter().collect();
-    Ok(Picked { names: named(file, &example, wanted)?, notes, layout: Some(layout) })
+    Ok(Picked { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
 /// The first record.
@@ -96,11 +112,11 @@ fn of_lists(
         });
         if let Some(names) = names {
             let layout = layout.with_header(names);
-            let names = named(file, &example(file, &layout)?, wanted)?;
+            let names = named(file, &example(file, &layout)?, wanted, options)?;
             let notes = vec!["the first list is a header, since it has known names".to_owned()];
             return Ok(Picked { names, notes, layout: Some(layout) });
         }
-        let names = positions(file, shown, wanted)?;
+        let names = positions(file, shown, wanted, options)?;
         return Ok(Picked { notes: vec![said(&names)], names, layout: Some(layout) });
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
@@ -135,14 +151,24 @@ fn of_lists(
 }
 
 /// The elements of the kind that is wanted, in their order: of two the first is the text, the source or the words.
-fn positions(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result<Vec<String>> {
+fn positions(
+    file: &TextFile,
+    example: &Object<'_>,
+    wanted: &[Wanted<'_>],
+    options: &ReadOptions,
+) -> Result<Vec<String>> {
+    let is_list = |value: &Value<'_>| matches!(value, Value::List(_));
+    let lists = options.label_lists && example.fields.iter().any(|(_, value)| is_list(value));
+    let listed = |one: &Wanted<'_>| listed(one) || (lists && one.what == "label");
     let of = |(place, one): (usize, &Wanted<'_>)| {
         if let Some(given) = one.given {
             return given_name(file, example, one, given);
         }
-        let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(one, value)).collect();
-        match fitting.get(place) {
-            Some((name, _)) if fitting.len() == 2 || wanted.len() == fitting.len() => Ok(name.to_string()),
+        let fits = |value: &Value<'_>| is_list(value) == listed(one) && fits(one, value, options);
+        let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(value)).collect();
+        let alike = |wanted: &[Wanted<'_>]| wanted.iter().filter(|of| listed(of) == listed(one)).count();
+        match fitting.get(alike(wanted.get(..place).unwrap_or_default())) {
+            Some((name, _)) if fitting.len() == 2 || alike(wanted) == fitting.len() => Ok(name.to_string()),
             _ => {
                 let what = format!("element of the {} in file `{}`", one.what, file.name());
                 let kind = if listed(one) { "lists" } else { "single values" };
@@ -165,11 +191,16 @@ fn given_name(file: &TextFile, example: &Object<'_>, one: &Wanted<'_>, given: &s
 }
 
 /// The fields of an object that are wanted.
-fn named(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result<Vec<String>> {
+fn named(
+    file: &TextFile,
+    example: &Object<'_>,
+    wanted: &[Wanted<'_>],
+    options: &ReadOptions,
+) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     for one in wanted {
         let free = |name: &&&str| {
-            example.get(name).is_some_and(|value| fits(one, value))
+            example.get(name).is_some_and(|value| fits(one, value, options))
                 && !found.iter().any(|other| other == **name)
         };
         let name = match (one.given, one.known.iter().find(free)) {
@@ -185,12 +216,14 @@ fn named(file: &TextFile, example: &Object<'_>, wanted: &[Wanted<'_>]) -> Result
                 };
                 let fields = || format!("the fields {}", quoted(names(example).iter().map(String::as_str)));
                 let got = one.known.iter().find_map(other).unwrap_or_else(fields);
-                let error = Error::of(ErrorKind::Format, what, expected, got);
-                return Err(error.noted(format!(
+                let is_list = |name: &&str| matches!(example.get(name), Some(Value::List(_)));
+                let labels = one.what == "label" && one.known.iter().any(is_list);
+                let error = Error::of(ErrorKind::Format, what, expected, got).noted(format!(
                     "`{}` (`{}` in a config) names it; a dot leads into an object",
                     one.what,
                     one.setting()
-                )));
+                ));
+                return Err(if labels { error.noted(LABEL_LISTS) } else { error });
             }
         };
         found.push(name);

@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::data::conll::Columns;
+use crate::data::lines::quoted;
 use crate::data::{Encoding, FirstIndex, Malformed, TagScheme, Tagging, TextFile};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The form of a file, or of a folder, of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,12 +116,14 @@ pub struct ReadOptions {
     pub(super) malformed: Malformed,
     pub(super) header: Option<bool>,
     pub(super) separator: Option<char>,
-    pub(super) text: Option<String>,
+    /// The columns of the text; empty where none was given or found.
+    pub(super) text: Vec<String>,
     pub(super) label: Option<String>,
     pub(super) source: Option<String>,
     pub(super) target: Option<String>,
     pub(super) tokens: Option<String>,
     pub(super) tags: Option<String>,
+    pub(super) label_lists: bool,
     pub(super) binary: bool,
     pub(super) stress: bool,
     pub(super) repair_tags: bool,
@@ -172,6 +175,33 @@ impl ReadOptions {
         Self { told: Some(told), notes: Vec::new(), ..self.clone() }
     }
 
+    /// The columns by what is in them; empty where none was given or found.
+    pub(super) fn columns(&self) -> [(&'static str, &[String]); 6] {
+        [
+            ("text", &self.text),
+            ("label", self.label.as_slice()),
+            ("source", self.source.as_slice()),
+            ("target", self.target.as_slice()),
+            ("words", self.tokens.as_slice()),
+            ("tags", self.tags.as_slice()),
+        ]
+    }
+
+    /// Checks that no more than one column is given for a text of a format that has no columns.
+    ///
+    /// # Errors
+    /// If there are several.
+    pub(super) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
+        if self.text.len() < 2 {
+            return Ok(());
+        }
+        let what = format!("columns of the text (`data.text` in a config) of {of}");
+        let expected = format!("a file with columns (CSV, TSV, JSON or Parquet), since `{format}` has none");
+        let got = quoted(self.text.iter().map(String::as_str));
+        let advice = "write the texts into such a file, or leave `data.text` out";
+        Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
+    }
+
     /// The format.
     #[must_use]
     pub fn format(self, format: FileFormat) -> Self {
@@ -208,13 +238,51 @@ impl ReadOptions {
     /// The column of the text, where each has a label or none.
     #[must_use]
     pub fn text(self, column: impl Into<String>) -> Self {
-        Self { text: Some(column.into()), ..self }
+        self.texts([column])
+    }
+
+    /// The columns of a text that is in several: their cells, in this order, with one tab between them.
+    ///
+    /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as columns. Tables, JSON and Parquet have
+    /// columns; an error names `data.text` where a file of another format is read. All columns are named: none is detected.
+    ///
+    /// ```
+    /// use unpadded::data::{LabelledTexts, ReadOptions};
+    /// # let path = std::env::temp_dir().join(format!("unpadded-texts-{}.csv", std::process::id()));
+    /// # std::fs::write(&path, "premise,hypothesis,label\nA man sleeps.,He is awake.,contradiction\n").unwrap();
+    /// let options = ReadOptions::new().texts(["premise", "hypothesis"]); // premise,hypothesis,label ↵ A man sleeps.,He …
+    /// let found = LabelledTexts::open_with([&path], &options)?;
+    /// assert_eq!(found.records()[0].text, "A man sleeps.\tHe is awake.");
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn texts<C: Into<String>>(self, columns: impl IntoIterator<Item = C>) -> Self {
+        Self { text: columns.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// The column of the label.
     #[must_use]
     pub fn label(self, column: impl Into<String>) -> Self {
         Self { label: Some(column.into()), ..self }
+    }
+
+    /// Several labels per text: in JSON and Parquet the label may be a list of texts or numbers. Each label has U+001F behind it, and a
+    /// list without a label is U+001F alone. An empty label cell is allowed, and a label that is no list is read as without this option.
+    ///
+    /// ```
+    /// use unpadded::data::{LabelledTexts, ReadOptions};
+    /// # let path = std::env::temp_dir().join(format!("unpadded-label-lists-{}.jsonl", std::process::id()));
+    /// # std::fs::write(&path, "{\"text\": \"Fine, but dull\", \"labels\": [\"praise\", \"blame\"]}\n").unwrap();
+    /// let options = ReadOptions::new().label_lists(); // {"text": "Fine, but dull", "labels": ["praise", "blame"]}
+    /// let found = LabelledTexts::open_with([&path], &options)?;
+    /// assert_eq!(found.records()[0].label, "praise\u{1f}blame\u{1f}");
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn label_lists(self) -> Self {
+        Self { label_lists: true, ..self }
     }
 
     /// The column of what is translated.
@@ -279,22 +347,18 @@ impl ReadOptions {
 impl fmt::Display for ReadOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let format = self.format.map(|format| format!("`{format}`"));
-        let columns = [
-            ("text", &self.text),
-            ("label", &self.label),
-            ("source", &self.source),
-            ("target", &self.target),
-            ("words", &self.tokens),
-            ("tags", &self.tags),
-        ];
-        let column = |(what, name): (&str, &Option<String>)| {
-            let name = name.as_ref()?.replace('\n', "\\n");
+        let column = |name: &String| {
+            let name = name.replace('\n', "\\n");
             let by_number = self.by_numbers() && name.parse::<usize>().is_ok();
-            Some(if by_number { format!("{what} in column {name}") } else { format!("{what} in `{name}`") })
+            if by_number { format!("column {name}") } else { format!("`{name}`") }
+        };
+        let all = |(what, names): (&str, &[String])| {
+            let names: Vec<String> = names.iter().map(column).collect();
+            (!names.is_empty()).then(|| format!("{what} in {}", names.join(" and ")))
         };
         let columns: Vec<String> = match &self.columns {
             Some(columns) => vec![columns.to_string()],
-            None => columns.into_iter().filter_map(column).collect(),
+            None => self.columns().into_iter().filter_map(all).collect(),
         };
         let all: Vec<String> = format.into_iter().chain(columns).collect();
         let all = Some(all.join(", ")).filter(|all| !all.is_empty());

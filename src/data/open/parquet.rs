@@ -16,7 +16,7 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReade
 use parquet::schema::types::{ColumnDescriptor, Type};
 use serde_json::Value;
 
-use super::fields::Object;
+use super::fields::{Object, Read, text_in};
 use super::guess::PARQUET;
 use crate::data::lines::Reason;
 use crate::data::records::Stream;
@@ -498,28 +498,24 @@ pub(super) fn records<R: 'static>(
     })))
 }
 
-/// The rows of a file, each a text that is made of a field.
+/// The rows of a file, each a text that is made of these fields.
 pub(super) struct Asked {
     rows: Rows,
-    field: String,
-    make: fn(&Object<'_>, &str) -> Result<String, Reason>,
+    fields: Vec<String>,
+    make: Read,
 }
 
 impl Asked {
-    pub(super) fn open(
-        file: &TextFile,
-        field: &str,
-        make: fn(&Object<'_>, &str) -> Result<String, Reason>,
-    ) -> Result<Self> {
+    pub(super) fn open(file: &TextFile, fields: Vec<String>, make: Read) -> Result<Self> {
         // A name may lead into an object, which is a column of that name.
-        Ok(Self { rows: Rows::open(file, &[field.to_owned()])?, field: field.to_owned(), make })
+        Ok(Self { rows: Rows::open(file, &fields)?, fields, make })
     }
 
     /// The number of the next row and its text, or why there is none; nothing behind the last.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
         let Some(row) = self.rows.next()? else { return Ok(None) };
         let Rows { row: number, name, .. } = &self.rows;
-        let text = row.and_then(|row| (self.make)(&row, &self.field));
+        let text = row.and_then(|row| text_in(&row, &self.fields, self.make));
         let malformed = |Reason { expected, got }| {
             Error::of(ErrorKind::Format, format!("row {number} of {name}"), expected, got)
         };

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{Found, find, is_note, prepared};
-use super::wanted::{TEXT, Wanted};
+use super::wanted::Wanted;
 use super::{fields, objects, table};
 use crate::data::kind::is_markup;
+use crate::data::lines::quoted;
 use crate::data::memory::Whole;
 use crate::data::plan::{Opener, Plan};
 use crate::data::records::Stream;
@@ -39,11 +40,11 @@ fn of_file(
     read_as: &mut ReadOptions,
 ) -> Result<Stream<String>> {
     let guess = guess(file, options, Task::Plain)?;
-    let wanted = [Wanted { what: "text", given: options.text.as_deref(), known: TEXT }];
+    let wanted = Wanted::texts(&options.text);
     let alone = read_as.format.is_none();
     let mut decided = |name: &str, notes: &[String]| {
         if alone {
-            (read_as.format, read_as.text) = (Some(guess.format), Some(name.to_owned()));
+            (read_as.format, read_as.text) = (Some(guess.format), vec![name.to_owned()]);
             read_as.notes.extend(notes.iter().cloned());
         }
     };
@@ -73,6 +74,12 @@ fn of_file(
 /// The files of these paths, and how they are read. Their text comes in pieces of whole lines, as far as there are lines.
 fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<String>> {
     let (name, found) = find(paths)?;
+    if options.text.len() > 1 {
+        let what = format!("columns of the text (`data.text` in a config) of `{name}`");
+        let got = quoted(options.text.iter().map(String::as_str));
+        let error = Error::of(ErrorKind::Format, what, "one, since plain text is read from one column", got);
+        return Err(error.noted("set `data.text` to one of them"));
+    }
     let mut files = Vec::new();
     for one in found {
         match one {

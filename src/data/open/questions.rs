@@ -106,7 +106,8 @@ impl std::fmt::Debug for Questions {
 
 impl Questions {
     /// Opens a file, in gzip or zip or not. Its text is in the column that the options give, as far as the file has it; else in the one
-    /// that is detected.
+    /// that is detected. A text of several columns ([`ReadOptions::texts`]) is in all of them, or in the lines of a file without columns,
+    /// whose own tabs separate its parts.
     ///
     /// # Errors
     /// If it is no file that has records in lines or rows, or it has no column of the text: the message says what to set.
@@ -162,7 +163,7 @@ impl Questions {
                 }))
             }
             #[cfg(feature = "parquet")]
-            Source::Rows(field, text) => Records::Rows(Box::new(parquet::Asked::open(&file, &field, text)?)),
+            Source::Rows(fields, text) => Records::Rows(Box::new(parquet::Asked::open(&file, fields, text)?)),
         };
         let adds = Adds { form, names, added: Vec::new() };
         let (name, out) = (file.name(), Out::Nowhere);

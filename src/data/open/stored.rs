@@ -18,9 +18,11 @@ struct Stored {
     #[serde(skip_serializing_if = "Option::is_none")]
     separator: Option<char>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
+    text: Option<Texts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    label_lists: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +39,31 @@ struct Stored {
     tagging: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<String>,
+}
+
+/// The columns of a text: a name, or a list of several.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Texts {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Texts {
+    fn of(columns: &[String]) -> Option<Self> {
+        match columns {
+            [] => None,
+            [one] => Some(Self::One(one.clone())),
+            several => Some(Self::Several(several.to_vec())),
+        }
+    }
+
+    fn columns(self) -> Vec<String> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::Several(several) => several,
+        }
+    }
 }
 
 impl ReadOptions {
@@ -58,8 +85,9 @@ impl ReadOptions {
             format: self.format.filter(of_words).map(|format| format.name().to_owned()),
             header: self.header,
             separator: self.separator,
-            text: self.text.clone(),
+            text: Texts::of(&self.text),
             label: self.label.clone(),
+            label_lists: self.label_lists,
             source: self.source.clone(),
             target: self.target.clone(),
             tokens: self.tokens.clone(),
@@ -74,18 +102,14 @@ impl ReadOptions {
     }
 
     /// How files were read, as an object of JSON: `format`, `columns`, `header`, `separator`, `encoding` and `notes`, each null or empty
-    /// where nothing was detected.
+    /// where nothing was detected. A column is a string, the columns of a text in several are a list.
     pub fn to_json(&self) -> String {
-        let columns = [
-            ("text", &self.text),
-            ("label", &self.label),
-            ("source", &self.source),
-            ("target", &self.target),
-            ("words", &self.tokens),
-            ("tags", &self.tags),
-        ];
-        let columns =
-            columns.into_iter().filter_map(|(what, name)| Some((what.to_owned(), name.clone()?.into())));
+        let column = |(what, names): (&str, &[String])| match names {
+            [] => None,
+            [one] => Some((what.to_owned(), one.as_str().into())),
+            several => Some((what.to_owned(), several.into())),
+        };
+        let columns = self.columns().into_iter().filter_map(column);
         serde_json::json!({
             "format": self.format.map(|format| format.name()),
             "columns": serde_json::Value::Object(columns.collect()),
@@ -127,8 +151,12 @@ impl ReadOptions {
             format: self.format.or(format),
             header: self.header.or(stored.header),
             separator: self.separator.or(stored.separator),
-            text: self.text.or(stored.text),
+            text: match self.text.is_empty() {
+                true => stored.text.map(Texts::columns).unwrap_or_default(),
+                false => self.text,
+            },
             label: self.label.or(stored.label),
+            label_lists: self.label_lists || stored.label_lists,
             source: self.source.or(stored.source),
             target: self.target.or(stored.target),
             tokens: self.tokens.or(stored.tokens),

@@ -8,7 +8,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
 use super::wanted::{TEXT, Wanted};
 use crate::data::lines::Reason;
-use crate::data::records::{Parser, shown, unbroken};
+use crate::data::records::{Parser, of_columns, shown, unbroken};
 use crate::data::{Malformed, Records, TextFile};
 use crate::error::Result;
 
@@ -401,7 +401,7 @@ impl ReadOptions {
     pub(super) fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
         let is_told = |one: &Wanted<'_>| match one.what {
-            "text" => told.text.is_some(),
+            "text" => !told.text.is_empty(),
             "label" => told.label.is_some(),
             "source" => told.source.is_some(),
             _ => told.target.is_some(),
@@ -415,6 +415,8 @@ impl ReadOptions {
 pub(super) struct Table {
     dialect: Dialect,
     picked: Picked,
+    /// The place of the wanted column whose cells may be empty, the label's of texts with several labels or none.
+    may_be_empty: Option<usize>,
 }
 
 impl Table {
@@ -446,7 +448,8 @@ impl Table {
         let mut picked =
             if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
         picked.notes.splice(0..0, dialect.notes.iter().cloned());
-        Ok(Self { dialect, picked })
+        let may_be_empty = wanted.iter().position(|one| options.label_lists && one.what == "label");
+        Ok(Self { dialect, picked, may_be_empty })
     }
 
     /// Of a file whose name says that it is a table: the texts of its only column, if each of the first records has one cell.
@@ -454,7 +457,7 @@ impl Table {
         let Some(format @ (FileFormat::Csv | FileFormat::Tsv)) = by_ending(&file.name()) else {
             return Ok(None);
         };
-        let options = ReadOptions { format: Some(format), text: None, label: None, ..options.clone() };
+        let options = ReadOptions { format: Some(format), text: Vec::new(), label: None, ..options.clone() };
         let dialect = Dialect::of(file, format, &options)?;
         let mut cells = rows(file, dialect.separator, dialect.quotes)?.take(LOOKED_AT);
         if !cells.all(|row| row.is_ok_and(|row| row.len() == 1)) {
@@ -531,20 +534,23 @@ impl Table {
         rows(file, self.dialect.separator, self.dialect.quotes)?.next().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// What reads the first wanted column of all records, of the header, too.
-    pub(super) fn first_cells<R: 'static>(&self, make: fn(String) -> R) -> Box<dyn Parser<R>> {
-        let column = self.picked.columns.first().copied().unwrap_or_default();
-        let name = self.picked.names.first().cloned().unwrap_or_default();
+    /// What reads the text in the first `count` wanted columns of all records, of the header, too.
+    pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
+        let Picked { columns, names, .. } = self.picked.clone();
         let make = move |mut row: Vec<String>| {
-            let cell = row.get_mut(column).map(std::mem::take).unwrap_or_default();
-            if cell.trim().is_empty() {
-                let expected = format!("something in column `{name}`");
-                return Err(Reason {
-                    expected,
-                    got: "nothing: fill the cell, or remove the record".to_owned(),
-                });
-            }
-            Ok(make(cell))
+            let cell = |(&column, name): (&usize, &String)| {
+                let cell = row.get_mut(column).map(std::mem::take).unwrap_or_default();
+                match cell.trim().is_empty() {
+                    true => Err(Reason {
+                        expected: format!("something in column `{name}`"),
+                        got: "nothing: fill the cell, or remove the record".to_owned(),
+                    }),
+                    false => Ok(cell),
+                }
+            };
+            let cells: Result<Vec<String>, Reason> =
+                columns.iter().zip(&names).take(count).map(cell).collect();
+            Ok(make(of_columns(cells?)))
         };
         // Behind a mark that is never closed, this much is read twice.
         const MOST: usize = 1 << 22;
@@ -559,10 +565,11 @@ impl Table {
         mut make: impl FnMut(&mut dyn FnMut(usize) -> String) -> R + Send + 'static,
     ) -> Result<Records<R>> {
         let Picked { columns, names, width, header, .. } = self.picked.clone();
-        let cells = self.dialect.cells();
+        let (cells, may_be_empty) = (self.dialect.cells(), self.may_be_empty);
         let make = move |mut row: Vec<String>| {
             let is_empty = |&column: &usize| row.get(column).is_none_or(|cell| cell.trim().is_empty());
-            if let Some(place) = columns.iter().position(is_empty) {
+            let is_missing = |(place, column)| may_be_empty != Some(place) && is_empty(column);
+            if let Some(place) = columns.iter().enumerate().position(is_missing) {
                 let name = names.get(place).map_or("", String::as_str);
                 let expected = format!("something in column `{name}`");
                 let row = shown(&row.join(" | "));

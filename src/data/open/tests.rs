@@ -12,6 +12,7 @@ use crate::error::Result;
 
 mod json;
 mod questions;
+mod several;
 mod streams;
 mod tables;
 
@@ -72,7 +73,7 @@ fn columns_are_found_by_name_number_and_content() {
     let said = "`csv`, text in `Review`, label in `Label`; line 1 is a header, since it has known names";
     assert_eq!(found.read_as().to_string(), said);
     assert_eq!(texts(&open("first.tsv"))[0], ("good film", "pos"));
-    assert_eq!(open("first.tsv").read_as().text.as_deref(), Some("2"));
+    assert_eq!(open("first.tsv").read_as().text, ["2"]);
     assert_eq!(texts(&open("second.txt"))[1], ("dull film", "neg"));
     assert_eq!(texts(&open("glue.tsv")), [("he said \"no", "pos"), ("well", "neg")]);
 

@@ -227,6 +227,18 @@ pub(super) fn language(cell: &str) -> bool {
         && words().any(|word| LANGUAGES.contains(&&*word.to_lowercase()))
 }
 
+impl<'a> Wanted<'a> {
+    /// The columns of a text: the given ones; of none, one with a known name. Several columns have no known names.
+    pub(super) fn texts(given: &'a [String]) -> Vec<Self> {
+        let of = |given, known| Self { what: "text", given, known };
+        match given {
+            [] => vec![of(None, TEXT)],
+            [one] => vec![of(Some(one.as_str()), TEXT)],
+            several => several.iter().map(|one| of(Some(one.as_str()), &[])).collect(),
+        }
+    }
+}
+
 impl Wanted<'_> {
     /// The setting that names it.
     pub(super) fn setting(&self) -> &'static str {

@@ -111,7 +111,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let words = tagged.words(str::to_owned, &Limits::default()).unwrap();
     let tags = TaggedTexts::tags([&tagged]).unwrap();
     let unknown = TaggedTexts::of_columns(&other).unwrap();
-    calls.at("TaggedTexts::samples", || unknown.samples(str::to_owned, &words, &words, &tags, None));
+    calls.at("TaggedTexts::samples", || unknown.samples(str::to_owned, &words, Some(&words), &tags, None));
     let scheme = TagScheme::Iob2;
     calls.at("TaggedTexts::scheme", || TaggedTexts::scheme([&tagged_wrongly]));
     calls.at("TagScheme::of", || TagScheme::of([&["X-A".to_owned(), "B-A".to_owned()][..]]));
@@ -153,7 +153,9 @@ pub(super) fn calls(calls: &mut Calls) {
     let tagged = TaggedFiles::open_with([folder.join("labelled.tsv")], &options).unwrap();
     let known = [&words, &words, &labels];
     let form = str::to_owned;
-    calls.at("TaggedFiles::samples", || tagged.samples(form, known[0], known[1], known[2], None).map(drop));
+    calls.at("TaggedFiles::samples", || {
+        tagged.samples(form, known[0], Some(known[1]), known[2], None).map(drop)
+    });
     let pairs = PairFiles::open(folder.join("labelled.tsv")).unwrap();
     let feeds = ["x", "y", "z"];
     calls.at("PairFiles::loader", || pairs.loader(feeds, [&cut; 2], [&words; 2], ["(", ")"]).map(drop));

@@ -191,7 +191,7 @@ impl Column {
         let kind = match cell {
             Added::Text(_) => Kind::Text,
             Added::Number(_) => Kind::Number,
-            Added::Words(_) => Kind::Words,
+            Added::Words(_) | Added::List(..) => Kind::Words,
             Added::Nothing => Kind::Open,
         };
         if self.kind == Kind::Open {
@@ -199,7 +199,7 @@ impl Column {
         }
         match cell {
             // A list that is not empty has two levels more than none.
-            Added::Words(words) if self.kind == kind && !words.is_empty() => {
+            Added::Words(words) | Added::List(words, _) if self.kind == kind && !words.is_empty() => {
                 for (at, word) in words.iter().enumerate() {
                     self.text(word);
                     self.definitions.push(2);
@@ -210,7 +210,7 @@ impl Column {
             Added::Text(text) if self.kind == kind => self.text(text),
             Added::Number(number) if self.kind == kind => self.numbers.push(*number),
             _ => {
-                let list = matches!(cell, Added::Words(_)) && self.kind == kind;
+                let list = matches!(cell, Added::Words(_) | Added::List(..)) && self.kind == kind;
                 self.definitions.push(i16::from(list));
                 self.repetitions.push(0);
                 return;

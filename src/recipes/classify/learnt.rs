@@ -1,0 +1,329 @@
+//! What a classifier learns of texts: a label, several labels, or a number.
+
+use std::collections::BTreeMap;
+
+use crate::data::{Counted, Field, Labelled, Vocabulary};
+use crate::error::{Error, ErrorKind, Result};
+use crate::predict::Predictor;
+use crate::recipes::config::{Config, nearest};
+use crate::recipes::labels::LABELS;
+use crate::recipes::prepared::Truth;
+use crate::recipes::sections::Target;
+
+/// What ends each label of a list in JSON or Parquet.
+const LISTED: char = '\u{1f}';
+/// The most different labels that are no sign of numbers.
+const FEW: usize = 20;
+
+/// The labels in a cell, each once, in their order.
+pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut add = |label: &'t str| {
+        let label = label.trim();
+        if !label.is_empty() && !found.contains(&label) {
+            found.push(label);
+        }
+    };
+    match cell.ends_with(LISTED) {
+        true => cell.split(LISTED).for_each(&mut add),
+        false => cell.split(separator).for_each(&mut add),
+    }
+    found
+}
+
+/// The number in a cell.
+pub(super) fn number(cell: &str) -> Result<f32> {
+    let number = cell.trim().parse::<f32>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| {
+        let error = Error::of(ErrorKind::Format, "number of a text", "a number, as 2.5", format!("`{cell}`"));
+        error.noted("`data.target` is `number`; `data.label` sets the column of the numbers")
+    })
+}
+
+/// What a model has learnt of texts.
+#[derive(Debug, Clone)]
+pub(super) enum Learnt {
+    Label(Vocabulary),
+    /// Labels, and what separates them in a cell.
+    Labels(Vocabulary, String),
+    Number,
+}
+
+impl Learnt {
+    /// What a trained model has learnt.
+    pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
+        Ok(match config.data.target {
+            Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),
+            Target::Labels => {
+                Self::Labels(predictor.vocabulary(LABELS)?.clone(), config.data.label_separator.clone())
+            }
+            Target::Number => Self::Number,
+        })
+    }
+
+    pub(super) fn labels(&self) -> Option<&Vocabulary> {
+        match self {
+            Self::Label(labels) | Self::Labels(labels, _) => Some(labels),
+            Self::Number => None,
+        }
+    }
+
+    /// What the label of a text feeds.
+    pub(super) fn field(&self, label: &str) -> Result<Field> {
+        match self {
+            Self::Label(labels) => Ok(labels.lookup(label)?.into()),
+            Self::Labels(labels, separator) => {
+                let ids = labels_in(label, separator).into_iter().map(|label| labels.lookup(label));
+                let indices = ids.collect::<Result<Vec<_>>>()?;
+                Ok(Field::Sparse { columns: labels.len(), values: vec![1.0; indices.len()], indices })
+            }
+            Self::Number => Ok(number(label)?.into()),
+        }
+    }
+
+    /// What is right of a text, for people.
+    pub(super) fn truth(target: Target, label: &str, separator: &str) -> Truth {
+        match target {
+            Target::Label => Truth::Label(label.to_owned()),
+            Target::Labels => {
+                Truth::Labels(labels_in(label, separator).into_iter().map(str::to_owned).collect())
+            }
+            Target::Number => number(label).map_or(Truth::Open, |number| Truth::Number(number.into())),
+        }
+    }
+}
+
+/// What is counted of the labels of texts before a model is built.
+pub(super) struct Labels<'a> {
+    target: Target,
+    separator: &'a str,
+    texts: u64,
+    counted: BTreeMap<String, u64>,
+    /// The number of texts, the mean of their numbers, and the sum of squared differences from it.
+    moments: (f64, f64, f64),
+    wrong: Option<Error>,
+}
+
+impl<'a> Labels<'a> {
+    pub(super) fn new(config: &'a Config) -> Self {
+        Self {
+            target: config.data.target,
+            separator: &config.data.label_separator,
+            texts: 0,
+            counted: BTreeMap::new(),
+            moments: (0.0, 0.0, 0.0),
+            wrong: None,
+        }
+    }
+
+    /// Counts a text; the first mistake is kept for [`Self::end`].
+    pub(super) fn add(&mut self, text: &Labelled) {
+        self.texts += 1;
+        let mut count = |label: &str| match self.counted.get_mut(label) {
+            Some(count) => *count += 1,
+            None => drop(self.counted.insert(label.to_owned(), 1)),
+        };
+        match self.target {
+            Target::Label => count(&text.label),
+            Target::Labels => labels_in(&text.label, self.separator).into_iter().for_each(count),
+            Target::Number => match number(&text.label) {
+                Ok(number) => {
+                    // Welford's update.
+                    let (n, mean, squares) = &mut self.moments;
+                    let difference = f64::from(number) - *mean;
+                    *n += 1.0;
+                    *mean += difference / *n;
+                    *squares += difference * (f64::from(number) - *mean);
+                }
+                Err(error) if self.wrong.is_none() => {
+                    let place = text.place().map(|place| error.clone().within(&place));
+                    self.wrong = Some(place.unwrap_or(error));
+                }
+                Err(_) => {}
+            },
+        }
+    }
+
+    /// What is learnt; its counts are those of all texts that were added.
+    pub(super) fn end(self, name: &str) -> Result<(Learnt, Weights)> {
+        let Self { target, separator, texts, counted, moments: (n, mean, squares), wrong } = self;
+        if let Some(error) = wrong {
+            return Err(error.noted(format!("in `{name}`")));
+        }
+        if target == Target::Number {
+            let deviation = (squares / n.max(1.0)).sqrt();
+            if deviation == 0.0 {
+                let what = format!("numbers in `{name}`");
+                return Err(Error::of(ErrorKind::Format, what, "different ones", format!("{mean} alone")));
+            }
+            return Ok((Learnt::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
+        }
+        if target == Target::Label {
+            are_no_numbers(&counted, texts, name)?;
+        }
+        let least = if target == Target::Label { 2 } else { 1 };
+        if counted.len() < least {
+            let got = counted.keys().next().map_or("none".to_owned(), |label| format!("`{label}` alone"));
+            let expected = if least == 2 { "at least two" } else { "at least one" };
+            return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
+        }
+        let mut found = Counted::default();
+        counted.iter().for_each(|(label, &count)| found.add_times(label, count));
+        let labels = found.labels()?;
+        let counts = (0..labels.len() as i64).map(|id| labels.count(id)).collect();
+        let learnt = match target {
+            Target::Label => Learnt::Label(labels),
+            _ => Learnt::Labels(labels, separator.to_owned()),
+        };
+        Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
+    }
+
+    /// A hint that cells may hold several labels each.
+    pub(super) fn hint(&self) -> Option<String> {
+        let joined = |label: &&String| label.contains(self.separator);
+        let several = self.counted.keys().filter(joined).count();
+        let parts: std::collections::BTreeSet<&str> =
+            self.counted.keys().flat_map(|label| labels_in(label, self.separator)).collect();
+        // Labels that recur in other combinations.
+        (self.target == Target::Label && several > 1 && parts.len() < self.counted.len()).then(|| {
+            format!(
+                "{several} of {} labels have `{}` in them: data.target=labels reads several labels per text",
+                self.counted.len(),
+                self.separator
+            )
+        })
+    }
+}
+
+/// Checks that labels are no numbers to regress on.
+fn are_no_numbers(counted: &BTreeMap<String, u64>, texts: u64, name: &str) -> Result<()> {
+    let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
+    if !many || !counted.keys().all(|label| number(label).is_ok()) {
+        return Ok(());
+    }
+    let got = format!("{} different numbers in {texts} texts", counted.len());
+    let error = Error::of(ErrorKind::Format, format!("labels of `{name}`"), "labels that recur", got);
+    Err(error
+        .noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
+}
+
+/// What a loss needs to know of the training texts.
+pub(super) struct Weights {
+    texts: u64,
+    counts: Vec<u64>,
+    /// Of the numbers.
+    pub(super) mean: f64,
+    pub(super) deviation: f64,
+}
+
+impl Weights {
+    /// The weight of each label in the loss; none where all count alike.
+    pub(super) fn of_labels(&self, config: &Config, learnt: &Learnt) -> Result<Option<Vec<f32>>> {
+        let given = &config.training.class_weights;
+        let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };
+        let texts = self.texts as f64;
+        if let [one] = &given[..]
+            && one == "balanced"
+        {
+            let weight = |&count: &u64| match learnt {
+                // Positive and negative texts of each label weigh the same.
+                Learnt::Labels(..) => (texts - count as f64).max(1.0) / count as f64,
+                _ => texts / (labels.len() as f64 * count as f64),
+            };
+            return Ok(Some(self.counts.iter().map(|count| weight(count) as f32).collect()));
+        }
+        let mut weights = vec![1.0; labels.len()];
+        for one in given {
+            let wrong = |expected: String| Error::new("training.class_weights", expected, format!("`{one}`"));
+            let (label, weight) = one
+                .rsplit_once('=')
+                .ok_or_else(|| wrong("`balanced`, or a label and its weight as `label=2.5`".to_owned()))?;
+            let weight =
+                weight.trim().parse::<f32>().ok().filter(|weight| *weight >= 0.0 && weight.is_finite());
+            let weight = weight.ok_or_else(|| wrong("a weight from 0 on behind `=`".to_owned()))?;
+            let id = labels.id(label.trim()).and_then(|id| weights.get_mut(id as usize));
+            *id.ok_or_else(|| {
+                let near = nearest(label.trim(), labels.tokens());
+                let names: Vec<String> =
+                    labels.tokens().take(FEW).map(|label| format!("`{label}`")).collect();
+                wrong(match near {
+                    Some(near) => format!("a label, perhaps `{near}`"),
+                    None => format!("a label: {}", names.join(", ")),
+                })
+            })? = weight;
+        }
+        Ok(Some(weights))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes::sections::Task;
+
+    fn counted<'a>(config: &'a Config, labels: &[&str]) -> Labels<'a> {
+        let mut counted = Labels::new(config);
+        labels.iter().for_each(|label| counted.add(&Labelled::new("text", *label)));
+        counted
+    }
+
+    #[test]
+    fn cells_and_lists_have_several_labels() {
+        assert_eq!(labels_in("a, b,,a", ","), ["a", "b"]);
+        assert_eq!(labels_in("a,b\u{1f}c\u{1f}", ","), ["a,b", "c"]);
+        assert!(labels_in("\u{1f}", ",").is_empty() && labels_in(" ", ",").is_empty());
+    }
+
+    #[test]
+    fn numbers_are_not_taken_for_labels() {
+        let config = Config::new(Task::Classify);
+        let numbers: Vec<String> = (0..40).map(|i| format!("{}.5", i % 30)).collect();
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        let said = counted(&config, &numbers).end("f.csv").err().unwrap().to_string();
+        assert!(said.contains("30 different numbers in 40 texts; data.target=number"), "{said}");
+        let stars: Vec<&str> = numbers.iter().map(|number| &number[..1]).collect();
+        assert!(counted(&config, &stars).end("f.csv").is_ok());
+    }
+
+    #[test]
+    fn several_labels_in_cells_are_hinted_at() {
+        let config = Config::new(Task::Classify);
+        let hint = counted(&config, &["a,b", "b,c", "a,c", "a,b,c"]).hint().unwrap();
+        assert!(hint.starts_with("4 of 4 labels have `,` in them: data.target=labels"), "{hint}");
+        assert_eq!(counted(&config, &["New York, NY", "Paris", "Rome"]).hint(), None);
+    }
+
+    #[test]
+    fn weights_are_balanced_or_by_name() -> Result<()> {
+        let mut config = Config::new(Task::Classify);
+        let weights = |config: &Config| {
+            let (learnt, weights) = counted(config, &["a", "a", "a", "b=c"]).end("f")?;
+            weights.of_labels(config, &learnt)
+        };
+        assert_eq!(weights(&config)?, None);
+        config.training.class_weights = vec!["balanced".into()];
+        assert_eq!(weights(&config)?, Some(vec![4.0 / 6.0, 2.0]));
+        config.training.class_weights = vec!["b=c=5".into()];
+        assert_eq!(weights(&config)?, Some(vec![1.0, 5.0]));
+        config.training.class_weights = vec!["x=5".into()];
+        let said = weights(&config).unwrap_err().to_string();
+        assert_eq!(said, "training.class_weights: expected a label: `a`, `b=c`, got `x=5`");
+        config.data.target = Target::Labels;
+        config.training.class_weights = vec!["balanced".into()];
+        let (learnt, of) = counted(&config, &["a,b", "a", "", "a"]).end("f")?;
+        assert_eq!(of.of_labels(&config, &learnt)?, Some(vec![1.0 / 3.0, 3.0]));
+        Ok(())
+    }
+
+    #[test]
+    fn numbers_have_a_mean_and_a_deviation() -> Result<()> {
+        let mut config = Config::new(Task::Classify);
+        config.data.target = Target::Number;
+        let (_, of) = counted(&config, &["1", "2", " 3 "]).end("f")?;
+        assert!((of.mean - 2.0).abs() < 1e-12 && (of.deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-12);
+        let said = counted(&config, &["1", "two"]).end("f").err().unwrap().to_string();
+        assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
+        assert!(counted(&config, &["2", "2"]).end("f").is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,402 @@
+//! A label, several labels or a number for each text: words, their vectors, recurrent layers, and how their states become one vector.
+
+mod learnt;
+mod network;
+mod reader;
+mod scores;
+mod thresholds;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::answer::Answer;
+use super::config::Config;
+use super::labels::{self, COLUMNS, PROBABILITIES};
+use super::prepared::{
+    CONFIG, CUT, Case, HeldOut, Paths, Prepared, READ_AS, TestData, as_in_training, both, one_in, options,
+    options_of, read_as, read_otherwise, tokenizer,
+};
+use super::preview::Preview;
+use super::recipe::{Asked, Recipe, Trained};
+use super::scored::{Outcome, Scored, in_parts};
+use super::sections::{DecodingConfig, Target};
+use super::texts::Texts;
+use super::{embedded, net, rows};
+use crate::data::{
+    Asking, Counted, Fingerprint, Labelled, LabelledFiles, Loader, Passes, ReadOptions, Tokenizer, Vocabulary,
+};
+use crate::error::{Error, Result};
+use crate::predict::Predictor;
+use crate::tensor::Variable;
+use learnt::{Labels, Learnt, labels_in};
+pub(super) use network::LABEL;
+use network::NUMBER;
+pub(super) use reader::{FIRST, Reader};
+use reader::{Parts, SEPARATOR, Spelt};
+pub(super) use thresholds::finished;
+
+/// A label for each text, or for each row of features.
+pub(super) struct Classify;
+
+impl Recipe for Classify {
+    fn defaults(&self, _: &mut Config) {}
+
+    fn without(&self) -> &'static [&'static str] {
+        &[
+            "text.target_tokens",
+            "data.repair_tags",
+            "data.scheme",
+            "model.crf",
+            "model.tied",
+            "decoding.beam",
+            "decoding.length_penalty",
+            "decoding.n_best",
+            "decoding.scores",
+        ]
+    }
+
+    fn preview(&self, config: &Config, path: &Path) -> Result<Preview> {
+        if rows::are_meant(config, path)? {
+            return rows::preview(config, path);
+        }
+        let files = LabelledFiles::open_with([path], &reading(config, options(config, COLUMNS)?))?;
+        let texts = files.records().take(Preview::SHOWN).collect::<Result<Vec<_>>>()?;
+        let line =
+            |of: &Labelled| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
+        Ok(Preview::new(files.read_as(), texts.iter().map(line).collect()))
+    }
+
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+        match &paths.train {
+            Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
+            _ => prepare(config, paths),
+        }
+    }
+
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>> {
+        if predictor.note(rows::COLUMNS).is_some() {
+            return Ok(Box::new(rows::Classifier));
+        }
+        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
+        let (reader, learnt) = (Reader::of(predictor, &config)?, Learnt::of(predictor, &config)?);
+        let thresholds = thresholds::of(predictor, &learnt)?;
+        Ok(Box::new(Classifier { reader, learnt, thresholds }))
+    }
+}
+
+/// How the files of a config are read.
+fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
+    let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
+    let options = match columns.len() {
+        0 | 1 => options,
+        _ => options.texts(columns),
+    };
+    if config.data.target == Target::Labels { options.label_lists() } else { options }
+}
+
+/// What a trained classifier needs beside its predictor.
+struct Classifier {
+    reader: Reader,
+    learnt: Learnt,
+    /// From which probability on each of several labels is given.
+    thresholds: Vec<f32>,
+}
+
+/// What a model says of some texts: a row of probabilities for each, or a number.
+struct Found {
+    values: Vec<f32>,
+    attention: Option<Vec<f32>>,
+    width: usize,
+}
+
+impl Classifier {
+    fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
+        let values = self.reader.batch(texts)?;
+        let feeds: Vec<(&str, &Variable)> =
+            values.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let (output, width) = match self.learnt.labels() {
+            Some(labels) => (PROBABILITIES, labels.len()),
+            None => (NUMBER, 1),
+        };
+        let attends = predictor.outputs().any(|output| output == labels::ATTENTION);
+        let outputs: &[&str] = if attends { &[output, labels::ATTENTION] } else { &[output] };
+        let mut found = predictor.run(&feeds, outputs)?.into_iter();
+        let floats = |of: Option<Variable>| -> Result<Option<Vec<f32>>> {
+            of.map(|of| Ok(of.as_slice::<f32>()?.to_vec())).transpose()
+        };
+        let values = floats(found.next())?.unwrap_or_default();
+        Ok(Found { values, attention: floats(found.next())?, width })
+    }
+
+    /// Which labels have a probability that reaches their threshold.
+    fn given(&self, row: &[f32]) -> Vec<bool> {
+        row.iter().zip(&self.thresholds).map(|(p, threshold)| p >= threshold).collect()
+    }
+
+    fn files(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<LabelledFiles> {
+        let like = reading(config, options_of(config, COLUMNS, predictor)?);
+        LabelledFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
+    }
+}
+
+impl Trained for Classifier {
+    fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
+        Some([&self.reader.cut; 2])
+    }
+
+    fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
+        // Nothing is shuffled that a model is measured on.
+        let like = reading(config, options_of(config, COLUMNS, predictor)?);
+        let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
+        let data = loader(&texts, &self.reader, &self.learnt, config)?;
+        Ok(TestData { data: Box::new(data), said: read_as(texts.read_as()).into_iter().collect() })
+    }
+
+    fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
+        let files = self.files(config, predictor, path)?;
+        let mut texts = 0;
+        files.records().try_for_each(|text| {
+            let text = text?;
+            texts += 1;
+            self.reader.fields(&text.text)?;
+            if let Learnt::Number = self.learnt {
+                self.learnt.field(&text.label).map_err(|e| placed(e, &text))?;
+            }
+            Ok::<(), Error>(())
+        })?;
+        if texts == 0 {
+            return Err(labels::none(&files.name()));
+        }
+        Ok(read_as(files.read_as()).into_iter().collect())
+    }
+
+    /// Texts are read as they are scored, and none is held.
+    fn scores(
+        &self,
+        config: &Config,
+        predictor: &Predictor,
+        path: &str,
+        each: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Scored> {
+        let files = self.files(config, predictor, path)?;
+        let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
+        let mut count = 0;
+        let parts = |each_text: &mut dyn FnMut(u64, &Labelled, &[f32]) -> Result<()>| {
+            in_parts(
+                records,
+                |(_, text): &(u64, Labelled)| text.text.len(),
+                |part| {
+                    let texts: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
+                    let found = self.found(predictor, &texts)?;
+                    count += part.len();
+                    for ((number, text), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
+                        each_text(*number, text, row)?;
+                    }
+                    Ok(())
+                },
+            )
+        };
+        let (name, tokens) = (files.name(), |text: &str| self.reader.cut.tokens(text).count());
+        let place = |number: u64, text: &Labelled| {
+            text.place().unwrap_or_else(|| format!("record {number} of `{name}`"))
+        };
+        let said = read_as(files.read_as()).into_iter().collect();
+        let scored = match &self.learnt {
+            Learnt::Label(known) => {
+                let mut scores = labels::Scores::new(known);
+                parts(&mut |number, text, row| {
+                    let truth = (text.text.as_str(), text.label.as_str());
+                    scores.add(truth, &|| place(number, text), tokens(&text.text), row, each);
+                    Ok(())
+                })?;
+                scores.end(said)
+            }
+            Learnt::Labels(known, separator) => {
+                let mut scores = scores::LabelSets::new(known, separator);
+                parts(&mut |number, text, row| {
+                    let given = self.given(row);
+                    scores.add(&text.label, || place(number, text), tokens(&text.text), row, &given);
+                    let found: Vec<&str> = self.names(&given);
+                    let (truth, found) =
+                        (labels_in(&text.label, separator).join(separator), found.join(separator));
+                    each(Outcome { text: &text.text, asked: &text.text, truth: &truth, found: &found });
+                    Ok(())
+                })?;
+                scores.end(said)
+            }
+            Learnt::Number => {
+                let mut scores = scores::Numbers::new();
+                parts(&mut |_, text, row| {
+                    let truth = learnt::number(&text.label).map_err(|e| placed(e, text))?;
+                    let found = row.first().copied().unwrap_or_default();
+                    scores.add(truth.into(), found.into(), tokens(&text.text));
+                    let found = found.to_string();
+                    each(Outcome { text: &text.text, asked: &text.text, truth: &text.label, found: &found });
+                    Ok(())
+                })?;
+                scores.end(said)
+            }
+        };
+        if count == 0 { Err(labels::none(&name)) } else { Ok(scored) }
+    }
+
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
+        let adds: &[&str] = match self.learnt {
+            Learnt::Label(_) => &Answer::LABEL,
+            Learnt::Labels(..) => &["labels", "probabilities"],
+            Learnt::Number => &[NUMBER],
+        };
+        let adds = adds.iter().map(|&name| name.to_owned()).collect();
+        Some(Asked { asking: Asking::Text, columns: COLUMNS, adds })
+    }
+
+    fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
+        let Found { values, attention, width } = self.found(predictor, texts)?;
+        let mut weights = attention.iter().flatten();
+        let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
+            Ok(match &self.learnt {
+                Learnt::Label(known) => {
+                    let words = self.reader.tokens(text)?.into_iter();
+                    let words = words.map(|word| (word, weights.next().copied().unwrap_or(0.0))).collect();
+                    labels::answer(known, row, words)
+                }
+                Learnt::Labels(known, separator) => {
+                    let all: Vec<(String, f32)> =
+                        known.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
+                    let given = self.given(row);
+                    let of = all
+                        .iter()
+                        .zip(given)
+                        .filter(|(_, given)| *given)
+                        .map(|((label, _), _)| label.clone());
+                    Answer::Labels { labels: of.collect(), all, separator: separator.clone() }
+                }
+                Learnt::Number => Answer::Number(row.first().copied().unwrap_or_default()),
+            })
+        };
+        values.chunks_exact(width).zip(texts).map(answer).collect()
+    }
+}
+
+impl Classifier {
+    fn names(&self, given: &[bool]) -> Vec<&str> {
+        let known = self.learnt.labels().into_iter().flat_map(Vocabulary::tokens);
+        known.zip(given).filter(|(_, given)| **given).map(|(label, _)| label).collect()
+    }
+}
+
+/// An error about a text, with its place.
+fn placed(error: Error, text: &Labelled) -> Error {
+    match text.place() {
+        Some(place) => error.within(&place),
+        None => error,
+    }
+}
+
+/// Batches of texts, in the order of the file.
+fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Learnt, config: &Config) -> Result<Loader> {
+    let labels = learnt.labels().map_or(0, Vocabulary::fingerprint);
+    let salt = Fingerprint::default().number(reader.fingerprint()).number(labels).finish();
+    let feeds = [reader.feeds(), vec![LABEL]].concat();
+    let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.name().into_owned());
+    let sample = move |text: &Labelled| {
+        let of = |e: Error| placed(e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))), text);
+        let mut fields = reader.fields(&text.text).map_err(of)?;
+        fields.push(learnt.field(&text.label).map_err(of)?);
+        Ok(fields)
+    };
+    texts.loader(&feeds, salt, Arc::new(sample), config)
+}
+
+fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+    let Paths { train, dev, test, .. } = paths;
+    let own = train.is_some();
+    let train = match train {
+        Some(path) => Texts::open(path, config, &reading(config, options(config, COLUMNS)?))?,
+        None => Texts::Held(embedded::reviews(true)?),
+    };
+    let (cut, parts) = (tokenizer(config)?, Parts::of(config));
+    let divides = dev.is_none() && (own || config.data.fold.is_some());
+    let part = if divides { one_in(config) } else { 0 };
+    let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
+    let (mut labels, mut spelt) = (Labels::new(config), Spelt::default());
+    let separator = &config.data.label_separator;
+    let case = |text: &Labelled| Case {
+        text: text.text.clone(),
+        truth: Learnt::truth(config.data.target, &text.label, separator),
+    };
+    let mut measured = |text: &Labelled| {
+        held_out.add(|| case(text));
+        cut.tokens(&text.text).for_each(|token| tokens.add(&token));
+    };
+    let specials: &[&str] = match parts.columns() {
+        1 => &[Vocabulary::UNKNOWN],
+        _ => &[Vocabulary::UNKNOWN, SEPARATOR],
+    };
+    let limits = net::limits(config, specials);
+    let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
+        labels.add(text);
+        match held {
+            true => measured(text),
+            false => {
+                let mut count = 0;
+                for token in cut.tokens(&text.text) {
+                    count += 1;
+                    if config.model.characters {
+                        spelt.add(&token);
+                    }
+                }
+                lengths.push(count);
+            }
+        }
+    })?;
+    let (train, hint) = (found.rest, labels.hint());
+    let (learnt, weights) = labels.end(&train.name())?;
+    let dev = match dev {
+        Some(dev) => train.open_alike(dev)?,
+        None if divides => found.held,
+        None => Texts::Held(embedded::reviews(false)?),
+    };
+    if part == 0 {
+        dev.each(&mut measured)?;
+    }
+    both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
+    let words = net::known(found.words, config)?;
+    let coverage = tokens.coverage(&words);
+    let characters = config.model.characters.then(|| spelt.vocabulary()).transpose()?;
+    let reader = Reader { cut, words, characters, parts };
+    let of_train = loader(&train, &reader, &learnt, config)?.shuffle(config.run.seed).prefetch(4);
+    let of_dev = loader(&dev, &reader, &learnt, config)?;
+    let others = Some(&dev).filter(|_| part == 0 && own);
+    let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
+    let steps = net::steps(config, lengths.len());
+    let (trainer, metric) = network::network(config, &reader, &learnt, &weights, steps)?;
+    let mut trainer = trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().to_note());
+    let of = match (&learnt, learnt.labels()) {
+        (_, Some(labels)) => format!(" of {} labels", labels.len()),
+        _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),
+    };
+    let mut said = vec![format!(
+        "{}: {} texts{of}, {} words known; {} held out",
+        train.name(),
+        lengths.len(),
+        reader.words.len(),
+        held_out.count
+    )];
+    said.extend(hint);
+    said.extend(read_as(train.read_as()));
+    said.extend(others);
+    said.extend(net::vectors(config, &mut trainer, &reader.words)?);
+    Ok(Prepared {
+        trainer,
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test,
+        name: train.name().into_owned(),
+        metric,
+        lengths,
+        coverage,
+        held_out,
+        said,
+    })
+}

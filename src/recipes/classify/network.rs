@@ -1,0 +1,141 @@
+//! The networks of classifiers: an encoder of texts, and what it says of them.
+
+use super::learnt::{Learnt, Weights};
+use super::reader::{CHARACTERS, FIRST, Reader, SECOND, WORDS};
+use crate::error::Result;
+use crate::layers::init;
+use crate::metrics::{Accuracy, Average, F1, LabelSetF1, MeanError};
+use crate::ops::{BinaryCrossEntropy, CrossEntropy, FocalLoss};
+use crate::program::{Builder, Var};
+use crate::recipes::config::Config;
+use crate::recipes::encoder::{Encoder, Layers, Pooler};
+use crate::recipes::labels::{ATTENTION, LABELS, PROBABILITIES};
+use crate::recipes::net;
+use crate::recipes::sections::Sentences;
+use crate::tensor::DType;
+use crate::train::Trainer;
+
+/// The feed of what is right.
+pub(in crate::recipes) const LABEL: &str = "label";
+/// The output of a regression.
+pub(super) const NUMBER: &str = "number";
+/// The parameter with the weight of each class.
+const CLASS_WEIGHTS: &str = "class_weights";
+/// What is added where a logarithm would be taken of 0.
+const LEAST: f64 = 1e-6;
+
+/// Builds the model and its trainer; `steps` is the number of steps of all epochs.
+pub(super) fn network(
+    config: &Config,
+    reader: &Reader,
+    learnt: &Learnt,
+    weights: &Weights,
+    steps: usize,
+) -> Result<(Trainer, &'static str)> {
+    let net = Builder::new().seed(config.run.seed);
+    let (text, attention) = vectors(&net, config, reader);
+    let text = text.dropout(config.model.dropout);
+    let given = weights.of_labels(config, learnt)?;
+    let class_weights = given.as_ref().map(|weights| {
+        let weights = net.parameter(CLASS_WEIGHTS, DType::F32, &[weights.len()], init::constant(1.0));
+        net.stop_gradient(weights);
+        weights
+    });
+    let (mut trainer, metric) = match learnt {
+        Learnt::Label(labels) => {
+            let label = net.feed(LABEL, DType::I64, &[], 0);
+            let logits = text.linear(labels.len());
+            let loss = of_label(logits, label, class_weights, config);
+            let accuracy = Accuracy::new(logits, label);
+            let macro_f1 = F1::new(logits, label, labels.len(), Average::Macro).named("macro F1");
+            let probabilities = logits.softmax();
+            let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
+            match class_weights {
+                // Who weighs classes wants the rare ones right.
+                Some(_) => (trainer.metric(macro_f1).metric(accuracy), "macro F1"),
+                None => (trainer.metric(accuracy), "accuracy"),
+            }
+        }
+        Learnt::Labels(labels, _) => {
+            let targets = net.feed_csr(LABEL, DType::F32, labels.len(), 0).to_dense();
+            let logits = text.linear(labels.len());
+            let losses = match config.training.focal {
+                0.0 => {
+                    let positive_weights = class_weights;
+                    let options = BinaryCrossEntropy { positive_weights, ..BinaryCrossEntropy::default() };
+                    logits.binary_cross_entropy_with(targets, options)
+                }
+                gamma => logits.focal_loss_with(targets, FocalLoss { gamma, alpha: None }),
+            };
+            let (loss, probabilities) = (losses.mean(), logits.sigmoid());
+            let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
+            (trainer.metric(LabelSetF1::new(logits, targets)), "micro F1")
+        }
+        Learnt::Number => {
+            let number = net.feed(LABEL, DType::F32, &[], 0);
+            // Numbers are learnt as deviations from their mean.
+            let Weights { mean, deviation, .. } = *weights;
+            let standard = text.linear(1);
+            let loss = standard.squared_error((number - mean) / deviation).mean();
+            let found = standard * deviation + mean;
+            let trainer = net::trainer(net, loss, config, steps)?.output(NUMBER, found);
+            (trainer.metric(MeanError::squared(found, number)), "mean squared error")
+        }
+    };
+    if let Some(weights) = given {
+        trainer.set_parameter(CLASS_WEIGHTS, ndarray::Array1::from(weights))?;
+    }
+    trainer = trainer.vocabulary(WORDS, reader.words.clone());
+    if let Some(characters) = &reader.characters {
+        trainer = trainer.vocabulary(CHARACTERS, characters.clone());
+    }
+    if let Some(labels) = learnt.labels() {
+        trainer = trainer.vocabulary(LABELS, labels.clone());
+    }
+    Ok((attention.into_iter().fold(trainer, |trainer, weights| trainer.output(ATTENTION, weights)), metric))
+}
+
+/// One row per record, and the weights of its tokens where attention picks them.
+fn vectors(net: &Builder, config: &Config, reader: &Reader) -> (Var, Option<Var>) {
+    let model = &config.model;
+    let encoder =
+        Encoder::new(net, config, reader.words.len(), reader.characters.as_ref().map(|known| known.len()));
+    let pooler = Pooler::new(net, model);
+    let documents = model.documents != Sentences::None;
+    let read = |feeds| {
+        let (_, vectors) = encoder.read(net, feeds, if documents { 2 } else { 1 });
+        pooler.of(net, encoder.states(vectors))
+    };
+    let (first, attention) = read(FIRST);
+    if documents {
+        // Sentences are read as words are (Yang et al., "Hierarchical attention networks for document classification", 2016).
+        let states = Layers::new(net, model).of(first.dropout(model.dropout));
+        return (Pooler::new(net, model).of(net, states).0, None);
+    }
+    if !reader.parts.pair {
+        return (first, attention);
+    }
+    // Conneau et al., "Supervised learning of universal sentence representations from natural language inference data", 2017.
+    let (second, _) = read(SECOND);
+    (net.concat(&[first, second, (first - second).abs(), first * second]), None)
+}
+
+/// The mean loss of labels: cross-entropy with weights of classes and label smoothing, or focal loss.
+fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config) -> Var {
+    let label_smoothing = config.training.label_smoothing;
+    let options = CrossEntropy { class_weights, label_smoothing, ..CrossEntropy::default() };
+    let (losses, shares) = logits.cross_entropy_with(label, options);
+    let losses = match config.training.focal {
+        0.0 => losses,
+        gamma => {
+            // (1 − p)^γ, where a plain loss is −ln p.
+            let plain = logits.cross_entropy(label);
+            let missing = (1.0 + LEAST) - (plain * -1.0).exp();
+            (missing.log() * gamma).exp() * losses
+        }
+    };
+    match class_weights {
+        Some(_) => losses.sum().div_no_nan(shares.sum()),
+        None => losses.mean(),
+    }
+}

@@ -1,0 +1,222 @@
+//! How a classifier reads a text: its parts, their tokens, and the characters of these, as fields of a sample.
+
+use std::collections::BTreeMap;
+
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::data::{Batch, Counted, Field, Limits, Sample, Tokenizer, Vocabulary};
+use crate::error::{Error, ErrorKind, Result};
+use crate::predict::Predictor;
+use crate::recipes::config::Config;
+use crate::recipes::prepared::{CUT, cut_of};
+use crate::recipes::sections::Sentences;
+use crate::tensor::Variable;
+
+/// The token between the columns of a text.
+pub(super) const SEPARATOR: &str = "<sep>";
+/// The vocabularies of the tokens and of their characters.
+pub(super) const WORDS: &str = "words";
+pub(super) const CHARACTERS: &str = "characters";
+/// The feeds of a text, and of the second one of a pair.
+pub(in crate::recipes) const FIRST: [&str; 2] = ["words", "characters"];
+pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
+
+/// Which texts a record has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Parts {
+    /// Columns that are joined to one text.
+    columns: usize,
+    /// Whether a second text follows.
+    pub(super) pair: bool,
+    pub(super) documents: Sentences,
+}
+
+impl Parts {
+    pub(super) fn of(config: &Config) -> Self {
+        let (columns, pair) = (config.data.text.len().max(1), config.data.pair.is_some());
+        Self { columns, pair, documents: config.model.documents }
+    }
+
+    /// How many columns are joined to the first text.
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The columns of the first text, and the second text.
+    fn split<'t>(&self, text: &'t str) -> Result<(Vec<&'t str>, Option<&'t str>)> {
+        let count = self.columns + usize::from(self.pair);
+        if count == 1 {
+            return Ok((vec![text], None));
+        }
+        let mut cells: Vec<&str> = text.split('\t').collect();
+        if cells.len() != count {
+            let expected = format!("{count}, separated by tabs, as in the training");
+            return Err(Error::new("texts of a record", expected, cells.len().to_string()));
+        }
+        let second = if self.pair { cells.pop() } else { None };
+        Ok((cells, second))
+    }
+}
+
+/// What a classifier knows of texts.
+#[derive(Debug, Clone)]
+pub(in crate::recipes) struct Reader {
+    pub(super) cut: Tokenizer,
+    pub(super) words: Vocabulary,
+    pub(super) characters: Option<Vocabulary>,
+    pub(super) parts: Parts,
+}
+
+impl Reader {
+    /// The reader of a checkpoint with these notes and vocabularies.
+    pub(in crate::recipes) fn noted(
+        notes: &BTreeMap<String, String>,
+        vocabularies: &BTreeMap<String, Vocabulary>,
+        config: &Config,
+    ) -> Result<Self> {
+        let known = |name: &str| {
+            let none = || {
+                Error::of(
+                    ErrorKind::Format,
+                    "vocabularies of the checkpoint",
+                    format!("`{name}`"),
+                    "none of this name",
+                )
+            };
+            vocabularies.get(name).cloned().ok_or_else(none)
+        };
+        let characters = config.model.characters.then(|| known(CHARACTERS)).transpose()?;
+        let cut = Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))?;
+        Ok(Self { cut, words: known(WORDS)?, characters, parts: Parts::of(config) })
+    }
+
+    /// The reader of a trained model.
+    pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
+        let characters = config.model.characters.then(|| predictor.vocabulary(CHARACTERS).cloned());
+        let (cut, words) = (cut_of(predictor, CUT)?, predictor.vocabulary(WORDS)?.clone());
+        Ok(Self { cut, words, characters: characters.transpose()?, parts: Parts::of(config) })
+    }
+
+    /// The feeds of a text, in the order of [`Self::fields`].
+    pub(in crate::recipes) fn feeds(&self) -> Vec<&'static str> {
+        let of = |names: [&'static str; 2]| match self.characters {
+            Some(_) => names.to_vec(),
+            None => names[..1].to_vec(),
+        };
+        let second = if self.parts.pair { of(SECOND) } else { Vec::new() };
+        [of(FIRST), second].concat()
+    }
+
+    /// The tokens of the first text, as they are numbered.
+    pub(in crate::recipes) fn tokens(&self, text: &str) -> Result<Vec<String>> {
+        let (columns, _) = self.parts.split(text)?;
+        let mut tokens = Vec::new();
+        for (at, column) in columns.into_iter().enumerate() {
+            if at > 0 && self.parts.documents == Sentences::None {
+                tokens.push(SEPARATOR.to_owned());
+            }
+            for sentence in sentences(column, self.parts.documents) {
+                tokens.extend(self.cut.tokens(sentence).map(|token| token.into_owned()));
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// What a text feeds.
+    pub(in crate::recipes) fn fields(&self, text: &str) -> Result<Vec<Field>> {
+        let (first, second) = self.parts.split(text)?;
+        let mut fields = self.of_text(&first)?;
+        if let Some(second) = second {
+            fields.extend(self.of_text(&[second])?);
+        }
+        Ok(fields)
+    }
+
+    fn of_text(&self, columns: &[&str]) -> Result<Vec<Field>> {
+        let how = self.parts.documents;
+        if how != Sentences::None {
+            let all = columns.iter().flat_map(|column| sentences(column, how));
+            let ids = all.map(|sentence| self.words.ids(self.cut.tokens(sentence)));
+            return Ok(vec![Field::Nested(ids.collect::<Result<_>>()?)]);
+        }
+        let (mut ids, mut spelt) = (Vec::new(), Vec::new());
+        for (at, column) in columns.iter().enumerate() {
+            if at > 0 {
+                ids.push(self.words.special(SEPARATOR)?);
+                spelt.push(Vec::new());
+            }
+            ids.extend(self.words.ids(self.cut.tokens(column))?);
+            for token in self.cut.tokens(column) {
+                if let Some(known) = &self.characters {
+                    spelt.push(known.ids(token.chars().map(String::from))?);
+                }
+            }
+        }
+        Ok(match self.characters {
+            Some(_) => vec![Field::Ints(ids), Field::Nested(spelt)],
+            None => vec![Field::Ints(ids)],
+        })
+    }
+
+    /// What several texts feed together.
+    pub(in crate::recipes) fn batch(&self, texts: &[&str]) -> Result<Vec<(String, Variable)>> {
+        let samples = (0..).zip(texts).map(|(number, text)| Ok(Sample::new(number, self.fields(text)?)));
+        let names: Vec<String> = self.feeds().into_iter().map(str::to_owned).collect();
+        Ok(Batch::new(&names, &samples.collect::<Result<Vec<_>>>()?)?.values)
+    }
+
+    /// A number that changes with what the fields of a text follow from.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let known = [Some(&self.words), self.characters.as_ref()].into_iter().flatten();
+        let numbers = known.map(Vocabulary::fingerprint);
+        let name = format!("{} {:?}", self.cut.name(), self.parts);
+        numbers.fold(crate::data::Fingerprint::default().text(&name), |f, of| f.number(of)).finish()
+    }
+}
+
+/// The characters of tokens, as they are counted.
+#[derive(Default)]
+pub(super) struct Spelt(Counted);
+
+impl Spelt {
+    pub(super) fn add(&mut self, token: &str) {
+        let mut utf8 = [0; 4];
+        token.chars().for_each(|c| self.0.add(c.encode_utf8(&mut utf8)));
+    }
+
+    pub(super) fn vocabulary(self) -> Result<Vocabulary> {
+        self.0.within(&Limits::default())
+    }
+}
+
+/// The sentences of a text, without blank ones.
+fn sentences(text: &str, how: Sentences) -> Vec<&str> {
+    let all: Vec<&str> = match how {
+        Sentences::None => return vec![text],
+        Sentences::Lines => text.lines().collect(),
+        Sentences::Punctuation => text.split_sentence_bounds().collect(),
+    };
+    all.into_iter().map(str::trim).filter(|sentence| !sentence.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_end_at_lines_or_at_punctuation() {
+        let text = "A film. It cost 3.5 million!\n\nNo more";
+        assert_eq!(sentences(text, Sentences::None), [text]);
+        assert_eq!(sentences(text, Sentences::Lines), ["A film. It cost 3.5 million!", "No more"]);
+        assert_eq!(sentences(text, Sentences::Punctuation), ["A film.", "It cost 3.5 million!", "No more"]);
+    }
+
+    #[test]
+    fn texts_are_parted_by_tabs() {
+        let parts = |columns, pair| Parts { columns, pair, documents: Sentences::None };
+        assert_eq!(parts(1, false).split("a\tb").unwrap(), (vec!["a\tb"], None));
+        assert_eq!(parts(2, true).split("a\tb\tc").unwrap(), (vec!["a", "b"], Some("c")));
+        let said = parts(1, true).split("a").unwrap_err().to_string();
+        assert_eq!(said, "texts of a record: expected 2, separated by tabs, as in the training, got 1");
+    }
+}

@@ -1,0 +1,266 @@
+//! What models of several labels and of numbers score.
+
+use super::learnt::labels_in;
+use crate::data::Vocabulary;
+use crate::metrics::{Counts, ratio};
+use crate::recipes::by_length::ByLength;
+use crate::recipes::sample::{Of, Sample};
+use crate::recipes::scored::{ScoreRow, ScoreTable, Scored, Unseen};
+
+/// With more labels, macro F1 has no interval.
+const MOST_LABELS: usize = 20;
+/// Places of an unknown label that are named.
+const PLACES: usize = 3;
+
+/// The columns of a sample of label sets: hits, labels, guesses, sets that are exactly right, sets; then hits, labels and guesses of each
+/// label.
+const EXACT: usize = 3;
+const SETS: usize = 4;
+const OF_LABELS: usize = 5;
+
+/// The labels of texts that a model finds, against the right ones.
+pub(super) struct LabelSets<'a> {
+    labels: &'a Vocabulary,
+    separator: &'a str,
+    rows: Vec<[u64; 3]>,
+    sample: Sample,
+    lengths: ByLength,
+    /// The sum of −ln p of each label of each text, present or absent, and their number.
+    loss: [f64; 2],
+    unseen: Vec<Unseen>,
+}
+
+impl<'a> LabelSets<'a> {
+    pub(super) fn new(labels: &'a Vocabulary, separator: &'a str) -> Self {
+        Self {
+            labels,
+            separator,
+            rows: vec![[0; 3]; labels.len()],
+            sample: Sample::default(),
+            lengths: ByLength::new("texts with a wrong label", true),
+            loss: [0.0; 2],
+            unseen: Vec::new(),
+        }
+    }
+
+    /// Scores a text of so many tokens by the probability of each label and the labels that are found.
+    pub(super) fn add(
+        &mut self,
+        truth: &str,
+        place: impl Fn() -> String,
+        tokens: usize,
+        row: &[f32],
+        found: &[bool],
+    ) {
+        let (mut there, mut unknown) = (vec![false; found.len()], 0);
+        for label in labels_in(truth, self.separator) {
+            match self.labels.id(label).and_then(|id| there.get_mut(id as usize)) {
+                Some(there) => *there = true,
+                None => {
+                    unknown += 1;
+                    self.unknown(label, &place);
+                }
+            }
+        }
+        let mut counts = vec![(SETS, 1.0)];
+        let count = |yes: bool| f64::from(u8::from(yes));
+        let few = self.labels.len() <= MOST_LABELS;
+        for (id, ((&there, &found), p)) in there.iter().zip(found).zip(row).enumerate() {
+            let p = if there { *p } else { 1.0 - *p };
+            self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
+            self.loss[1] += 1.0;
+            let three = [there && found, there, found];
+            if let Some(row) = self.rows.get_mut(id) {
+                row.iter_mut().zip(three).for_each(|(sum, yes)| *sum += u64::from(yes));
+            }
+            for (column, yes) in three.into_iter().enumerate().filter(|(_, yes)| *yes) {
+                counts.push((column, count(yes)));
+                if few {
+                    counts.push((OF_LABELS + 3 * id + column, count(yes)));
+                }
+            }
+        }
+        // Labels without training are missed.
+        counts.push((1, unknown as f64));
+        let exact = unknown == 0 && there == found;
+        counts.push((EXACT, count(exact)));
+        self.sample.add(counts);
+        self.lengths.add(tokens, count(!exact), 1.0);
+    }
+
+    fn unknown(&mut self, label: &str, place: &dyn Fn() -> String) {
+        if let Some(known) = self.unseen.iter_mut().find(|known| known.name == label) {
+            known.count += 1;
+            if known.places.len() < PLACES {
+                known.places.push(place());
+            }
+            return;
+        }
+        self.unseen.push(Unseen { what: "label", name: label.to_owned(), count: 1, places: vec![place()] });
+    }
+
+    /// The scores of all texts.
+    pub(super) fn end(self, said: Vec<String>) -> Scored {
+        let figures: [(&'static str, bool, Of); 3] = [
+            ("micro F1", true, |x| f1(x.get(..3).unwrap_or_default())),
+            ("exact match", true, |x| ratio(x[EXACT], x[SETS])),
+            ("macro F1", true, macro_f1),
+        ];
+        let few = self.labels.len() <= MOST_LABELS;
+        let row = |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow {
+            name: name.to_owned(),
+            right,
+            found,
+            support,
+        };
+        let mut rows: Vec<ScoreRow> = self
+            .labels
+            .tokens()
+            .zip(self.rows.iter().copied())
+            .map(row)
+            .filter(|row| row.support + row.found > 0)
+            .collect();
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        let scored = Scored::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
+        let scored = match few {
+            true => scored,
+            false => scored.with("macro F1", true, crate::recipes::scored::macro_f1(&rows)),
+        };
+        let scored = Scored {
+            lengths: Some(self.lengths),
+            tables: vec![ScoreTable { of: "label", rows }],
+            unseen: self.unseen,
+            said,
+            ..scored
+        };
+        let [sum, count] = self.loss;
+        scored.with_loss((count > 0.0).then(|| sum / count))
+    }
+}
+
+fn f1(counts: &[f64]) -> f64 {
+    let [hits, labels, guesses] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
+    Counts { hits, labels, guesses }.f1()
+}
+
+/// The mean F1 of the labels that are there or were found.
+fn macro_f1(sums: &[f64]) -> f64 {
+    let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
+    let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
+    let (sum, classes) = occurs.fold((0.0, 0.0), |(sum, classes), counts| (sum + f1(counts), classes + 1.0));
+    ratio(sum, classes)
+}
+
+/// The columns of a sample of numbers: squared and absolute errors, and texts.
+const SQUARED: usize = 0;
+const ABSOLUTE: usize = 1;
+const TEXTS: usize = 2;
+
+/// The numbers that a model finds, against the right ones.
+pub(super) struct Numbers {
+    sample: Sample,
+    lengths: ByLength,
+    /// The right number of each text, and the one found.
+    pairs: [Vec<f64>; 2],
+}
+
+impl Numbers {
+    pub(super) fn new() -> Self {
+        let lengths = ByLength::new("mean absolute error", false);
+        Self { sample: Sample::default(), lengths, pairs: [Vec::new(), Vec::new()] }
+    }
+
+    /// Scores a text of so many tokens.
+    pub(super) fn add(&mut self, truth: f64, found: f64, tokens: usize) {
+        let error = found - truth;
+        self.sample.add([(SQUARED, error * error), (ABSOLUTE, error.abs()), (TEXTS, 1.0)]);
+        self.lengths.add(tokens, error.abs(), 1.0);
+        self.pairs[0].push(truth);
+        self.pairs[1].push(found);
+    }
+
+    /// The scores of all texts.
+    pub(super) fn end(self, said: Vec<String>) -> Scored {
+        let figures: [(&'static str, bool, Of); 2] = [
+            ("mean squared error", false, |x| ratio(x[SQUARED], x[TEXTS])),
+            ("mean absolute error", false, |x| ratio(x[ABSOLUTE], x[TEXTS])),
+        ];
+        let [truth, found] = &self.pairs;
+        let (spearman, pearson) = (pearson(&ranks(truth), &ranks(found)), pearson(truth, found));
+        let scored = Scored::of(self.sample, 3, &figures).with("Spearman correlation", false, spearman).with(
+            "Pearson correlation",
+            false,
+            pearson,
+        );
+        Scored { lengths: Some(self.lengths), said, ..scored }
+    }
+}
+
+/// The rank of each number, from 1 on; equal ones share the mean of their ranks.
+fn ranks(numbers: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    let number = |at: &usize| numbers.get(*at).copied().unwrap_or(f64::NAN);
+    order.sort_by(|a, b| number(a).total_cmp(&number(b)));
+    let (mut ranks, mut before) = (vec![0.0; numbers.len()], 0.0);
+    for equal in order.chunk_by(|a, b| number(a) == number(b)) {
+        let count = equal.len() as f64;
+        for &at in equal {
+            ranks[at] = before + (count + 1.0) / 2.0;
+        }
+        before += count;
+    }
+    ranks
+}
+
+/// The correlation coefficient of two lists; 0 where one of them is constant.
+fn pearson(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |of: &[f64]| ratio(of.iter().sum(), of.len() as f64);
+    let (of_a, of_b) = (mean(a), mean(b));
+    let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (a - of_a, b - of_b);
+        (ab, aa, bb) = (ab + a * b, aa + a * a, bb + b * b);
+    }
+    ratio(ab, (aa * bb).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn correlations_are_those_of_scipy() {
+        // scipy.stats.spearmanr([1, 2, 3, 4, 5], [5, 6, 7, 8, 7]) = 0.8207826816681233, pearsonr = 0.8320502943378437.
+        let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0]);
+        assert!((pearson(&ranks(&a), &ranks(&b)) - 0.820_782_681_668_123_3).abs() < 1e-12);
+        assert!((pearson(&a, &b) - 0.832_050_294_337_843_7).abs() < 1e-12);
+        assert_eq!(pearson(&[1.0, 1.0], &[1.0, 2.0]), 0.0);
+        assert_eq!(ranks(&[3.0, 1.0, 3.0]), [2.5, 1.0, 2.5]);
+    }
+
+    #[test]
+    fn label_sets_are_counted_by_hand() {
+        let labels = Vocabulary::labels(["a", "b", "c"]).unwrap();
+        let mut sets = LabelSets::new(&labels, ",");
+        let place = || "f:1".to_owned();
+        sets.add("a,b", place, 3, &[0.9, 0.4, 0.1], &[true, false, false]);
+        sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
+        sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
+        let scored = sets.end(Vec::new());
+        // Hits 2, labels 4, guesses 3; F1 of a 1, of b 0, of c 2/3.
+        assert!((scored.get("micro F1").unwrap() - 4.0 / 7.0).abs() < 1e-12);
+        assert!((scored.get("exact match").unwrap() - 1.0 / 3.0).abs() < 1e-12);
+        assert!((scored.get("macro F1").unwrap() - 5.0 / 9.0).abs() < 1e-12);
+        assert_eq!((scored.unseen[0].name.as_str(), scored.unseen[0].count), ("x", 1));
+    }
+
+    #[test]
+    fn errors_of_numbers_are_counted_by_hand() {
+        let mut numbers = Numbers::new();
+        [(1.0, 2.0), (3.0, 1.0)].into_iter().for_each(|(truth, found)| numbers.add(truth, found, 2));
+        let scored = numbers.end(Vec::new());
+        assert_eq!(scored.get("mean squared error"), Some(2.5));
+        assert_eq!((scored.get("mean absolute error"), scored.headline), (Some(1.5), "mean squared error"));
+        assert_eq!(scored.get("Spearman correlation"), Some(-1.0));
+    }
+}

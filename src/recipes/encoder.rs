@@ -1,0 +1,145 @@
+//! The encoder of `classify` and `tag`: vectors of words, perhaps with their characters, and recurrent layers over them.
+
+use super::config::Config;
+use super::net;
+use super::sections::{Cell, ModelConfig, Pooling};
+use crate::layers::{Embedding, Gru, Instance, Linear, Lstm, Rnn, Stacked};
+use crate::ops::Pool;
+use crate::program::{Builder, Var};
+use crate::tensor::DType;
+
+/// The width of a character's vector, and of a state in each direction.
+const CHARACTER: usize = 32;
+const SPELLING: usize = 48;
+/// Dropout of the vectors of characters.
+const CHARACTER_DROPOUT: f64 = 0.2;
+
+/// Layers that read texts, each of which may be called more than once with the same weights.
+pub(super) struct Encoder<'a> {
+    model: &'a ModelConfig,
+    words: Instance<Embedding>,
+    spelling: Option<Spelling>,
+    layers: Layers,
+}
+
+impl<'a> Encoder<'a> {
+    /// An encoder of so many known words and, if their characters are read, so many characters.
+    pub(super) fn new(net: &Builder, config: &'a Config, words: usize, characters: Option<usize>) -> Self {
+        let table = net::table(words, net::WORDS, config);
+        Self {
+            model: &config.model,
+            words: net.layer(table),
+            spelling: characters.map(|characters| Spelling::new(net, characters)),
+            layers: Layers::new(net, &config.model),
+        }
+    }
+
+    /// Feeds words in sequences of `levels` levels, and their characters one level below if they are read. Returns the words and their
+    /// vectors.
+    pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
+        let Some(spelling) = &self.spelling else {
+            let words = net.feed(words, DType::I64, &[], levels);
+            return (words, net::dropped(self.words.of(words), self.model));
+        };
+        let spelt = spelling.of(net.feed(characters, DType::I64, &[], levels + 1));
+        let words = net.feed_like(words, DType::I64, &[], spelt[0]);
+        let known = net::without_some(self.words.of(words), self.model.word_dropout);
+        let vectors = net.concat(&[known, spelt[0], spelt[1]]);
+        (words, vectors.dropout(self.model.embedding_dropout.unwrap_or(self.model.dropout)))
+    }
+
+    /// The states of the recurrent layers after each row.
+    pub(super) fn states(&self, vectors: Var) -> Var {
+        self.layers.of(vectors)
+    }
+}
+
+/// The spelling of words: LSTMs over their characters in both directions (Lample et al., 2016).
+struct Spelling {
+    characters: Instance<Embedding>,
+    forth: Instance<Lstm>,
+    back: Instance<Lstm>,
+}
+
+impl Spelling {
+    fn new(net: &Builder, characters: usize) -> Self {
+        Self {
+            characters: net.layer(Embedding::new(characters, CHARACTER).named("characters")),
+            forth: net.layer(Lstm::new(SPELLING).named("characters.forward")),
+            back: net.layer(Lstm::new(SPELLING).backwards().named("characters.backward")),
+        }
+    }
+
+    /// The last state of each direction, one row per word.
+    fn of(&self, characters: Var) -> [Var; 2] {
+        let vectors = self.characters.of(characters).dropout(CHARACTER_DROPOUT);
+        [self.forth.of(vectors).sequence_pool(Pool::Last), self.back.of(vectors).sequence_pool(Pool::First)]
+    }
+}
+
+/// Recurrent layers, one over the other.
+pub(super) enum Layers {
+    Lstm(Instance<Stacked<Lstm>>),
+    Gru(Instance<Stacked<Gru>>),
+    Rnn(Instance<Stacked<Rnn>>),
+}
+
+impl Layers {
+    pub(super) fn new(net: &Builder, model: &ModelConfig) -> Self {
+        macro_rules! stacked {
+            ($layer:expr) => {{
+                let layer = $layer.recurrent_dropout(model.recurrent_dropout);
+                let layers = Stacked::new(layer, model.layers).dropout(model.dropout);
+                net.layer(if model.bidirectional { layers.bidirectional() } else { layers })
+            }};
+        }
+        match model.cell {
+            Cell::Lstm => Self::Lstm(stacked!(Lstm::new(model.hidden))),
+            Cell::Gru => Self::Gru(stacked!(Gru::new(model.hidden))),
+            Cell::Rnn => Self::Rnn(stacked!(Rnn::new(model.hidden))),
+        }
+    }
+
+    /// The states after each row.
+    pub(super) fn of(&self, x: Var) -> Var {
+        match self {
+            Self::Lstm(layers) => layers.of(x),
+            Self::Gru(layers) => layers.of(x),
+            Self::Rnn(layers) => layers.of(x),
+        }
+    }
+}
+
+/// How states become one row per sequence.
+pub(super) struct Pooler<'a> {
+    model: &'a ModelConfig,
+    /// The layers that score each state.
+    attention: [Instance<Linear>; 2],
+}
+
+impl<'a> Pooler<'a> {
+    pub(super) fn new(net: &Builder, model: &'a ModelConfig) -> Self {
+        Self { model, attention: [64, 1].map(|width| net.layer(Linear::new(width))) }
+    }
+
+    /// One row per sequence, and the weights of its states if attention picks them.
+    pub(super) fn of(&self, net: &Builder, states: Var) -> (Var, Option<Var>) {
+        let hidden = self.model.hidden;
+        match self.model.pool {
+            Pooling::Last if self.model.bidirectional => {
+                // The backward layers have read all of a text at its first token.
+                let (forth, back) = (states.slice(0..hidden), states.slice(hidden..2 * hidden));
+                (net.concat(&[forth.sequence_pool(Pool::Last), back.sequence_pool(Pool::First)]), None)
+            }
+            Pooling::Last => (states.sequence_pool(Pool::Last), None),
+            Pooling::Max => (states.sequence_pool(Pool::Max), None),
+            Pooling::Mean => (states.sequence_pool(Pool::Mean), None),
+            Pooling::Attention => {
+                // Lin et al., "A structured self-attentive sentence embedding", 2017.
+                let [hidden, score] = &self.attention;
+                let weights = score.of(hidden.of(states).tanh()).sequence_softmax();
+                ((states * weights).sequence_pool(Pool::Sum), Some(weights))
+            }
+        }
+    }
+}
