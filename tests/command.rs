@@ -4,6 +4,8 @@
 
 #[path = "command/console.rs"]
 mod console;
+#[path = "command/kinds.rs"]
+mod kinds;
 #[path = "command/lines.rs"]
 mod lines;
 #[path = "command/outputs.rs"]

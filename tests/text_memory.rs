@@ -106,7 +106,7 @@ fn streams_of_all_tasks_take_their_window() {
     };
     let tagged = peaks("a.conll", &("a O\nb O\n".repeat(100) + "\n"), &|path| {
         let files = TaggedFiles::open(path).unwrap();
-        let samples = files.samples(str::to_owned, &words, &words, &tags, None).unwrap();
+        let samples = files.samples(str::to_owned, &words, Some(&words), &tags, None).unwrap();
         let loader = Loader::new(samples, &["words", "characters", "tags"]).unwrap();
         read(&loader.shuffle(1).buffer(16).batching(Batching::Sequences(4)));
     });

@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod scores;
 mod terminal;
+mod together;
 mod train;
 mod training;
 mod tune;

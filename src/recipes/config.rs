@@ -206,6 +206,8 @@ impl Config {
             &momentum,
             training.momentum.to_string(),
         );
+        let with_dev = "false without `data.dev`: phrases of a sentence would be on both sides of a hold-out";
+        need(!data.phrases || data.dev.is_some(), "data.phrases", with_dev, "true".to_owned());
         let frozen = "false without `text.vectors`";
         need(!text.freeze || text.vectors.is_some(), "text.freeze", frozen, "true".to_owned());
         let of_labels = data.target != Target::Number;

@@ -322,6 +322,7 @@ mod tests {
                 let needs = match key.name {
                     "freeze" => Some(("text.vectors", "v.txt")),
                     "momentum" => Some(("training.optimizer", "sgd")),
+                    "phrases" => Some(("data.dev", "d.tsv")),
                     "window" => Some(("data.train", "t.tsv")),
                     _ => None,
                 };

@@ -57,6 +57,7 @@ impl Recipe for Lm {
             "text.target_tokens",
             "text.vectors",
             "data.binary",
+            "data.phrases",
             "data.first_index",
             "data.repair_tags",
             "data.scheme",

@@ -49,6 +49,7 @@ mod text_scores;
 mod texts;
 mod translate;
 mod translated;
+mod vote;
 mod weigh;
 
 pub use aligned::{Aligner, Alignment};

@@ -168,6 +168,8 @@ section! {
         encoding: Option<String> = None;
         /// Binary sentiment of trees: 0 and 1 are one label, 3 and 4 the other, 2 is left out.
         binary: bool = false;
+        /// Phrases of trees: train on every phrase of the sentiment trees, with the label of its node. Development and test data are whole sentences, and `dev` has to be set.
+        phrases: bool = false;
         /// First index of features in LIBSVM files: 0, as scikit-learn writes them, or 1 (default: 0 if any index is 0, else 1).
         first_index: Option<usize> = None;
         /// Repair of tags that break their scheme, as conlleval reads them: an `I` behind `O` begins a chunk. Without it, they are an error.

@@ -74,6 +74,7 @@ impl Recipe for Translate {
             "training.class_weights",
             "training.focal",
             "data.binary",
+            "data.phrases",
             "data.first_index",
             "data.repair_tags",
             "data.scheme",

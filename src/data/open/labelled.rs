@@ -82,6 +82,15 @@ fn placed(file: &TextFile, records: Records<Labelled>) -> Stream<Labelled> {
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
+/// The texts of lines that have several each, with their lines.
+fn all_placed(file: &TextFile, records: Records<Vec<Labelled>>) -> Stream<Labelled> {
+    let name: Arc<str> = Arc::from(file.name());
+    Box::new(records.with_lines().flat_map(move |one| match one {
+        Ok((texts, line)) => texts.into_iter().map(|text| Ok(text.placed(&name, line))).collect(),
+        Err(error) => vec![Err(error)],
+    }))
+}
+
 /// The columns of the text, and behind them that of the label.
 fn wanted(options: &ReadOptions) -> Vec<Wanted<'_>> {
     let mut wanted = Wanted::texts(&options.text);
@@ -141,8 +150,14 @@ impl Form {
         let found: Result<Stream<Labelled>> = match &self.parts {
             Parts::Tree => {
                 let binary = self.options.binary;
-                file.records(OneLine(move |line: &str| trees::tree(line, binary)))
-                    .map(|found| placed(file, found))
+                match self.options.phrases {
+                    true => file
+                        .records(OneLine(move |line: &str| trees::phrases(line, binary)))
+                        .map(|found| all_placed(file, found)),
+                    false => file
+                        .records(OneLine(move |line: &str| trees::tree(line, binary)))
+                        .map(|found| placed(file, found)),
+                }
             }
             Parts::FastText => fasttext::records(file),
             Parts::Fields(picked) => {

@@ -125,6 +125,7 @@ pub struct ReadOptions {
     pub(super) tags: Option<String>,
     pub(super) label_lists: bool,
     pub(super) binary: bool,
+    pub(super) phrases: bool,
     pub(super) stress: bool,
     pub(super) repair_tags: bool,
     pub(in crate::data) scheme: Option<TagScheme>,
@@ -315,6 +316,12 @@ impl ReadOptions {
     #[must_use]
     pub fn binary(self) -> Self {
         Self { binary: true, ..self }
+    }
+
+    /// Whether of trees each phrase is a text of its own, with the label of its node: to train on, and not to measure on.
+    #[must_use]
+    pub fn phrases(self, phrases: bool) -> Self {
+        Self { phrases, ..self }
     }
 
     /// Of tagged texts: rewrites tags that break the scheme of the others, as conlleval reads them. An `I` behind `O`, or behind another

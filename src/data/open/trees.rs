@@ -1,5 +1,8 @@
 //! Trees in brackets, as of the Penn Treebank and the Stanford Sentiment Treebank: their leaves as a text, and the label of the root.
 
+use std::collections::HashSet;
+use std::ops::Range;
+
 use crate::data::Labelled;
 use crate::data::lines::Reason;
 use crate::data::records::shown;
@@ -7,23 +10,65 @@ use crate::data::records::shown;
 /// What is deeper is no tree of a sentence.
 const DEEPEST: usize = 1000;
 
-/// The tree of a line: its leaves with a space between, and the label of its root. Blank lines are none; nor are, if there are to be two
+/// A node of a tree: its label, and which leaves are below it.
+struct Node<'a> {
+    label: &'a str,
+    leaves: Range<usize>,
+}
+
+/// The tree of a line: its leaves with a space between, and the label of its root. Blank lines have none; nor have, if there are to be two
 /// labels alone, the neutral ones.
 pub(super) fn tree(line: &str, binary: bool) -> Result<Option<Labelled>, Reason> {
+    let (nodes, leaves) = nodes(line)?;
+    nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
+}
+
+/// The phrases of a line: the leaves of each node of its tree with the node's label, each phrase with its label once, the whole first.
+/// Neutral ones are left out if there are to be two labels alone.
+pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<Labelled>>, Reason> {
+    let (nodes, leaves) = nodes(line)?;
+    let mut seen = HashSet::new();
+    let mut found = Vec::with_capacity(nodes.len());
+    for node in &nodes {
+        let phrase = labelled(node, &leaves, binary)?;
+        found.extend(phrase.filter(|phrase| seen.insert(phrase.clone())));
+    }
+    Ok((!found.is_empty()).then_some(found))
+}
+
+fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<Labelled>, Reason> {
+    let label = match (binary, node.label) {
+        (false, label) => label,
+        (true, "0" | "1") => "0",
+        (true, "2") => return Ok(None),
+        (true, "3" | "4") => "1",
+        (true, other) => {
+            let expected = "a label from 0 to 4, of which `binary` makes two".to_owned();
+            return Err(Reason { expected, got: format!("{other:?}") });
+        }
+    };
+    let text = leaves.get(node.leaves.clone()).unwrap_or_default().join(" ");
+    Ok(Some(Labelled::new(text, label)))
+}
+
+/// The nodes of the tree of a line, each behind the one above it, and the leaves; none of a blank line.
+fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let line = line.trim();
     if line.is_empty() {
-        return Ok(None);
+        return Ok((Vec::new(), Vec::new()));
     }
     let wrong = |got: &str| Reason {
         expected: "a tree in brackets, `(label word)` or `(label tree …)`".to_owned(),
         got: format!("{got} in {}", shown(line)),
     };
-    let (mut depth, mut root, mut leaves) = (0usize, None, Vec::new());
+    let (mut depth, mut nodes, mut leaves) = (0usize, Vec::<Node<'_>>::new(), Vec::new());
+    // The nodes whose brackets are open.
+    let mut open: Vec<usize> = Vec::new();
     // Behind an opening bracket stands a label, and behind that a word or other trees.
     let (mut after_open, mut has_child) = (false, Vec::new());
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
-        if root.is_some() && depth == 0 {
+        if !nodes.is_empty() && depth == 0 {
             return Err(wrong("more behind the last bracket"));
         }
         if c.is_whitespace() {
@@ -50,6 +95,9 @@ pub(super) fn tree(line: &str, binary: bool) -> Result<Option<Labelled>, Reason>
                 Some(false) => return Err(wrong("a bracket with no word in it")),
                 Some(true) => (depth, rest) = (depth - 1, &rest[1..]),
             }
+            if let Some(node) = open.pop().and_then(|at| nodes.get_mut(at)) {
+                node.leaves.end = leaves.len();
+            }
             continue;
         }
         let end = rest.find(|c: char| c.is_whitespace() || c == '(' || c == ')').unwrap_or(rest.len());
@@ -57,7 +105,8 @@ pub(super) fn tree(line: &str, binary: bool) -> Result<Option<Labelled>, Reason>
         rest = behind;
         if after_open {
             after_open = false;
-            root.get_or_insert(word);
+            open.push(nodes.len());
+            nodes.push(Node { label: word, leaves: leaves.len()..leaves.len() });
             continue;
         }
         match has_child.last_mut() {
@@ -66,20 +115,10 @@ pub(super) fn tree(line: &str, binary: bool) -> Result<Option<Labelled>, Reason>
         }
         leaves.push(unescaped(word));
     }
-    let Some(root) = root.filter(|_| depth == 0) else {
+    if depth > 0 || nodes.is_empty() {
         return Err(wrong(if depth > 0 { "a bracket that is not closed" } else { "no label" }));
-    };
-    let label = match (binary, root) {
-        (false, label) => label,
-        (true, "0" | "1") => "0",
-        (true, "2") => return Ok(None),
-        (true, "3" | "4") => "1",
-        (true, other) => {
-            let expected = "a label from 0 to 4, of which `binary` makes two".to_owned();
-            return Err(Reason { expected, got: format!("{other:?}") });
-        }
-    };
-    Ok(Some(Labelled::new(leaves.join(" "), label)))
+    }
+    Ok((nodes, leaves))
 }
 
 /// A word as it was before it stood in a tree.
@@ -98,6 +137,17 @@ fn unescaped(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_phrase_is_there_once_with_the_label_of_its_node() {
+        let of = |binary| {
+            let found = phrases("(3 (2 It) (4 (2 (2 's) (3 good)) (3 good)))", binary).unwrap().unwrap();
+            found.into_iter().map(|of| format!("{} {}", of.label, of.text)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(false), ["3 It 's good good", "2 It", "4 's good good", "2 's good", "2 's", "3 good"]);
+        assert_eq!(of(true), ["1 It 's good good", "1 's good good", "1 good"]);
+        assert_eq!(phrases("(2 so)", true).unwrap(), None);
+    }
 
     #[test]
     fn leaves_are_the_text_and_the_root_is_the_label() {

@@ -25,7 +25,7 @@ use super::{embedded, net, rows};
 use crate::data::{
     Asking, Counted, Fingerprint, Labelled, LabelledFiles, Loader, Passes, ReadOptions, Tokenizer, Vocabulary,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::tensor::Variable;
 use learnt::{Labels, Learnt, labels_in};
@@ -77,10 +77,7 @@ impl Recipe for Classify {
         if predictor.note(rows::COLUMNS).is_some() {
             return Ok(Box::new(rows::Classifier));
         }
-        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
-        let (reader, learnt) = (Reader::of(predictor, &config)?, Learnt::of(predictor, &config)?);
-        let thresholds = thresholds::of(predictor, &learnt)?;
-        Ok(Box::new(Classifier { reader, learnt, thresholds }))
+        Ok(Box::new(Classifier::of(predictor)?))
     }
 }
 
@@ -100,6 +97,15 @@ struct Classifier {
     learnt: Learnt,
     /// From which probability on each of several labels is given.
     thresholds: Vec<f32>,
+    others: Vec<Other>,
+}
+
+/// Another classifier of an ensemble.
+struct Other {
+    classifier: Classifier,
+    predictor: Predictor,
+    /// The place of each label of the first classifier in its labels.
+    places: Vec<usize>,
 }
 
 /// What a model says of some texts: a row of probabilities for each, or a number.
@@ -110,7 +116,32 @@ struct Found {
 }
 
 impl Classifier {
+    fn of(predictor: &Predictor) -> Result<Self> {
+        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
+        let (reader, learnt) = (Reader::of(predictor, &config)?, Learnt::of(predictor, &config)?);
+        let thresholds = thresholds::of(predictor, &learnt)?;
+        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
+    }
+
+    /// What all models of the ensemble say of some texts: the mean, and the attention of the first.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
+        let mut found = self.own(predictor, texts)?;
+        for Other { classifier, predictor, places } in &self.others {
+            let other = classifier.own(predictor, texts)?;
+            let rows = found.values.chunks_exact_mut(found.width).zip(other.values.chunks_exact(other.width));
+            for (sums, row) in rows {
+                let values = places.iter().map(|&place| row.get(place).copied().unwrap_or_default());
+                sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        if !self.others.is_empty() {
+            let models = self.others.len() as f32 + 1.0;
+            found.values.iter_mut().for_each(|sum| *sum /= models);
+        }
+        Ok(found)
+    }
+
+    fn own(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
         let values = self.reader.batch(texts)?;
         let feeds: Vec<(&str, &Variable)> =
             values.iter().map(|(name, value)| (name.as_str(), value)).collect();
@@ -240,6 +271,30 @@ impl Trained for Classifier {
         if count == 0 { Err(labels::none(&name)) } else { Ok(scored) }
     }
 
+    fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
+        let wrong = |got: &str| {
+            let expected =
+                "classifiers of texts that have learnt the same: a label, several labels or a number";
+            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
+        };
+        if other.note(rows::COLUMNS).is_some() {
+            return wrong("one of rows of features");
+        }
+        let classifier = Self::of(&other)?;
+        let places = match (&self.learnt, &classifier.learnt) {
+            (Learnt::Label(first), Learnt::Label(known))
+            | (Learnt::Labels(first, _), Learnt::Labels(known, _)) => labels::places("labels", first, known)?,
+            (Learnt::Number, Learnt::Number) => vec![0],
+            _ => return wrong("one that has learnt another kind"),
+        };
+        let models = self.others.len() as f32 + 2.0;
+        for (mean, &place) in self.thresholds.iter_mut().zip(&places) {
+            *mean += (classifier.thresholds.get(place).copied().unwrap_or(*mean) - *mean) / models;
+        }
+        self.others.push(Other { classifier, predictor: other, places });
+        Ok(())
+    }
+
     fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
         let adds: &[&str] = match self.learnt {
             Learnt::Label(_) => &Answer::LABEL,
@@ -312,7 +367,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let Paths { train, dev, test, .. } = paths;
     let own = train.is_some();
     let train = match train {
-        Some(path) => Texts::open(path, config, &reading(config, options(config, COLUMNS)?))?,
+        Some(path) => {
+            let like = reading(config, options(config, COLUMNS)?).phrases(config.data.phrases);
+            Texts::open(path, config, &like)?
+        }
         None => Texts::Held(embedded::reviews(true)?),
     };
     let (cut, parts) = (tokenizer(config)?, Parts::of(config));
@@ -353,7 +411,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (train, hint) = (found.rest, labels.hint());
     let (learnt, weights) = labels.end(&train.name())?;
     let dev = match dev {
-        Some(dev) => train.open_alike(dev)?,
+        Some(dev) => train.open_as(dev, &train.read_as().clone().phrases(false))?,
         None if divides => found.held,
         None => Texts::Held(embedded::reviews(false)?),
     };
@@ -371,7 +429,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     let steps = net::steps(config, lengths.len());
     let (trainer, metric) = network::network(config, &reader, &learnt, &weights, steps)?;
-    let mut trainer = trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().to_note());
+    let mut trainer =
+        trainer.note(CUT, reader.cut.name()).note(READ_AS, train.read_as().clone().phrases(false).to_note());
     let of = match (&learnt, learnt.labels()) {
         (_, Some(labels)) => format!(" of {} labels", labels.len()),
         _ => format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation),

@@ -401,7 +401,7 @@ fn columns_of_parquet_are_joined_and_may_be_lists() {
     assert!(found.records().iter().map(|one| &one.text).eq(&expected));
     let questions = Questions::open(fixture("reviews"), &options, Asking::Text).unwrap();
     assert_eq!(asked(questions), expected);
-    let said = Questions::open(fixture("none"), &options, Asking::Text).unwrap_err().to_string();
+    let said = Questions::open(fixture("reviews_none"), &options, Asking::Text).unwrap_err().to_string();
     assert!(said.contains("field `about.by` of file"), "{said}");
 
     // Tags are lists of the names of classes; words are lists of strings.

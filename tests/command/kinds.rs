@@ -1,0 +1,261 @@
+//! What a classifier may learn: several labels, numbers, pairs, several columns, documents; weights of classes; and every setting.
+
+use super::{Place, SMALL, with};
+
+/// The held-out value of a training in a folder of this name.
+fn trained(place: &Place, run: &str, arguments: &[&str]) -> f64 {
+    let first = with(&["train", "--run", run, "--json"], arguments);
+    place.json(&first, "")["value"].as_f64().unwrap()
+}
+
+#[test]
+fn several_labels_per_text_are_learnt_with_a_threshold_each() {
+    let place = Place::new("labels");
+    let line = |i: usize| {
+        let (a, b) = (i.is_multiple_of(2), i.is_multiple_of(3));
+        let words = format!("{}{}text", if a { "rude " } else { "" }, if b { "wrong " } else { "" });
+        let labels: Vec<&str> =
+            [(a, "insult"), (b, "false")].into_iter().filter(|(is, _)| *is).map(|(_, l)| l).collect();
+        (words, labels)
+    };
+    let csv: String = (0..150)
+        .map(|i| {
+            let (words, labels) = line(i);
+            format!("{words} {}\t{}\n", "and so on ".repeat(i % 4), labels.join(","))
+        })
+        .collect();
+    place.write("texts.tsv", &format!("text\tlabel\n{csv}"));
+    // Without the setting, cells that hold several labels are hinted at.
+    let check = place.given(&["data", "check", "texts.tsv"], "");
+    let said = String::from_utf8(check.stdout).unwrap() + &String::from_utf8(check.stderr).unwrap();
+    assert!(said.contains("data.target=labels"), "{said}");
+    let of = ["--train", "texts.tsv", "--set", "data.target=labels", "--epochs", "12"];
+    assert_eq!(trained(&place, "run", &of), 100.0);
+    let said = place.said(&["predict", "run"], "a rude and wrong text\na text\n");
+    let answers: Vec<&str> = said.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(answers, ["false,insult", ""]);
+    let scores = place.json(&["eval", "run", "texts.tsv", "--json"], "");
+    assert_eq!(
+        scores["scores"]["micro F1"]["value"].as_f64().or(scores["scores"]["micro F1"].as_f64()),
+        Some(100.0),
+        "{scores}"
+    );
+    // Lists in JSON Lines, with a label that training never saw.
+    place.write("new.jsonl", "{\"text\": \"a rude text\", \"label\": [\"insult\", \"new, one\"]}\n");
+    let said = place.said(&["eval", "run", "new.jsonl"], "");
+    assert!(said.contains("exact match") && said.contains("0.00 %"), "{said}");
+    place.write("ask.csv", "text\na rude and wrong text\n");
+    let said = place.said(&["predict", "run", "ask.csv", "--quiet"], "");
+    assert!(
+        said.starts_with("text,labels,probabilities\n") && said.contains(",\"false,insult\",\"0."),
+        "{said}"
+    );
+}
+
+#[test]
+fn numbers_are_learnt_and_measured_by_their_errors() {
+    let place = Place::new("numbers");
+    let line = |i: usize| {
+        format!(
+            "{}\"it is {}\",{}\n",
+            "",
+            "very ".repeat(i % 5),
+            100.0 + 10.0 * (i % 5) as f64 + (i as f64) / 1e3
+        )
+    };
+    place.write("texts.csv", &format!("text,score\n{}", (0..200).map(line).collect::<String>()));
+    let columns = ["--train", "texts.csv", "--set", "data.label=score"];
+    let said = place.refused(&[&["train"][..], &columns].concat());
+    assert!(
+        said.contains("200 different numbers in 200 texts") && said.contains("data.target=number"),
+        "{said}"
+    );
+    let of = [&columns[..], &["--set", "data.target=number", "--epochs", "25", "--set", "model.dropout=0.1"]]
+        .concat();
+    let error = trained(&place, "run", &of);
+    assert!(error < 20.0, "{error}");
+    let said = place.said(&["predict", "run"], "it is\nit is very very very very\n");
+    let found: Vec<f64> = said.lines().map(|line| line.trim().parse().unwrap()).collect();
+    assert!((found[0] - 100.0).abs() < 12.0 && (found[1] - 140.0).abs() < 12.0, "{found:?}");
+    let said = place.said(&["eval", "run", "texts.csv"], "");
+    for figure in ["mean squared error", "mean absolute error", "Spearman correlation", "Pearson correlation"]
+    {
+        assert!(said.contains(figure), "{said}");
+    }
+    place.write("wrong.csv", "text,score\nit is,100\nit is very,many\n");
+    let said = place.refused(&["eval", "run", "wrong.csv"]);
+    assert!(said.contains("wrong.csv:3: number of a text: expected a number, as 2.5, got `many`"), "{said}");
+}
+
+#[test]
+fn pairs_and_several_columns_are_read_by_one_encoder() {
+    let place = Place::new("pairs");
+    let animals = ["cat", "dog", "cow"];
+    let line = |i: usize| {
+        let (a, b) = (animals[i % 3], animals[(i / 3) % 3]);
+        let label = if a == b { "same" } else { "other" };
+        format!("{a},\"a {b}{}\",{label}\n", " or so".repeat(i % 4))
+    };
+    place.write("pairs.csv", &format!("one,two,label\n{}", (0..300).map(line).collect::<String>()));
+    let pair = ["--train", "pairs.csv", "--set", "data.text=one", "--set", "data.pair=two", "--epochs", "25"];
+    assert_eq!(trained(&place, "pair", &[&pair[..], &["--set", "model.dropout=0.1"]].concat()), 100.0);
+    let said = place.said(&["predict", "pair"], "cat\ta cat\ncow\ta dog\n");
+    let answers: Vec<&str> = said.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(answers, ["same", "other"]);
+    // A line with another number of texts is named, and gets an empty answer.
+    let output = place.given(&["predict", "pair"], "cat\n");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && error.contains("expected 2, separated by tabs"), "{error}");
+    place.write("ask.csv", "id,two,one\n7,a cow,cow\n");
+    let said = place.said(&["predict", "pair", "ask.csv", "--quiet"], "");
+    assert!(said.starts_with("id,two,one,label,probability\n7,a cow,cow,same,0."), "{said}");
+    let joined = [
+        "--train",
+        "pairs.csv",
+        "--set",
+        "data.text=[\"one\", \"two\"]",
+        "--epochs",
+        "25",
+        "--set",
+        "model.dropout=0.1",
+    ];
+    assert!(trained(&place, "joined", &joined) > 60.0);
+    assert!(
+        place.said(&["predict", "joined", "ask.csv", "--quiet"], "").contains(",probability\n7,a cow,cow,")
+    );
+}
+
+#[test]
+fn documents_are_read_sentence_by_sentence() {
+    let place = Place::new("documents");
+    let line = |i: usize| {
+        let (word, label) = if i.is_multiple_of(2) { ("fine", "good") } else { ("dull", "bad") };
+        format!("It has {} lines. It was {word}. {}\t{label}\n", i % 7, "So it is! ".repeat(i % 5))
+    };
+    place.write("texts.tsv", &(0..120).map(line).collect::<String>());
+    let of = [
+        "--train",
+        "texts.tsv",
+        "--set",
+        "model.documents=punctuation",
+        "--epochs",
+        "12",
+        "--set",
+        "model.dropout=0.2",
+    ];
+    assert_eq!(trained(&place, "run", &of), 100.0);
+    let said = place.said(&["predict", "run"], "So. It was dull. So it is!\n\n");
+    assert!(said.starts_with("bad\t"), "{said}");
+}
+
+#[test]
+fn rare_classes_are_weighed() {
+    let place = Place::new("weights");
+    let line = |i: usize| {
+        let label = if i.is_multiple_of(10) { "rare" } else { "common" };
+        format!(
+            "{} text\t{label}\n",
+            if i.is_multiple_of(10) || i.is_multiple_of(7) { "odd" } else { "usual" }
+        )
+    };
+    place.write("texts.tsv", &(0..300).map(line).collect::<String>());
+    // Equal texts are never on both sides of a hold-out, so development data are a file.
+    let rare = |run: &str, settings: &[&str]| {
+        let files = ["--train", "texts.tsv", "--dev", "texts.tsv", "--epochs", "8"];
+        trained(&place, run, &[&files[..], settings].concat());
+        place.said(&["predict", run], "odd text\n").starts_with("rare")
+    };
+    assert!(rare("heavy", &["--set", "training.class_weights=rare=20"]));
+    assert!(!rare("light", &["--set", "training.class_weights=rare=0.05"]));
+    assert!(rare("balanced", &["--set", "training.class_weights=balanced"]));
+    rare("focal", &["--set", "training.focal=2"]);
+    let said = place.refused(&["train", "--train", "texts.tsv", "--set", "training.class_weights=rear=2"]);
+    assert!(
+        said.contains("training.class_weights: expected a label, perhaps `rare`, got `rear=2`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn every_optimizer_schedule_and_average_trains_and_is_resumed() {
+    let place = Place::new("settings-all");
+    place.write("texts.tsv", &super::reviews());
+    let optimizers = ["adamw", "nadam", "lion", "sgd", "adagrad", "rmsprop", "adadelta"];
+    let schedules = ["cosine", "linear", "inverse-sqrt", "one-cycle", "halve", "plateau"];
+    let mut runs: Vec<Vec<String>> = Vec::new();
+    let one = |setting: &str, value: &str| vec![format!("{setting}={value}")];
+    runs.extend(optimizers.map(|name| one("training.optimizer", name)));
+    runs.extend(schedules.map(|name| one("training.schedule", name)));
+    runs.extend(["ema", "mean"].map(|name| one("training.averaging", name)));
+    let several = |all: &[&str]| all.iter().map(|setting| (*setting).to_owned()).collect::<Vec<_>>();
+    runs.push(several(&[
+        "training.optimizer=sgd",
+        "training.momentum=0.9",
+        "training.warm_up=5",
+        "training.weight_decay=0.01",
+    ]));
+    runs.push(several(&[
+        "model.embedding_dropout=0.3",
+        "model.recurrent_dropout=0.3",
+        "model.word_dropout=0.2",
+        "model.characters=true",
+    ]));
+    runs.push(several(&["training.label_smoothing=0.1", "training.class_weights=balanced"]));
+    for (number, settings) in runs.iter().enumerate() {
+        let run = format!("run-{number}");
+        let mut first = vec!["train", "--quiet", "--run", &run, "--train", "texts.tsv", "--epochs", "1"];
+        first.extend(settings.iter().flat_map(|setting| ["--set", setting.as_str()]));
+        first.extend(SMALL);
+        assert_eq!(place.given(&first, "").status.code(), Some(0), "{settings:?}");
+        // The schedule depends on all epochs, so it may change with them.
+        place.said(&["train", "--quiet", "--resume", &run, "--epochs", "2"], "");
+        assert!(place.said(&["predict", &run], "it was fine\n").contains('\t'), "{settings:?}");
+    }
+}
+
+#[test]
+fn a_tagger_does_without_characters_and_without_a_random_field() {
+    let place = Place::new("plain-tagger");
+    let line = |i: usize| format!("a\tO\n{}\tB-CITY\nb\tO\n\n", ["Paris", "Rome", "Oslo"][i % 3]);
+    place.write("train.conll", &(0..60).map(|i| "x\tO\n".repeat(i % 5) + &line(i)).collect::<String>());
+    let of = [
+        "--task",
+        "tag",
+        "--train",
+        "train.conll",
+        "--epochs",
+        "8",
+        "--set",
+        "model.crf=false",
+        "--set",
+        "model.characters=false",
+    ];
+    assert_eq!(trained(&place, "run", &of), 100.0);
+    assert_eq!(place.said(&["predict", "run"], "a Rome b\n").trim(), "a/O Rome/B-CITY b/O");
+    let said = place.said(&["eval", "run", "train.conll"], "");
+    assert!(said.contains("chunk F1"), "{said}");
+}
+
+#[test]
+fn a_language_model_ties_its_weights() {
+    let place = Place::new("tied");
+    place.write("text.txt", &"to be or not to be\n".repeat(80));
+    for width in ["8", "12"] {
+        let width = format!("model.embedding={width}");
+        let run = format!("run-{width}");
+        let first =
+            ["train", "--quiet", "--task", "lm", "--train", "text.txt", "--run", &run, "--epochs", "1"];
+        let settings = [
+            "--set",
+            "model.hidden=8",
+            "--set",
+            &width,
+            "--set",
+            "model.tied=true",
+            "--set",
+            "training.label_smoothing=0.1",
+        ];
+        place.said(&[&first[..], &settings].concat(), "");
+        assert!(!place.said(&["generate", &run, "--length", "5"], "to\n").is_empty());
+    }
+}
