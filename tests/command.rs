@@ -4,6 +4,8 @@
 
 #[path = "command/console.rs"]
 mod console;
+#[path = "command/ensembles.rs"]
+mod ensembles;
 #[path = "command/kinds.rs"]
 mod kinds;
 #[path = "command/lines.rs"]
@@ -21,6 +23,8 @@ mod repeated;
 mod reports;
 #[path = "command/translate.rs"]
 mod translate;
+#[path = "command/tune.rs"]
+mod tune;
 #[path = "command/words.rs"]
 mod words;
 
@@ -522,6 +526,7 @@ fn help_and_completions() {
     for part in [
         "init",
         "train",
+        "tune",
         "eval",
         "report",
         "predict",

@@ -99,8 +99,9 @@ fn ends(state: &State) -> Vec<f64> {
     sums.iter().skip(1).map(|sum| state.budget * sum / whole).collect()
 }
 
-/// Whether a trial, or a new one, would reach a rung in time: as its own epochs took so far, or those of all trials. The first trial of a
-/// rung may take what is left of the budget.
+/// Whether a trial, or a new one, would reach a rung in time. An epoch takes as long as its own epochs took so far, or those of all trials.
+/// A rung takes as many epochs as the trials took that have reached it: some stop early. The first trial of a rung may take what is left
+/// of the budget.
 fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
         let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));
@@ -108,10 +109,15 @@ fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     };
     let all = per_epoch(&mut state.trials.iter());
     let own = trial.and_then(|trial| per_epoch(&mut std::iter::once(trial))).or(all);
-    let epochs = rung.checked_sub(1).and_then(|at| state.rungs.get(at)).copied().unwrap_or(0);
-    let left = epochs.saturating_sub(trial.map_or(0, |trial| trial.epochs)) as f64;
-    let first = state.trials.iter().all(|trial| trial.rungs < rung);
-    let end = if first { state.budget } else { end };
+    let whole = rung.checked_sub(1).and_then(|at| state.rungs.get(at)).copied().unwrap_or(0);
+    let reached: Vec<u64> =
+        state.trials.iter().filter(|of| of.rungs >= rung).map(|of| of.epochs.min(whole)).collect();
+    let usual = match reached.len() {
+        0 => whole as f64,
+        count => reached.iter().sum::<u64>() as f64 / count as f64,
+    };
+    let left = (usual - trial.map_or(0, |trial| trial.epochs) as f64).max(1.0);
+    let end = if reached.is_empty() { state.budget } else { end };
     // Of a search that begins, nothing is known.
     own.is_none_or(|seconds| state.used + left * seconds <= end)
 }
