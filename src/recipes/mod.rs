@@ -41,6 +41,7 @@ mod sample;
 mod scored;
 mod sections;
 mod settings;
+mod space;
 mod started;
 mod tag;
 mod tag_scores;
@@ -49,6 +50,7 @@ mod text_scores;
 mod texts;
 mod translate;
 mod translated;
+mod vote;
 mod weigh;
 
 pub use aligned::{Aligner, Alignment};
@@ -65,6 +67,7 @@ pub use sections::{
     Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 pub use settings::{Key, Setting, Value};
+pub use space::Space;
 pub use translated::Translated;
 pub use weigh::Weigher;
 
@@ -101,6 +104,19 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Prepared> {
     let mut paths = prepared::Paths::of(config)?;
     let from = started::Origin::of(config, resumed)?;
     paths.from = from.clone();
+    if let Some(fold) = config.data.fold {
+        let refused = |expected: &str, got: String| {
+            Err(Error::new("data.fold", expected, format!("\"{fold}\" and {got}")))
+        };
+        if let Some(dev) = &paths.dev {
+            let expected =
+                "none beside a part to measure on; `data.train` names the file of the training part";
+            return refused(expected, format!("`{}`", dev.display()));
+        }
+        if let Some(window) = config.data.window {
+            return refused("none beside `data.window`: folds are of texts in memory", format!("{window}"));
+        }
+    }
     let left_out = paths.left_out();
     let mut prepared = config.run.task.recipe().prepare(config, paths)?;
     let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;
