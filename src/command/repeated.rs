@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
-use super::training::{Finished, Training, check_new, parts};
+use super::training::{Finished, Training, check_new, parts, prepared};
 use super::{file, json};
 use unpadded::data::Fold;
 use unpadded::recipes::{Config, Prepared, prepare};
@@ -158,7 +158,7 @@ impl Repeated {
             }
             let prepared = match ready.take_if(|(ready, _)| *ready == number) {
                 Some((_, prepared)) => prepared,
-                None => prepare(&config).asked()?,
+                None => prepared(&config, &self.path.join(&name)).asked()?,
             };
             if !self.console.quiet {
                 prepared.said.iter().filter(|_| number == 1).for_each(terminal::say);
