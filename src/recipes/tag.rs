@@ -46,9 +46,6 @@ const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
 const LABELS: &str = "labels";
 
-/// The output with the probability of each tag of each word.
-const LIKELY: &str = "tag probabilities";
-
 /// Those of the words and of the characters come first.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
@@ -544,15 +541,15 @@ fn network(
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
     let scores = h.dropout(model.dropout).linear(Linear::new(found.tags.len()).named(TAGS));
-    let (mut loss, best, likely) = match model.crf {
+    let (mut loss, best) = match model.crf {
         true => {
             let crf = net.layer(Crf::new().named(TAGS).forbidding(&tagging.scheme.transitions(&standard)?));
-            (crf.loss(scores, tags).mean(), crf.of(scores), crf.marginals(scores))
+            (crf.loss(scores, tags).mean(), crf.of(scores))
         }
         // A loss of a text is the sum over its words, as that of a random field is.
         false => {
             let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
-            (losses.mean(), scores.argmax(), scores.softmax())
+            (losses.mean(), scores.argmax())
         }
     };
     let label = found.labels.as_ref().map(|labels| {
@@ -569,7 +566,6 @@ fn network(
     };
     let trainer = trainer
         .output(TAGS, best)
-        .output(LIKELY, likely)
         .vocabulary(WORDS, found.words.clone())
         .vocabulary(TAGS, found.tags.clone());
     let characters = found.characters.iter();
