@@ -4,6 +4,8 @@
 
 #[path = "command/console.rs"]
 mod console;
+#[path = "command/ensembles.rs"]
+mod ensembles;
 #[path = "command/kinds.rs"]
 mod kinds;
 #[path = "command/lines.rs"]
@@ -15,12 +17,16 @@ mod printable;
 #[cfg(all(unix, feature = "mpi"))]
 #[path = "command/processes.rs"]
 mod processes;
+#[path = "command/repeated.rs"]
+mod repeated;
 #[path = "command/reports.rs"]
 mod reports;
 #[path = "command/started.rs"]
 mod started;
 #[path = "command/translate.rs"]
 mod translate;
+#[path = "command/tune.rs"]
+mod tune;
 #[path = "command/words.rs"]
 mod words;
 
@@ -522,6 +528,7 @@ fn help_and_completions() {
     for part in [
         "init",
         "train",
+        "tune",
         "eval",
         "report",
         "predict",

@@ -10,9 +10,9 @@ use super::outcome::{Asked, Ended, Outcome, bad};
 use super::record::record;
 use super::wanted::whole;
 use super::which::Which;
-use super::{json, terminal};
+use super::{json, terminal, together};
 use unpadded::predict::Sampling;
-use unpadded::recipes::{Answer, Task};
+use unpadded::recipes::{Answer, Model, Task};
 
 /// How lines of standard input are answered.
 #[derive(Args)]
@@ -112,19 +112,25 @@ Examples:
   unpadded predict runs/classify-1 reviews.csv --output labelled.csv
   echo 'What a film!' | unpadded predict runs/classify-1
   unpadded predict runs/classify-1 --json < texts.txt | jq .label
+  unpadded predict --ensemble runs/classify-1 runs/classify-2 reviews.csv
+  unpadded predict --ensemble runs/classify-3 reviews.csv      all runs of `train --seeds` or `--folds`
 With a FILE, which is read as the files of the training were (CSV, TSV, JSON Lines, CoNLL, Parquet, a text a line), its
 records keep their order and their columns and get columns more: label and probability, tags, or translation. Labels
 that are in it are kept and never read. Line ends stay; answers are in UTF-8. Lines of standard input are texts; each answer is a line, as soon as it is known.
 A record or line that cannot be answered is named and gets an empty answer (--json: an object with `error`); the exit
-code is then 1. Control characters are escaped in plain lines, as \\u001b; --json and files keep each text as it was.")]
+code is then 1. --ensemble joins runs of `classify` or `tag` with equal labels: probabilities and numbers are means; each run votes for
+the tag of each word. Control characters are escaped in plain lines, as \\u001b; --json and files keep each text as it was.")]
 pub(crate) struct Predict {
     #[command(flatten)]
     which: Which,
-    /// The records to answer; without it, lines of standard input
-    #[arg(value_name = "FILE", conflicts_with = "json")]
-    file: Option<String>,
+    /// The records to answer; without it, lines of standard input. With --ensemble, more runs before it
+    #[arg(value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Ensemble: all runs answer together
+    #[arg(long)]
+    ensemble: bool,
     /// Where the records of FILE are written; without it, to standard output
-    #[arg(long, value_name = "PATH", requires = "file")]
+    #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// Replace the file that is there
     #[arg(long, requires = "output")]
@@ -139,19 +145,45 @@ pub(crate) struct Predict {
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
     threads: usize,
     /// Neither progress nor how FILE was read
-    #[arg(long, short, requires = "file")]
+    #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     lines: Lines,
 }
 
 impl Predict {
+    /// The model, or several as one, and the file of the records.
+    fn model(&self) -> Outcome<(Model, Option<String>)> {
+        let text = |file: &PathBuf| file.to_string_lossy().into_owned();
+        if !self.ensemble {
+            if self.file.len() > 1 {
+                let got = self.file.len();
+                return bad(format!("FILE: expected at most one, got {got}; --ensemble joins several runs"));
+            }
+            return Ok((self.which.load()?.threads(self.threads), self.file.first().map(text)));
+        }
+        let file = self.file.last().filter(|path| !together::is_model(path));
+        let more = self.file.iter().take(self.file.len() - usize::from(file.is_some()));
+        let runs: Vec<PathBuf> = std::iter::once(&self.which.path).chain(more).cloned().collect();
+        Ok((together::load(&runs, self.threads)?, file.map(text)))
+    }
+
     pub(crate) fn run(self) -> Outcome<Ended> {
-        let model = self.which.load()?.threads(self.threads);
+        let (model, file) = self.model()?;
+        for (given, flag) in [(self.output.is_some(), "--output"), (self.quiet, "--quiet")] {
+            if given && file.is_none() {
+                return bad(format!("{flag}: expected a FILE with the records to answer, got none"));
+            }
+        }
+        if let (Some(file), true) = (&file, self.lines.json) {
+            return bad(format!(
+                "--json: expected lines of standard input, got the file `{file}`: its answers have its own format"
+            ));
+        }
         let config = super::file::of_model(&model, &self.set)?;
         config.check().asked()?;
         let (batch, model) = (self.batch.max(1), model.decoding(config.decoding.clone()));
-        if let Some(path) = &self.file {
+        if let Some(path) = &file {
             let on_file = OnFile {
                 model: &model,
                 config: &config,

@@ -10,6 +10,7 @@ use super::json;
 use super::outcome::{Asked, Ended, Outcome};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
+use super::together;
 use super::which::Which;
 use unpadded::recipes::{Against, Compared, Config, Disagreement, Model, Scored, compare, scores};
 
@@ -24,6 +25,8 @@ Examples:
   unpadded eval runs/classify-1 test.tsv               scores with 95 % intervals, and each class
   unpadded eval runs/tag-1 test.conll --json           the same as a line of JSON
   unpadded eval runs/tag-1 runs/tag-2 test.conll       side by side, with a paired bootstrap test
+  unpadded eval --ensemble runs/tag-1 runs/tag-2 test.conll   both as one: means of probabilities, votes for tags
+  unpadded eval --ensemble runs/tag-3 test.conll       all runs of `train --seeds` or `--folds` as one
 Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are named with
 their places, and scored as wrong.")]
 pub(crate) struct Eval {
@@ -33,6 +36,9 @@ pub(crate) struct Eval {
     /// The texts, with what is right, as for a training
     #[arg(value_name = "FILE", required = true)]
     data: String,
+    /// Ensemble: all runs answer together, and are scored as one
+    #[arg(long)]
+    ensemble: bool,
     /// How FILE is read, as data.text=review; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -52,16 +58,19 @@ struct Run {
 
 impl Eval {
     pub(crate) fn run(self) -> Outcome<Ended> {
-        let Self { runs, data, set, console } = self;
-        let load = |path: PathBuf| -> Outcome<Run> {
-            let name = path.display().to_string();
-            let model = Which { path }.load()?;
+        let Self { runs, data, ensemble, set, console } = self;
+        let load = |(name, model): (String, Model)| -> Outcome<Run> {
             let mut config = super::file::of_model(&model, &set)?;
             config.data.test = Some(data.clone());
             let trained = Config::from_toml(model.config()).asked()?;
             Ok(Run { name, config, trained, model })
         };
-        let runs: Vec<Run> = runs.into_iter().map(load).collect::<Outcome<_>>()?;
+        let named = |path: PathBuf| Ok((path.display().to_string(), Which { path }.load()?));
+        let models: Vec<(String, Model)> = match ensemble {
+            true => vec![("ensemble".to_owned(), together::load(&runs, 0)?)],
+            false => runs.into_iter().map(named).collect::<Outcome<_>>()?,
+        };
+        let runs: Vec<Run> = models.into_iter().map(load).collect::<Outcome<_>>()?;
         match &runs[..] {
             [Run { config, model, .. }] => {
                 let scored = scores(config, model).asked()?;

@@ -2,12 +2,22 @@
 
 use clap::Args;
 
-use super::outcome::{Ended, Outcome};
+use super::outcome::{Asked, Ended, Outcome};
 use super::terminal;
-use unpadded::recipes::{Config, Task};
+use unpadded::recipes::{Config, Space, Task};
+
+/// The comment above the table of the space.
+const SPACE: &str = "\
+# Space: the settings that `tune` varies, each in the place of its value above. A list has values that are equally
+# likely; from and to are the ends of a range, log = true draws evenly on a logarithmic scale. Any setting of [text],
+# [model] and [training] can be here, but training.epochs.
+";
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  unpadded init classify --train reviews.tsv > reviews.toml")]
+#[command(after_help = "\
+Examples:
+  unpadded init classify --train reviews.tsv > reviews.toml
+  unpadded init classify --train reviews.tsv --space > space.toml   for `unpadded tune space.toml --budget 30m`")]
 pub(crate) struct Init {
     /// What is to be learnt: classify, tag, lm or translate
     #[arg(value_parser = task)]
@@ -15,6 +25,9 @@ pub(crate) struct Init {
     /// What to train on
     #[arg(long, value_name = "PATH")]
     train: Option<String>,
+    /// Also write a table [space] with the settings that `tune` varies
+    #[arg(long)]
+    space: bool,
 }
 
 /// A task by its name.
@@ -27,10 +40,13 @@ impl Init {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let mut config = Config::new(self.task);
         config.data.train = self.train;
-        terminal::print(format!(
-            "# A training of `unpadded`. Start it with: unpadded train THIS_FILE\n#\n{}",
-            config.commented().trim_end()
-        ))?;
+        let (mut start, mut space) =
+            ("A training of `unpadded`. Start it with: unpadded train THIS_FILE", String::new());
+        if self.space {
+            start = "A search of settings. Start it with: unpadded tune THIS_FILE --budget 30m";
+            space = format!("\n{SPACE}[space]\n{}", Space::of(&config).asked()?);
+        }
+        terminal::print(format!("# {start}\n#\n{}{space}", config.commented()).trim_end())?;
         Ok(Ended::Done)
     }
 }

@@ -18,11 +18,15 @@ mod outcome;
 mod output;
 mod ranks;
 mod record;
+mod repeated;
 mod report;
 mod run;
 mod scores;
 mod terminal;
+mod together;
 mod train;
+mod training;
+mod tune;
 mod wanted;
 #[cfg(feature = "safetensors")]
 mod weights;
@@ -51,6 +55,7 @@ Examples:
   unpadded train --task tag --train train.conll      a word and its tag a line
   unpadded init classify > reviews.toml              a config to edit
   unpadded train reviews.toml --set model.hidden=256
+  unpadded tune reviews.toml --budget 30m            searches settings
   echo 'What a film!' | unpadded predict runs/classify-1
 Exit codes: 0 done, 1 it failed on the way, 2 what was asked for makes no sense, 130 interrupted and saved;
 `predict --output` that is interrupted writes no file: 128 and the number of the signal."
@@ -66,6 +71,8 @@ enum Command {
     Init(init::Init),
     /// Train a model, into a run folder with its checkpoints, metrics and report
     Train(Box<train::Train>),
+    /// Search settings within a budget of time, by random trials of which the best are trained on
+    Tune(Box<tune::Tune>),
     /// Measure a model on texts
     Eval(eval::Eval),
     /// Write one page with the curves, scores and settings of several runs
@@ -113,6 +120,7 @@ fn run(command: Command) -> Outcome<Ended> {
     match command {
         Command::Init(init) => init.run(),
         Command::Train(train) => train.run(),
+        Command::Tune(tune) => tune.run(),
         Command::Eval(eval) => eval.run(),
         Command::Report(report) => report.run(),
         Command::Predict(predict) => predict.run(),

@@ -16,6 +16,10 @@ use unpadded::recipes::Config;
 const RUNS: &str = "runs";
 /// What a training holds while it writes to a folder.
 const LOCK: &str = ".lock";
+/// What a folder of several runs has: their figures.
+pub(crate) const SEEDS: &str = "seeds.json";
+pub(crate) const FOLDS: &str = "folds.json";
+pub(crate) const TRIALS: &str = "tune.json";
 /// What a training writes, beside events.
 const OURS: [&str; 6] =
     ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
@@ -51,6 +55,10 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     }
     let name = path.display();
     bad(match path.is_dir() {
+        true if several(path) => format!(
+            "run folder `{name}`: expected a best.ckpt or last.ckpt in it, got a folder of several runs: name one of them; \
+             --ensemble of `predict` and `eval` joins them"
+        ),
         true => format!("run folder `{name}`: expected a best.ckpt or last.ckpt in it, got neither"),
         false => format!("`{name}`: expected a run folder or a checkpoint, got nothing there"),
     })
@@ -58,8 +66,12 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
 
 /// The first folder `runs/<task>-<number>` that is not there.
 pub(crate) fn free(config: &Config) -> PathBuf {
-    let task = config.run.task.name();
-    let name = |number: u64| Path::new(RUNS).join(format!("{task}-{number}"));
+    free_of(config.run.task.name())
+}
+
+/// The first folder `runs/<of>-<number>` that is not there.
+pub(crate) fn free_of(of: &str) -> PathBuf {
+    let name = |number: u64| Path::new(RUNS).join(format!("{of}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
@@ -74,6 +86,11 @@ pub(crate) fn is_new(path: &Path) -> bool {
 /// Whether a training has written to a folder.
 pub(crate) fn is_run(path: &Path) -> bool {
     ["metrics.jsonl", "last.ckpt", "best.ckpt"].iter().any(|name| path.join(name).is_file())
+}
+
+/// Whether a folder holds several runs, which a command trained together.
+pub(crate) fn several(path: &Path) -> bool {
+    [SEEDS, FOLDS, TRIALS].iter().any(|name| path.join(name).is_file())
 }
 
 /// Whether a file in a run folder is of the events that TensorBoard reads, and of ours.

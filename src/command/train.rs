@@ -1,22 +1,20 @@
 //! `unpadded train`.
 
-use std::cell::RefCell;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use clap::Args;
 use serde_json::Value;
 
-use super::findings::Findings;
 use super::outcome::{Asked, Ended, Outcome, bad, said};
-use super::run::{self, Folder, Log};
+use super::repeated::{Kind, Repeated};
+use super::run::{self, Folder};
 use super::terminal::{self, Console};
+use super::training::{Finished, Training, check_new, parts};
 use super::wanted::{Wanted, whole};
-use super::{file, json, ranks, report, scores as show};
-use unpadded::checkpoint::Checkpoint;
+use super::{file, json, ranks, scores as show};
+use unpadded::data::Fold;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, Model, Prepared, Scored, Truth, finished, prepare, prepare_resumed};
+use unpadded::recipes::{Case, Config, Prepared, Truth, prepare, prepare_resumed};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -28,8 +26,13 @@ Examples:
   unpadded train --task tag --train train.conll --dev dev.conll
   unpadded train --from runs/classify-1 --train new.tsv   starts from a trained model: fine-tuning
   unpadded train --task classify --from runs/lm-1 --train reviews.tsv   over a language model
+  unpadded train --train reviews.tsv --seeds 5      five trainings: mean and standard deviation
+  unpadded train --train reviews.tsv --folds 5      cross-validation: each fold is held out once
   unpadded train --resume runs/classify-1           goes on where it was interrupted
---json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.")]
+--json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.
+--seeds and --folds make a run folder of each training inside one folder (seed-1, fold-1 …). With --json, `value` and
+`test` are means, `deviation` and `test_deviation` standard deviations (n − 1), and `runs` has the figures of each.
+Without --dev, each seed also holds out other texts. Each fold's figure is of its best epoch, chosen on that fold.")]
 pub(crate) struct Train {
     #[command(flatten)]
     wanted: Wanted,
@@ -51,8 +54,15 @@ pub(crate) struct Train {
     /// Go on with the training of a run folder, exactly where it stands
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "from", "train", "dev", "test"])]
     resume: Option<PathBuf>,
+    /// Seeds: train as often as this, with --seed and the seeds behind it, and compute the mean and the standard deviation
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with_all = ["folds", "resume"])]
+    seeds: Option<u64>,
+    /// Cross-validation: divide the texts into as many folds as this and hold out each once; equal texts are in one fold, and labels
+    /// are spread equally
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..=Fold::MOST), conflicts_with_all = ["dev", "resume"])]
+    folds: Option<u64>,
     /// Replace the run that is in the folder
-    #[arg(long, requires = "run", conflicts_with = "resume")]
+    #[arg(long, requires = "run", conflicts_with_all = ["resume", "seeds", "folds"])]
     overwrite: bool,
     /// Of several processes: the seconds to wait for another one before all end with an error; above the time that rank 0 needs to save
     /// a checkpoint
@@ -67,6 +77,7 @@ impl Train {
     /// The config: a file or the task's own, then flags.
     fn config(&self) -> Outcome<Config> {
         let mut config = match &self.resume {
+            Some(folder) if run::several(folder) => self.wanted.over(file::resumed(folder)?)?,
             Some(folder) if !run::last(folder).is_file() => {
                 let name = folder.display();
                 let got = match run::is_run(folder) {
@@ -89,7 +100,26 @@ impl Train {
         Ok(config)
     }
 
+    /// Several trainings, if flags or the folder to resume say so.
+    fn repeated(&self) -> Outcome<Option<Repeated>> {
+        let count = self.seeds.map(|count| (Kind::Seeds, count));
+        let count = count.or(self.folds.map(|count| (Kind::Folds, count)));
+        Ok(match (&self.resume, count) {
+            (Some(folder), _) if run::several(folder) => {
+                Some(Repeated::resumed(folder, self.config()?, self.console)?)
+            }
+            (None, Some((kind, count))) => {
+                Some(Repeated::new(kind, count, self.config()?, self.run.clone(), self.console)?)
+            }
+            _ => None,
+        })
+    }
+
     pub(crate) fn run(&self) -> Outcome<Ended> {
+        if let Some(repeated) = self.repeated()? {
+            ranks::alone()?;
+            return repeated.run();
+        }
         #[cfg(feature = "mpi")]
         let mut world = ranks::world(self.deadline)?;
         #[cfg(not(feature = "mpi"))]
@@ -126,22 +156,8 @@ impl Train {
             return Ok(Ended::Done);
         }
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
-        if self.resume.is_none() && !run::is_new(&path) {
-            let name = path.display();
-            if !run::is_run(&path) {
-                let expected =
-                    "expected a new folder or an empty one, or with --overwrite one that holds a run";
-                return bad(format!("--run {name}: {expected}, got one with other files in it"));
-            }
-            if !self.overwrite {
-                let advice = match run::last(&path).is_file() {
-                    true => format!("--resume {name} goes on with it, --overwrite replaces it"),
-                    false => "nothing was saved in it yet; --overwrite replaces it".to_owned(),
-                };
-                return bad(format!(
-                    "--run {name}: expected a new folder, got one that holds a run; {advice}"
-                ));
-            }
+        if self.resume.is_none() {
+            check_new(&path, self.overwrite)?;
         }
         let folder = Folder::take(path)?;
         if self.overwrite {
@@ -161,127 +177,26 @@ impl Train {
         folder: &Folder,
         world: &mut Option<World>,
     ) -> Outcome<Ended> {
-        let Prepared { mut trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
-        let last = run::last(folder.path());
-        trainer = trainer.checkpoint(&last);
-        if self.console.quiet {
-            trainer = trainer.progress(Progress::Quiet);
-        }
-        if let Some(world) = world {
-            trainer = ranks::distributed(trainer, world)?;
-        }
-        let mut history = Vec::new();
-        if self.resume.is_some() {
-            let config = run::config(folder.path());
-            let anew = |e: unpadded::Error| {
-                e.noted(format!(
-                    "`unpadded train {} --run NEW` trains anew, as the config says now",
-                    config.display()
-                ))
-            };
-            trainer.resume(&last).map_err(anew).asked()?;
-            trainer.check_data(&*train, &*dev).map_err(anew).asked()?;
-            history = Checkpoint::load(&last).asked()?.history;
-            // Soon it is not the best one any more; what it holds is in the last one.
-            std::fs::remove_file(run::best(folder.path())).ok();
-        }
-        folder.write("config.toml", &config.commented())?;
-        let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_toml())?, None)));
-        let to = log.clone();
-        trainer = trainer.on_epoch(move |epoch| {
-            let mut to = to.borrow_mut();
-            match to.0.epoch(epoch) {
-                Ok(()) => ControlFlow::Continue(()),
-                // A full disk ends the training, which has been saved.
-                Err(e) => {
-                    to.1 = Some(e);
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        trainer.start_profile()?;
-        let report = trainer.fit(&*train, &*dev, Until::Epochs(config.training.epochs))?;
-        let profile = trainer.take_profile();
-        let best = run::best(folder.path());
-        let keep_best = || match report.history.is_empty() {
-            true => Ok(()),
-            false => finished(Checkpoint::load(&last)?.for_inference()?, &*dev)?.save(&best),
-        };
-        if report.ended == FitEnded::Interrupted {
-            // Before MPI ends, which may wait until `mpirun` ends this process.
-            keep_best()?;
+        let (resumes, quiet) = (self.resume.is_some(), self.console.quiet);
+        let training = Training { config, folder, resumes, quiet, deadline: None };
+        let (trainer, data, scoring) = parts(prepared);
+        let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
+        if fitted.report.ended == FitEnded::Interrupted {
             terminal::say(format!("--resume {} goes on", folder.path().display()));
             return Ok(Ended::Interrupted);
         }
-        // The other processes end, and wait for no report.
-        drop((trainer, world.take()));
-        if let Some(e) = log.borrow_mut().1.take() {
-            return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
+        let finished = training.finish(fitted, scoring)?;
+        self.conclude(folder.path(), &finished)?;
+        match finished.untested {
+            Some(e) => Err(e.into()),
+            None => Ok(Ended::Done),
         }
-        keep_best()?;
-        let value = report.best.map_or(f64::NAN, |best| best.value);
-        let percent = if show::shares(metric) { 100.0 } else { 1.0 };
-        let model = Model::load(&best)?;
-        let mut untested = None;
-        let tested = match &test {
-            Some(path) => {
-                let mut config = config.clone();
-                let path = path.to_string_lossy().into_owned();
-                config.data.test = Some(path.clone());
-                match unpadded::recipes::scores(&config, &model) {
-                    Ok(scored) => {
-                        let object = show::object(&path, &scored);
-                        folder.write("test.json", &format!("{object}\n"))?;
-                        Some((scored, object))
-                    }
-                    // The training is done: what came of it is written first.
-                    Err(e) => {
-                        untested = Some(e);
-                        None
-                    }
-                }
-            }
-            None => None,
-        };
-        let tested = tested.as_ref();
-        let findings = Findings {
-            config,
-            model: &model,
-            checkpoint: Checkpoint::load(&best)?,
-            name: &name,
-            metric,
-            percent: show::shares(metric),
-            report: &report,
-            test: tested.map(|(_, object)| object),
-            lengths,
-            held_out: &held_out,
-            profile: profile.as_ref(),
-        };
-        let page = findings.page()?;
-        folder.write("report.html", &report::html(&page))?;
-        self.conclude(
-            &Conclusion { folder: folder.path(), name: &name, metric, percent, value, tested },
-            &report,
-            &model,
-            &held_out.cases,
-        )?;
-        let Some(e) = untested else { return Ok(Ended::Done) };
-        let (run, path) = (folder.path().display(), test.unwrap_or_default());
-        let path = path.display();
-        Err(e
-            .noted(format!("the run is saved: `unpadded eval {run} {path}` computes the test scores later"))
-            .into())
     }
 
     /// What came out, and where it is.
-    fn conclude(
-        &self,
-        found: &Conclusion<'_>,
-        report: &Report,
-        model: &Model,
-        held_out: &[Case],
-    ) -> Outcome<()> {
-        let Conclusion { folder, name, metric, percent, value, tested } = *found;
+    fn conclude(&self, folder: &Path, finished: &Finished) -> Outcome<()> {
+        let Finished { report, model, name, metric, percent, value, held_out, tested, .. } = finished;
+        let (metric, percent, value, tested) = (*metric, *percent, *value, tested.as_ref());
         let console = self.console;
         let unit = if percent > 1.0 { " %" } else { "" };
         let epoch = report.best.map_or(0, |best| best.epoch);
@@ -342,7 +257,7 @@ impl Train {
             let test = tested.and_then(|(scored, _)| scored.get(metric));
             json::object([
                 ("task", model.task().name().into()),
-                ("dataset", name.into()),
+                ("dataset", name.as_str().into()),
                 ("metric", metric.into()),
                 ("value", json::number(percent * value)),
                 ("test", test.map_or(Value::Null, |x| json::number(percent * x))),
@@ -354,15 +269,4 @@ impl Train {
             ])
         })
     }
-}
-
-/// What is said at the end.
-#[derive(Clone, Copy)]
-struct Conclusion<'a> {
-    folder: &'a Path,
-    name: &'a str,
-    metric: &'a str,
-    percent: f64,
-    value: f64,
-    tested: Option<&'a (Scored, Value)>,
 }

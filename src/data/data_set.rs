@@ -17,6 +17,11 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Takes in what decides whether it is held out: of equal numbers, all or none are.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint;
 
+    /// Its label, which folds of a cross-validation have in equal shares; none by default.
+    fn stratum(&self) -> Cow<'_, str> {
+        "".into()
+    }
+
     /// Takes in all of it.
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint;
 

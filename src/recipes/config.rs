@@ -124,7 +124,7 @@ impl Config {
         let held = data.hold_out;
         if !(0.0..=0.5).contains(&held) {
             need(false, "data.hold_out", "a share from 0 to 0.5", held.to_string());
-        } else if data.dev.is_none() && data.train.is_some() {
+        } else if data.dev.is_none() && data.fold.is_none() && data.train.is_some() {
             let expected = "a share above 0, or `data.dev`";
             need(held > 0.0, "data.hold_out", expected, "0 and no `data.dev`".to_owned());
         }

@@ -11,6 +11,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 use super::config::{Config, nearest};
 use super::sections::Task;
 use super::settings::{Key, Value};
+use super::space::{Space, Values};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The longest config that is read, in bytes: one with every setting has a few thousand.
@@ -33,7 +34,7 @@ impl Config {
     /// Each setting that is unknown or makes no sense, with its line and what was expected ([`Error::all`]).
     #[track_caller]
     pub fn from_toml(text: &str) -> Result<Self> {
-        parse("config", text).at_caller()
+        parse("config", text).map(|(config, _)| config).at_caller()
     }
 
     /// Reads a config file; errors name the file and the line.
@@ -43,8 +44,35 @@ impl Config {
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        read(path).and_then(|text| parse(&path.display().to_string(), &text)).at_caller()
+        load(path).map(|(config, _)| config).at_caller()
     }
+}
+
+impl Space {
+    /// Reads the table `[space]` of a config file: settings, each with a list of values or with `{ from = …, to = …, log = true }`. None
+    /// if the file has no such table.
+    ///
+    /// # Errors
+    /// As [`Config::load`]; each setting that a search does not vary, and each value that makes no sense, with its line.
+    #[track_caller]
+    pub fn load(path: impl AsRef<Path>) -> Result<Option<Self>> {
+        load(path.as_ref()).map(|(_, space)| space).at_caller()
+    }
+
+    /// The settings that matter most for the task of a config. Pre-trained vectors decide `model.embedding`.
+    ///
+    /// # Errors
+    /// If the config makes no sense.
+    #[track_caller]
+    pub fn of(config: &Config) -> Result<Self> {
+        let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
+        let space = parse("space", &text).at_caller()?.1.unwrap_or_default();
+        Ok(if config.text.vectors.is_some() { space.without("model.embedding") } else { space })
+    }
+}
+
+fn load(path: &Path) -> Result<(Config, Option<Space>)> {
+    read(path).and_then(|text| parse(&path.display().to_string(), &text))
 }
 
 /// The text of a config file of at most [`MOST`] bytes.
@@ -64,8 +92,8 @@ fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// Parses a config; one error lists every mistake.
-fn parse(name: &str, text: &str) -> Result<Config> {
+/// Parses a config, and the space of a search over it; one error lists every mistake.
+fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
     let place = |at: usize| format!("{name}:{}", line(at));
     let table = match DeTable::parse(text) {
@@ -105,7 +133,7 @@ fn parse(name: &str, text: &str) -> Result<Config> {
         };
         wrong.extend(outcome.err().map(|e| (at, e.within(&place(at)))));
     };
-    let mut unknown: Vec<(usize, Error)> = Vec::new();
+    let (mut unknown, mut searched) = (Vec::<(usize, Error)>::new(), None);
     for (key, value) in &table {
         let (name, at) = (key.get_ref(), key.span().start);
         match value.get_ref() {
@@ -114,6 +142,7 @@ fn parse(name: &str, text: &str) -> Result<Config> {
                     set(&format!("{name}.{}", inside.get_ref()), inside.span().start, value.get_ref());
                 }
             }
+            DeValue::Table(inner) if name.as_ref() == SPACE => searched = Some(inner),
             DeValue::Table(_) => {
                 let expected = format!("one of `[{}]`", sections.join("]`, `["));
                 let error = Error::new("table", expected, format!("`[{name}]`")).within(&place(at));
@@ -133,7 +162,64 @@ fn parse(name: &str, text: &str) -> Result<Config> {
         };
         wrong.extend(makes_no_sense.iter().flat_map(Error::all).map(placed));
     }
-    Error::several(&wrong).map_or(Ok(config), Err)
+    let space = searched.map(|table| space(table, &config, &place));
+    wrong.extend(space.iter().flat_map(|(_, wrong)| wrong.iter().cloned()));
+    Error::several(&wrong).map_or(Ok((config, space.map(|(space, _)| space))), Err)
+}
+
+/// The table of what a search varies.
+const SPACE: &str = "space";
+
+/// The space of a search, and what is wrong with it.
+fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
+    let (mut space, mut wrong) = (Space::default(), Vec::new());
+    let mut add = |name: &str, at: usize, value: &DeValue<'_>| {
+        let added = values(name, value).and_then(|values| space.add(config, name, values));
+        wrong.extend(added.err().map(|e| (at, e.within(&place(at)))));
+    };
+    for (key, value) in table {
+        match value.get_ref() {
+            // `model.hidden = …` is a table in TOML.
+            DeValue::Table(inner) if !inner.contains_key("from") && !key.get_ref().contains('.') => {
+                for (inside, value) in inner {
+                    let name = format!("{}.{}", key.get_ref(), inside.get_ref());
+                    add(&name, inside.span().start, value.get_ref());
+                }
+            }
+            other => add(key.get_ref(), key.span().start, other),
+        }
+    }
+    wrong.sort_by_key(|(at, _)| *at);
+    (space, wrong.into_iter().map(|(_, error)| error).collect())
+}
+
+/// The values of a setting that varies.
+fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
+    let wrong = |got: &str| {
+        let expected =
+            "a list of values, or `{ from = …, to = … }`, with `log = true` for even steps of the logarithm";
+        Err(Error::new(name, expected, got))
+    };
+    match value {
+        DeValue::Array(of) => {
+            let values = of.iter().map(|value| scalar(value.get_ref())).collect::<Option<_>>();
+            values.map_or_else(|| wrong("a list with another kind of value"), |of| Ok(Values::OneOf(of)))
+        }
+        DeValue::Table(of) => {
+            let known = ["from", "to", "log"];
+            if let Some((other, _)) = of.iter().find(|(key, _)| !known.contains(&&**key.get_ref())) {
+                return wrong(&format!("one with `{}`", other.get_ref()));
+            }
+            let of = |name: &str| of.get(name).and_then(|value| scalar(value.get_ref()));
+            match (of("from"), of("to"), of("log").unwrap_or(Value::Flag(false))) {
+                (Some(from), Some(to), Value::Flag(log)) => Ok(Values::Between { from, to, log }),
+                (_, None, _) => wrong("one without `to`"),
+                (None, ..) => wrong("one without `from`"),
+                _ => wrong("another value of `log` than true or false"),
+            }
+        }
+        _ => wrong("a single value: one that is the same in all trials is in a table above"),
+    }
 }
 
 /// With what is probably meant by the name of a table that there is not.
@@ -181,6 +267,48 @@ impl Value {
 mod tests {
     use super::*;
 
+    #[test]
+    fn spaces_have_values_that_make_sense() -> Result<()> {
+        for &task in Task::ALL {
+            let config = Config::new(task);
+            let space = Space::of(&config)?;
+            assert_eq!(space.names().count(), Space::lines(task).lines().count());
+            let text = format!("{}[space]\n{space}", config.commented());
+            assert_eq!(parse("again", &text)?, (config.clone(), Some(space.clone())));
+            let drawn = (1..=50).map(|number| space.draw(&config, 3, number)).collect::<Result<Vec<_>>>()?;
+            drawn.iter().try_for_each(Config::check)?;
+            assert!(drawn.iter().enumerate().all(|(at, one)| !drawn[at + 1..].contains(one)));
+        }
+        let quoted =
+            "[space]\n\"model.hidden\" = [1, 2]\ntraining.rate = { from = 1e-3, to = 1, log = true }\n";
+        let space = parse("quoted", quoted)?.1.unwrap_or_default();
+        assert_eq!(space.names().collect::<Vec<_>>(), ["model.hidden", "training.rate"]);
+        Ok(())
+    }
+
+    #[test]
+    fn mistakes_in_a_space_have_their_line() {
+        let said = wrong(
+            "seed = 2\n[space]\nmodel.hiden = [1]\nmodel.hidden = []\nmodel.dropout = { from = 0.1, to = 1.5 }\n\
+             training.rate = { from = 0, to = 1, log = true }\ntraining.batch = 5\ntraining.epochs = [1, 2]\n\
+             data.train = [\"a\"]\ntraining.clip = { from = 1 }\nmodel.cell = [\"lsmt\"]\ntext.min_count = { from = 2, upto = 3 }\n",
+        );
+        for expected in [
+            "run.toml:3: settings of `classify`: expected `model.hidden`, perhaps",
+            "run.toml:4: model.hidden: expected a list of values, got an empty one",
+            "run.toml:5: model.dropout: expected a share",
+            "run.toml:6: training.rate: expected two numbers above 0 in `from` and `to`, the smaller one first",
+            "run.toml:7: training.batch: expected a list of values, or `{ from",
+            "run.toml:8: space: expected a setting of `text`, `model` or `training`, but the number of epochs, got",
+            "run.toml:9: space: expected a setting of",
+            "run.toml:10: training.clip: expected",
+            "run.toml:11: model.cell: expected one of `lstm`",
+            "run.toml:12: text.min_count: expected",
+        ] {
+            assert!(said.contains(expected), "{expected}: {said}");
+        }
+    }
+
     fn wrong(text: &str) -> String {
         parse("run.toml", text).err().map(|e| format!("{e:#}")).unwrap_or_default()
     }
@@ -204,6 +332,7 @@ mod tests {
                     ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
                     ("cell", _) => Value::Text("rnn".into()),
                     ("pool", _) => Value::Text("max".into()),
+                    ("fold", _) => Value::Text("2/5".into()),
                     ("target", _) => Value::Text("number".into()),
                     ("documents", _) => Value::Text("lines".into()),
                     ("optimizer", _) => Value::Text("sgd".into()),

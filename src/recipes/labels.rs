@@ -6,7 +6,7 @@ use super::prepared::Column;
 use super::sample::{Of, Sample};
 use super::scored::{Outcome, ScoreTable, Scored, Tally, macro_f1, weighted_f1};
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::{Counts, ratio};
 
 /// What `data.text` and `data.label` are.
@@ -16,6 +16,26 @@ pub(super) const LABELS: &str = "labels";
 /// The outputs; attention only if the model has it.
 pub(super) const PROBABILITIES: &str = "probabilities";
 pub(super) const ATTENTION: &str = "attention";
+
+/// The place of each label of a model in the labels of another model.
+///
+/// # Errors
+/// If their labels are not the same; `what` says of what they are.
+pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Result<Vec<usize>> {
+    let different = |here: &Vocabulary, there: &Vocabulary| {
+        here.tokens().find(|label| there.id(label).is_none()).map(str::to_owned)
+    };
+    let got = match (different(first, other), different(other, first)) {
+        (_, Some(label)) => format!("also `{label}`"),
+        (Some(label), None) => format!("ones without `{label}`"),
+        (None, None) => {
+            let place = |label| other.id(label).and_then(|id| usize::try_from(id).ok()).unwrap_or_default();
+            return Ok(first.tokens().map(place).collect());
+        }
+    };
+    let expected = format!("the {} {what} of the first model", first.len());
+    Err(Error::of(ErrorKind::Program, format!("{what} of models to join"), expected, got))
+}
 
 /// The likeliest label by the probability of each; `words` are those that attention weighs.
 pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>) -> Answer {

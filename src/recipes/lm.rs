@@ -81,6 +81,7 @@ impl Recipe for Lm {
             "model.documents",
             "model.crf",
             "data.label",
+            "data.fold",
             "training.class_weights",
             "training.focal",
             "decoding.beam",

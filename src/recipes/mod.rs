@@ -42,6 +42,7 @@ mod sample;
 mod scored;
 mod sections;
 mod settings;
+mod space;
 mod started;
 mod tag;
 mod tag_scores;
@@ -50,6 +51,7 @@ mod text_scores;
 mod texts;
 mod translate;
 mod translated;
+mod vote;
 mod weigh;
 
 pub use aligned::{Aligner, Alignment};
@@ -66,6 +68,7 @@ pub use sections::{
     Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 pub use settings::{Key, Setting, Value};
+pub use space::Space;
 pub use translated::Translated;
 pub use weigh::Weigher;
 
@@ -102,6 +105,19 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Prepared> {
     let mut paths = prepared::Paths::of(config)?;
     let from = started::Origin::of(config, resumed)?;
     paths.from = from.clone();
+    if let Some(fold) = config.data.fold {
+        let refused = |expected: &str, got: String| {
+            Err(Error::new("data.fold", expected, format!("\"{fold}\" and {got}")))
+        };
+        if let Some(dev) = &paths.dev {
+            let expected =
+                "none beside a part to measure on; `data.train` names the file of the training part";
+            return refused(expected, format!("`{}`", dev.display()));
+        }
+        if let Some(window) = config.data.window {
+            return refused("none beside `data.window`: folds are of texts in memory", format!("{window}"));
+        }
+    }
     let left_out = paths.left_out();
     let mut prepared = config.run.task.recipe().prepare(config, paths)?;
     let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;
@@ -159,6 +175,8 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 /// | task | figures: the loss, then the headline, then others |
 /// |---|---|
 /// | `classify` | accuracy: right / texts; macro F1: the mean over labels of F1 = 2 · right / (found + there); weighted F1: the same, weighted by how often a label is there |
+/// | `classify`, several labels | micro F1: 2 · hits / (labels + guesses) over all labels; macro F1: the mean over labels; exact match: the share of texts whose labels are all right |
+/// | `classify`, numbers | mean squared error, mean absolute error, Spearman and Pearson correlation |
 /// | `tag`, chunks | chunk F1 as conlleval counts (Tjong Kim Sang and Buchholz, 2000); strict chunk F1, of chunks whose tags are those that the scheme writes; token accuracy |
 /// | `tag`, plain tags | token accuracy: tags that are right / tokens; macro F1 over tags |
 /// | `tag` with labels | also label accuracy, and frame accuracy: texts whose label and tags are all right |

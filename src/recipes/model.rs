@@ -87,6 +87,30 @@ impl Model {
         Ok(Self { predictor, task, trained, decoding })
     }
 
+    /// An ensemble with another model of its task: from now on both answer together. Probabilities of labels, and numbers, are means over
+    /// all models. Of tags each model has a vote for each word; of equal votes those of the earlier model count, and tags follow each other
+    /// as their scheme allows. Thresholds of several labels are means, too.
+    ///
+    /// ```no_run
+    /// use unpadded::recipes::Model;
+    /// let both = Model::load("runs/reviews-1")?.join(Model::load("runs/reviews-2")?)?;
+    /// println!("{}", both.predict(&["What a film!"])?[0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are of several tasks, have learnt other labels or tags, or write text.
+    #[track_caller]
+    pub fn join(mut self, other: Self) -> Result<Self> {
+        if other.task != self.task {
+            let expected = format!("ones of the task `{}`, as the first", self.task.name());
+            let got = format!("one of `{}`", other.task.name());
+            return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
+        }
+        self.trained.join(&self.predictor, other.predictor).at_caller()?;
+        Ok(self)
+    }
+
     /// What it has learnt.
     pub fn task(&self) -> Task {
         self.task

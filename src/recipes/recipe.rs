@@ -75,6 +75,16 @@ pub(super) trait Trained: Send + Sync {
         decoding: &DecodingConfig,
     ) -> Result<Vec<Answer>>;
 
+    /// Joins another model of the task, with which it answers from now on.
+    ///
+    /// # Errors
+    /// If their answers cannot be joined.
+    fn join(&mut self, _predictor: &Predictor, _other: Predictor) -> Result<()> {
+        let expected =
+            "classifiers of texts, or taggers: their probabilities have a mean, their tags have votes";
+        Err(Error::of(ErrorKind::Program, "models to join", expected, "models whose answers have neither"))
+    }
+
     /// Goes on from a text by `tokens` tokens; `each` is given the text as it comes.
     fn write(
         &self,

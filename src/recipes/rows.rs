@@ -222,7 +222,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             (all, dev)
         }
         // By the row alone, so that equal ones are on one side.
-        None => all.hold_out(one_in(config), config.run.seed),
+        None => super::texts::divided(all, one_in(config), config),
     };
     if train.records().is_empty() || dev.records().is_empty() {
         let what = format!("rows of `{}`", train.name());

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::data::Fold;
 use crate::error::{Error, Result};
 
 /// A value of a setting, as a file or a flag gives it.
@@ -126,6 +127,20 @@ impl Setting for String {
 
     fn value(&self) -> Option<Value> {
         Some(Value::Text(self.clone()))
+    }
+}
+
+impl Setting for Fold {
+    fn expected() -> String {
+        "a fold of several, as \"2/5\"".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        if let Value::Text(text) = value { Self::parse(text) } else { None }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(self.to_string()))
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ndarray::Array2;
+
 use super::answer::Answer;
 use super::config::Config;
 use super::embedded;
@@ -21,6 +23,7 @@ use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
+use super::vote::Voters;
 use crate::data::{
     Asking, Counted, Limits, Loader, Passes, TagScheme, TaggedFiles, TaggedText, TaggedTexts, Tagging,
     Tokenizer, Vocabulary, scheme_of,
@@ -42,9 +45,6 @@ const WORDS: &str = "words";
 const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
 const LABELS: &str = "labels";
-
-/// The output with the probability of each tag of each word.
-const LIKELY: &str = "tag probabilities";
 
 /// Those of the words and of the characters come first.
 const TABLES: [Table; 7] = [
@@ -122,11 +122,14 @@ impl Recipe for Tag {
     }
 
     fn model(&self, _: &Predictor) -> Result<Box<dyn Trained>> {
-        Ok(Box::new(Tagger))
+        Ok(Box::new(Tagger { others: Voters::default() }))
     }
 }
 
-struct Tagger;
+/// A tagger, with the others of an ensemble.
+struct Tagger {
+    others: Voters,
+}
 
 impl Trained for Tagger {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
@@ -161,7 +164,17 @@ impl Trained for Tagger {
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Scored> {
-        scores(config, predictor, path, each)
+        scores(self, config, predictor, path, each)
+    }
+
+    fn join(&mut self, predictor: &Predictor, other: Predictor) -> Result<()> {
+        let (first, known) = (Found::of(predictor)?, Found::of(&other)?);
+        let may = match noted_tagging(predictor) {
+            Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
+            None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
+        };
+        let of = |found: Found| (found.tags, found.labels);
+        self.others.add(of(first), may, other, of(known))
     }
 
     fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Asked> {
@@ -183,8 +196,8 @@ impl Trained for Tagger {
             }
         };
         let words: Vec<Vec<String>> = texts.iter().map(words).collect();
-        let (found, labels) = found(predictor, words.iter().map(Vec::as_slice))?;
-        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.as_slice::<i64>()?.iter());
+        let (found, labels) = self.found(predictor, words.iter().map(Vec::as_slice))?;
+        let (tags, mut at) = (predictor.vocabulary(TAGS)?, found.iter());
         let answer = |(i, words): (usize, Vec<String>)| Answer::Tags {
             tags: words
                 .iter()
@@ -198,11 +211,34 @@ impl Trained for Tagger {
     }
 }
 
-/// The number of the tag of each word of some texts, and the label of each text with its probability, if the model has labels.
+impl Tagger {
+    /// The number of the tag of each word of some texts, and the label of each text with its probability, if the model has labels.
+    fn found<'a>(
+        &self,
+        predictor: &Predictor,
+        texts: impl Iterator<Item = &'a [String]> + Clone,
+    ) -> Result<(Vec<i64>, Vec<(String, f32)>)> {
+        let lengths: Vec<usize> = texts.clone().map(<[String]>::len).collect();
+        let own = found(predictor, texts.clone())?;
+        let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts.clone()))?;
+        let mut likeliest = Vec::new();
+        if !labels.is_empty() {
+            let known = predictor.vocabulary(LABELS)?;
+            for row in labels.chunks_exact(known.len()) {
+                let likelier = |a: (f32, _), b: (f32, _)| if b.0 > a.0 { b } else { a };
+                let found = row.iter().copied().zip(known.tokens()).reduce(likelier);
+                likeliest.extend(found.map(|(p, label)| (label.to_owned(), p)));
+            }
+        }
+        Ok((tags, likeliest))
+    }
+}
+
+/// The number of the tag of each word of some texts, and the probability of each label of each text, if the model has labels.
 fn found<'a>(
     predictor: &Predictor,
     texts: impl Iterator<Item = &'a [String]> + Clone,
-) -> Result<(Variable, Vec<(String, f32)>)> {
+) -> Result<(Vec<i64>, Vec<f32>)> {
     let known = predictor.vocabulary(WORDS)?;
     let ids = texts.clone().map(|words| known.ids(words.iter().map(|word| form(word))));
     let ids: Vec<Vec<i64>> = ids.collect::<Result<_>>()?;
@@ -215,20 +251,24 @@ fn found<'a>(
     }
     let characters = characters.as_ref().map(|characters| (FEEDS[1], characters));
     let feeds: Vec<(&str, &Variable)> = [(FEEDS[0], &ids)].into_iter().chain(characters).collect();
-    let labels = match predictor.outputs().any(|output| output == LABELS) {
-        true => predictor.likeliest(&feeds, LABELS, LABELS)?,
-        false => Vec::new(),
-    };
-    let tags = predictor.run(&feeds, &[TAGS])?.into_iter().next();
+    let labelled = predictor.outputs().any(|output| output == LABELS);
+    let outputs = if labelled { &[TAGS, LABELS][..] } else { &[TAGS] };
+    let found = predictor.run(&feeds, outputs)?;
     let none = || Error::of(ErrorKind::Program, "outputs of the model", "tags", "none");
-    Ok((tags.ok_or_else(none)?, labels))
+    let tags = found.first().ok_or_else(none)?.as_slice::<i64>()?.to_vec();
+    let labels = found.get(1).map(|labels| labels.as_slice::<f32>()).transpose()?;
+    Ok((tags, labels.unwrap_or_default().to_vec()))
 }
 
 /// The tags of the training as its note says, or those of some texts.
 fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
+    noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)
+}
+
+fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
     let note = predictor.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
     let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
-    tagging.and_then(Tagging::of_note).map_or_else(|| scheme_of(&[texts]), Ok)
+    tagging.and_then(Tagging::of_note)
 }
 
 /// The texts of a path, which are read as those of the training, and the scheme of its tags.
@@ -241,6 +281,7 @@ fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(Tag
 
 /// Texts are read as they are scored, and none is held.
 fn scores(
+    tagger: &Tagger,
     config: &Config,
     predictor: &Predictor,
     path: &str,
@@ -254,8 +295,8 @@ fn scores(
     let (mut some, mut count) = (false, 0);
     let records = (1..).zip(texts.records()).map(|(number, text)| Ok((number, text?)));
     in_parts(records, size, |part| {
-        let (tags, labels) = found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
-        let (mut rest, mut labels) = (tags.as_slice::<i64>()?, labels.iter());
+        let (tags, labels) = tagger.found(predictor, part.iter().map(|(_, text)| text.words.as_slice()))?;
+        let (mut rest, mut labels) = (&tags[..], labels.iter());
         for (number, text) in part {
             let (tags, behind) = rest.split_at_checked(text.words.len()).unwrap_or((rest, &[]));
             rest = behind;
@@ -270,8 +311,8 @@ fn scores(
         return Err(none(&texts.name()));
     }
     let said = read_as(texts.read_as()).into_iter().collect();
-    // There is a loss of tags and labels that training saw, alone.
-    let loss = match some {
+    // There is a loss of tags and labels that training saw, alone, and none of votes.
+    let loss = match some && tagger.others.is_empty() {
         false => None,
         true => {
             let loader = known.loader(&Texts::InFiles(texts.retain(learnt), 1), config)?;
@@ -401,7 +442,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             let dev = part(&train, dev)?;
             (train, dev)
         }
-        None if own => train.hold_out(one_in(config), config.run.seed),
+        None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
         None => (train, Texts::Held(embedded::requests(false)?)),
     };
     // Tags and labels that the test file alone has are scored as wrong.
@@ -500,15 +541,15 @@ fn network(
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;
     let scores = h.dropout(model.dropout).linear(Linear::new(found.tags.len()).named(TAGS));
-    let (mut loss, best, likely) = match model.crf {
+    let (mut loss, best) = match model.crf {
         true => {
             let crf = net.layer(Crf::new().named(TAGS).forbidding(&tagging.scheme.transitions(&standard)?));
-            (crf.loss(scores, tags).mean(), crf.of(scores), crf.marginals(scores))
+            (crf.loss(scores, tags).mean(), crf.of(scores))
         }
         // A loss of a text is the sum over its words, as that of a random field is.
         false => {
             let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
-            (losses.mean(), scores.argmax(), scores.softmax())
+            (losses.mean(), scores.argmax())
         }
     };
     let label = found.labels.as_ref().map(|labels| {
@@ -525,7 +566,6 @@ fn network(
     };
     let trainer = trainer
         .output(TAGS, best)
-        .output(LIKELY, likely)
         .vocabulary(WORDS, found.words.clone())
         .vocabulary(TAGS, found.tags.clone());
     let characters = found.characters.iter();

@@ -60,11 +60,12 @@ impl<R: Record> Texts<R> {
         self.options()
     }
 
-    /// Holds out about one in `one_in` records; the rest comes first.
-    pub(super) fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+    /// Holds out about one in `one_in` records, or the fold that the config names; the rest comes first.
+    pub(super) fn hold_out(self, one_in: u64, config: &Config) -> (Self, Self) {
+        let seed = config.run.seed;
         match self {
             Self::Held(records) => {
-                let (rest, held) = records.hold_out(one_in, seed);
+                let (rest, held) = divided(records, one_in, config);
                 (Self::Held(rest), Self::Held(held))
             }
             Self::InFiles(files, window) => {
@@ -127,6 +128,18 @@ impl<R: Record> Texts<R> {
     }
 }
 
+/// The rest of some records, and those that are held out: a fold if the config names one.
+pub(super) fn divided<R: Record>(
+    records: DataSet<R>,
+    one_in: u64,
+    config: &Config,
+) -> (DataSet<R>, DataSet<R>) {
+    match config.data.fold {
+        Some(fold) if one_in > 0 => records.hold_out_fold(fold, config.run.seed),
+        _ => records.hold_out(one_in, config.run.seed),
+    }
+}
+
 impl<R: Record> Passes<R> for Texts<R> {
     fn called(&self) -> Cow<'_, str> {
         match self {
@@ -154,21 +167,22 @@ impl Texts<Labelled> {
     /// Divides the texts and finds their vocabularies; `visit` sees each text, and whether it is held out. Files are read once.
     pub(super) fn survey(
         self,
-        (one_in, seed): (u64, u64),
+        (one_in, config): (u64, &Config),
         cut: &Tokenizer,
         limits: &Limits,
         visit: &mut dyn FnMut(&Labelled, bool),
     ) -> Result<Surveyed> {
         match self {
             Self::Held(texts) => {
-                let (rest, held) = texts.hold_out(one_in, seed);
+                let (rest, held) = divided(texts, one_in, config);
                 rest.records().iter().for_each(|text| visit(text, false));
                 held.records().iter().for_each(|text| visit(text, true));
                 let words = rest.vocabulary(cut, limits);
                 Ok(Surveyed { rest: Self::Held(rest), held: Self::Held(held), words })
             }
             Self::InFiles(files, window) => {
-                let Survey { rest, held, words, .. } = files.survey((one_in, seed), cut, limits, visit)?;
+                let by = (one_in, config.run.seed);
+                let Survey { rest, held, words, .. } = files.survey(by, cut, limits, visit)?;
                 let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
                 Ok(Surveyed { rest, held, words })
             }

@@ -185,7 +185,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         // More would take long to go through after each epoch.
         None => {
             let one_in = one_in(config).max(train.count()? as u64 / 2_000);
-            train.hold_out(one_in, config.run.seed)
+            train.hold_out(one_in, config)
         }
     };
     let spoken = spoken(config, &train)?;

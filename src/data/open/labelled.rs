@@ -447,6 +447,10 @@ impl Record for Labelled {
         fingerprint.text(&self.text)
     }
 
+    fn stratum(&self) -> std::borrow::Cow<'_, str> {
+        (&*self.label).into()
+    }
+
     fn fingerprint(&self, fingerprint: Fingerprint) -> Fingerprint {
         fingerprint.text(&self.text).text(&self.label)
     }

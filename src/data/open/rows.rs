@@ -13,6 +13,10 @@ use crate::error::{Error, ErrorKind, Result};
 impl Record for LabelledRow {
     const PLURAL: &'static str = "rows";
 
+    fn stratum(&self) -> std::borrow::Cow<'_, str> {
+        self.label.to_string().into()
+    }
+
     /// By the row alone, and those of a query together.
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
         match self.query {

@@ -27,7 +27,7 @@ use crate::data::{
     Asking, Counted, Fingerprint, Labelled, LabelledFiles, Limits, Loader, Passes, ReadOptions, Tokenizer,
     Vocabulary,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::tensor::Variable;
 use learnt::{Labels, Learnt, labels_in};
@@ -93,10 +93,7 @@ impl Recipe for Classify {
         if predictor.note(rows::COLUMNS).is_some() {
             return Ok(Box::new(rows::Classifier));
         }
-        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
-        let (reader, learnt) = (Reader::of(predictor, &config)?, Learnt::of(predictor, &config)?);
-        let thresholds = thresholds::of(predictor, &learnt)?;
-        Ok(Box::new(Classifier { reader, learnt, thresholds }))
+        Ok(Box::new(Classifier::of(predictor)?))
     }
 }
 
@@ -116,6 +113,15 @@ struct Classifier {
     learnt: Learnt,
     /// From which probability on each of several labels is given.
     thresholds: Vec<f32>,
+    others: Vec<Other>,
+}
+
+/// Another classifier of an ensemble.
+struct Other {
+    classifier: Classifier,
+    predictor: Predictor,
+    /// The place of each label of the first classifier in its labels.
+    places: Vec<usize>,
 }
 
 /// What a model says of some texts: a row of probabilities for each, or a number.
@@ -126,7 +132,32 @@ struct Found {
 }
 
 impl Classifier {
+    fn of(predictor: &Predictor) -> Result<Self> {
+        let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
+        let (reader, learnt) = (Reader::of(predictor, &config)?, Learnt::of(predictor, &config)?);
+        let thresholds = thresholds::of(predictor, &learnt)?;
+        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
+    }
+
+    /// What all models of the ensemble say of some texts: the mean, and the attention of the first.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
+        let mut found = self.own(predictor, texts)?;
+        for Other { classifier, predictor, places } in &self.others {
+            let other = classifier.own(predictor, texts)?;
+            let rows = found.values.chunks_exact_mut(found.width).zip(other.values.chunks_exact(other.width));
+            for (sums, row) in rows {
+                let values = places.iter().map(|&place| row.get(place).copied().unwrap_or_default());
+                sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        if !self.others.is_empty() {
+            let models = self.others.len() as f32 + 1.0;
+            found.values.iter_mut().for_each(|sum| *sum /= models);
+        }
+        Ok(found)
+    }
+
+    fn own(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
         let values = self.reader.batch(texts)?;
         let feeds: Vec<(&str, &Variable)> =
             values.iter().map(|(name, value)| (name.as_str(), value)).collect();
@@ -256,6 +287,30 @@ impl Trained for Classifier {
         if count == 0 { Err(labels::none(&name)) } else { Ok(scored) }
     }
 
+    fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
+        let wrong = |got: &str| {
+            let expected =
+                "classifiers of texts that have learnt the same: a label, several labels or a number";
+            Err(Error::of(ErrorKind::Program, "models to join", expected, got))
+        };
+        if other.note(rows::COLUMNS).is_some() {
+            return wrong("one of rows of features");
+        }
+        let classifier = Self::of(&other)?;
+        let places = match (&self.learnt, &classifier.learnt) {
+            (Learnt::Label(first), Learnt::Label(known))
+            | (Learnt::Labels(first, _), Learnt::Labels(known, _)) => labels::places("labels", first, known)?,
+            (Learnt::Number, Learnt::Number) => vec![0],
+            _ => return wrong("one that has learnt another kind"),
+        };
+        let models = self.others.len() as f32 + 2.0;
+        for (mean, &place) in self.thresholds.iter_mut().zip(&places) {
+            *mean += (classifier.thresholds.get(place).copied().unwrap_or(*mean) - *mean) / models;
+        }
+        self.others.push(Other { classifier, predictor: other, places });
+        Ok(())
+    }
+
     fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
         let adds: &[&str] = match self.learnt {
             Learnt::Label(_) => &Answer::LABEL,
@@ -336,7 +391,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     let (cut, parts) = (tokenizer(config)?, Parts::of(config));
     from.same_cut(CUT, &cut)?;
-    let part = if own && dev.is_none() { one_in(config) } else { 0 };
+    let divides = dev.is_none() && (own || config.data.fold.is_some());
+    let part = if divides { one_in(config) } else { 0 };
     let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
     let (mut labels, mut spelt) = (Labels::new(config), Spelt::default());
     let separator = &config.data.label_separator;
@@ -353,7 +409,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         _ => &[Vocabulary::UNKNOWN, SEPARATOR],
     };
     let limits = from.grows(net::limits(config, specials), &TABLES[0]);
-    let found = train.survey((part, config.run.seed), &cut, &limits, &mut |text, held| {
+    let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
         labels.add(text);
         match held {
             true => measured(text),
@@ -373,7 +429,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (learnt, weights) = labels.end(&train.name())?;
     let dev = match dev {
         Some(dev) => train.open_as(dev, &train.read_as().clone().phrases(false))?,
-        None if own => found.held,
+        None if divides => found.held,
         None => Texts::Held(embedded::reviews(false)?),
     };
     if part == 0 {

@@ -3,7 +3,7 @@
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Vocabulary;
 use unpadded::predict::Sampling;
-use unpadded::recipes::{self, Aligner, Config, Model, Task, Value, Weigher};
+use unpadded::recipes::{self, Aligner, Config, Model, Space, Task, Value, Weigher};
 
 use super::Calls;
 
@@ -20,6 +20,11 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("recipes::preview", || recipes::preview(&config).map(drop));
     config.model.layers = 0;
     calls.at("Config::check", || config.check());
+    calls.at("Space::of", || Space::of(&config).map(drop));
+    calls.at("Space::load", || Space::load("no such file.toml").map(drop));
+    let space = Space::of(&Config::new(Task::Classify)).unwrap();
+    // Its words are given, and there is no pooling.
+    calls.at("Space::draw", || space.draw(&Config::new(Task::Tag), 1, 1).map(drop));
     calls.at("Model::load", || Model::load("no such file").map(drop));
     calls.at("Model::new", || Model::new(Checkpoint::default()).map(drop));
     calls.at("Aligner::new", || Aligner::new(&config, Checkpoint::default(), 1).map(drop));
@@ -38,6 +43,10 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Model::write", || model.write("a", Sampling::default(), 1, 1).map(drop));
     calls.at("Model::write_each", || model.write_each("a", Sampling::default(), 1, 1, &mut |_| ()));
     calls.at("Weigher::weigh", || Weigher::new(checkpoint.clone(), 1)?.weigh("a", "nothing").map(drop));
+    let mut other_task = checkpoint.clone();
+    other_task.notes.insert("task".to_owned(), "lm".to_owned());
+    let load = |checkpoint: &Checkpoint| Model::new(checkpoint.clone()).unwrap();
+    calls.at("Model::join", || load(&checkpoint).join(load(&other_task)).map(drop));
     let mut without = checkpoint;
     without.vocabularies.clear();
     let model = Model::new(without).unwrap();

@@ -1,0 +1,330 @@
+//! `unpadded train --seeds` and `--folds`: one config trained several times, with the mean and the deviation of its figures.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::outcome::{Asked, Ended, Outcome, bad};
+use super::run::{self, Folder};
+use super::terminal::{self, Console};
+use super::training::{Finished, Training, check_new, parts};
+use super::{file, json};
+use unpadded::data::Fold;
+use unpadded::recipes::{Config, Prepared, prepare};
+use unpadded::train::Ended as FitEnded;
+
+/// In what the trainings differ.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    Seeds,
+    Folds,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Seeds, Self::Folds];
+
+    /// One of them, and several.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Seeds => ["seed", "seeds"],
+            Self::Folds => ["fold", "folds"],
+        }
+    }
+
+    /// The file with the figures.
+    fn file(self) -> &'static str {
+        match self {
+            Self::Seeds => run::SEEDS,
+            Self::Folds => run::FOLDS,
+        }
+    }
+}
+
+/// Several trainings of one config.
+pub(crate) struct Repeated {
+    kind: Kind,
+    count: u64,
+    config: Config,
+    /// The folder of the run folders.
+    path: PathBuf,
+    /// The figures of the trainings that have ended; none before the first begins.
+    ended: Option<Vec<Value>>,
+    console: Console,
+}
+
+impl Repeated {
+    /// As many trainings as flags say, in a new folder.
+    pub(crate) fn new(
+        kind: Kind,
+        count: u64,
+        config: Config,
+        path: Option<PathBuf>,
+        console: Console,
+    ) -> Outcome<Self> {
+        let task = config.run.task;
+        if kind == Kind::Folds && !Config::keys(task).any(|key| key.to_string() == "data.fold") {
+            return bad(format!(
+                "--folds {count}: expected a task whose texts are in any order, got `{}`; `--seeds {count}` trains it \
+                 several times",
+                task.name()
+            ));
+        }
+        if let (Kind::Folds, Some(dev)) = (kind, &config.data.dev) {
+            return bad(format!(
+                "--folds {count}: expected no `data.dev` (`--dev`), since each fold is measured on in its turn, got `{dev}`"
+            ));
+        }
+        let path = path.unwrap_or_else(|| run::free(&config));
+        Ok(Self { kind, count, config, path, ended: None, console })
+    }
+
+    /// The trainings of a folder that [`Self::run`] has begun; `config` is the config of the folder with flags over it.
+    pub(crate) fn resumed(path: &Path, config: Config, console: Console) -> Outcome<Self> {
+        let name = path.display();
+        let mut known = file::resumed(path)?;
+        known.run.threads = config.run.threads;
+        if known != config {
+            return bad(format!(
+                "--resume {name}: expected no settings but --threads, since some of its runs have ended, got others; \
+                 `--run NEW` trains with them"
+            ));
+        }
+        let Some(kind) = Kind::ALL.into_iter().find(|kind| path.join(kind.file()).is_file()) else {
+            return bad(format!(
+                "--resume {name}: expected a run folder, got one of `tune`: `unpadded tune --resume {name}`"
+            ));
+        };
+        let file = path.join(kind.file());
+        let text = std::fs::read_to_string(&file)?;
+        let wrong = |got: String| {
+            bad(format!(
+                "{}: expected the figures that `train --{}` writes, got {got}",
+                file.display(),
+                kind.names()[1]
+            ))
+        };
+        let object: Value = match serde_json::from_str(&text) {
+            Ok(object) => object,
+            Err(e) => return wrong(format!("no JSON: {e}")),
+        };
+        let count = object.get(kind.names()[1]).and_then(Value::as_u64);
+        let ended = object.get("runs").and_then(Value::as_array);
+        let (Some(count), Some(ended)) = (count, ended) else {
+            return wrong("an object without `runs` or their number".to_owned());
+        };
+        Ok(Self { kind, count, config, path: path.to_owned(), ended: Some(ended.clone()), console })
+    }
+
+    /// The config of a training, from 1 on, and the name of its run folder.
+    fn of(&self, number: u64) -> Outcome<(Config, String)> {
+        let mut config = self.config.clone();
+        let name = match self.kind {
+            Kind::Seeds => {
+                config.run.seed = config.run.seed.saturating_add(number - 1);
+                format!("seed-{}", config.run.seed)
+            }
+            Kind::Folds => {
+                config.data.fold = Fold::new(number, self.count);
+                format!("fold-{number}")
+            }
+        };
+        config.check().asked()?;
+        Ok((config, name))
+    }
+
+    pub(crate) fn run(mut self) -> Outcome<Ended> {
+        let [one, several] = self.kind.names();
+        let (resumes, mut ready) = (self.ended.is_some(), None);
+        if !resumes {
+            // All that may be wrong is found before anything is written. If a fold has no text, it is the last one.
+            let number = if self.kind == Kind::Folds { self.count } else { 1 };
+            ready = Some((number, prepare(&self.of(number)?.0).asked()?));
+            check_new(&self.path, false)?;
+        }
+        let folder = Folder::take(self.path.clone())?;
+        let mut ended = self.ended.take().unwrap_or_default();
+        if !resumes {
+            folder.write("config.toml", &self.config.commented())?;
+            folder.write(self.kind.file(), &format!("{}\n", self.object(&ended)))?;
+        }
+        if !self.console.quiet {
+            terminal::say(format!("folder of the runs: {}", self.path.display()));
+        }
+        for number in 1..=self.count {
+            let (config, name) = self.of(number)?;
+            if let Some(known) = ended.iter().find(|of| of["run"] == *name) {
+                self.console.result(self.line(number, &config, known))?;
+                continue;
+            }
+            let prepared = match ready.take_if(|(ready, _)| *ready == number) {
+                Some((_, prepared)) => prepared,
+                None => prepare(&config).asked()?,
+            };
+            if !self.console.quiet {
+                prepared.said.iter().filter(|_| number == 1).for_each(terminal::say);
+                terminal::say(format!("{one} {number} of {} {several}: {name}", self.count));
+            }
+            let Some(figures) = self.train(&config, &name, prepared)? else {
+                terminal::say(format!("--resume {} goes on", self.path.display()));
+                return Ok(Ended::Interrupted);
+            };
+            self.console.result(self.line(number, &config, &figures))?;
+            ended.push(figures);
+            folder.write(self.kind.file(), &format!("{}\n", self.object(&ended)))?;
+        }
+        self.conclude(&ended)
+    }
+
+    /// Trains in a run folder of its own; no figures if it was interrupted.
+    fn train(&self, config: &Config, name: &str, prepared: Prepared) -> Outcome<Option<Value>> {
+        let folder = Folder::take(self.path.join(name))?;
+        let resumes = run::last(folder.path()).is_file();
+        if !resumes {
+            folder.clear()?;
+        }
+        let training =
+            Training { config, folder: &folder, resumes, quiet: self.console.quiet, deadline: None };
+        let (trainer, data, scoring) = parts(prepared);
+        let fitted = training.fit(trainer, &data, config.training.epochs, &mut None)?;
+        if fitted.report.ended == FitEnded::Interrupted {
+            return Ok(None);
+        }
+        let Finished { report, name: dataset, metric, percent, value, tested, untested, .. } =
+            training.finish(fitted, scoring)?;
+        if let Some(e) = untested {
+            return Err(e.into());
+        }
+        let test = tested.as_ref().and_then(|(scored, _)| scored.get(metric));
+        Ok(Some(json::object([
+            ("run", name.into()),
+            ("dataset", dataset.into()),
+            ("metric", metric.into()),
+            ("share", (percent > 1.0).into()),
+            ("value", json::number(percent * value)),
+            ("test", test.map_or(Value::Null, |test| json::number(percent * test))),
+            ("epoch", report.best.map_or(Value::Null, |best| best.epoch.into())),
+            ("epochs", report.epochs.into()),
+            ("train_seconds", json::number(report.seconds)),
+        ])))
+    }
+
+    /// The figures of a training for people.
+    fn line(&self, number: u64, config: &Config, figures: &Value) -> String {
+        let name = match self.kind {
+            Kind::Seeds => format!("seed {}", config.run.seed),
+            Kind::Folds => format!("fold {number} of {}", self.count),
+        };
+        let metric = figures["metric"].as_str().unwrap_or_default();
+        let test =
+            figures["test"].as_f64().map(|test| format!("; test {metric}: {test:.2}{}", unit(figures)));
+        format!(
+            "{name}: held-out {metric}: {:.2}{}, in epoch {} of {}{}",
+            figures["value"].as_f64().unwrap_or(f64::NAN),
+            unit(figures),
+            figures["epoch"],
+            figures["epochs"],
+            test.unwrap_or_default()
+        )
+    }
+
+    /// The figures of all trainings that have ended.
+    fn object(&self, ended: &[Value]) -> Value {
+        let first = ended.first();
+        let known = |name: &str| first.map_or(Value::Null, |of| of[name].clone());
+        let mut object = Map::new();
+        for (name, value) in [
+            ("task", self.config.run.task.name().into()),
+            ("dataset", known("dataset")),
+            ("metric", known("metric")),
+            (self.kind.names()[1], self.count.into()),
+        ] {
+            object.insert(name.to_owned(), value);
+        }
+        for (name, deviation) in [("value", "deviation"), ("test", "test_deviation")] {
+            let spread = Spread::of(ended, name);
+            let mean = spread.as_ref().map_or(Value::Null, |spread| json::number(spread.mean));
+            let about = spread.and_then(|spread| spread.deviation).map_or(Value::Null, json::number);
+            object.extend([(name.to_owned(), mean), (deviation.to_owned(), about)]);
+        }
+        object.insert("runs".to_owned(), ended.into());
+        Value::Object(object)
+    }
+
+    /// Writes the mean and the deviation.
+    fn conclude(&self, ended: &[Value]) -> Outcome<Ended> {
+        let (console, several) = (self.console, self.kind.names()[1]);
+        console.more("")?;
+        for (of, name) in [("held-out", "value"), ("test", "test")] {
+            let (Some(spread), Some(first)) = (Spread::of(ended, name), ended.first()) else { continue };
+            let metric = first["metric"].as_str().unwrap_or_default();
+            console.result(format!(
+                "{of} {metric}: {}{}, mean and standard deviation of {} {several}",
+                spread.shown(),
+                unit(first),
+                spread.count
+            ))?;
+        }
+        let (at, first) = (self.path.display(), ended.first().and_then(|of| of["run"].as_str()));
+        console.more(format!(
+            "\nask one:  unpadded predict {at}/{}\nask all:  unpadded predict --ensemble {at}",
+            first.unwrap_or_default()
+        ))?;
+        console.object(|| {
+            let mut object = self.object(ended);
+            if let Value::Object(object) = &mut object {
+                object.insert("run".to_owned(), self.path.to_string_lossy().into());
+            }
+            object
+        })?;
+        Ok(Ended::Done)
+    }
+}
+
+fn unit(figures: &Value) -> &'static str {
+    if figures["share"] == true { " %" } else { "" }
+}
+
+/// The mean of some figures, and their standard deviation.
+struct Spread {
+    count: usize,
+    mean: f64,
+    /// Of a sample: divided by n − 1; none of one figure.
+    deviation: Option<f64>,
+}
+
+impl Spread {
+    /// Of the figure of this name; none if a training lacks it.
+    fn of(ended: &[Value], name: &str) -> Option<Self> {
+        let values: Vec<f64> = ended.iter().map(|of| of[name].as_f64()).collect::<Option<_>>()?;
+        (!values.is_empty()).then(|| {
+            let (count, n) = (values.len(), values.len() as f64);
+            let mean = values.iter().sum::<f64>() / n;
+            let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+            let deviation = (count > 1).then(|| (squares / (n - 1.0)).sqrt());
+            Self { count, mean, deviation }
+        })
+    }
+
+    fn shown(&self) -> String {
+        match self.deviation {
+            Some(deviation) => format!("{:.2} ± {deviation:.2}", self.mean),
+            None => format!("{:.2}", self.mean),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deviation_is_that_of_a_sample() {
+        let of = |values: &[f64]| -> Vec<Value> {
+            values.iter().map(|&x| json::object([("value", json::number(x))])).collect()
+        };
+        let shown = |values: &[f64]| Spread::of(&of(values), "value").map(|spread| spread.shown());
+        assert_eq!(shown(&[1.0, 2.0, 3.0]).as_deref(), Some("2.00 ± 1.00"));
+        assert_eq!(shown(&[4.0]).as_deref(), Some("4.00"));
+        assert!(shown(&[]).is_none() && Spread::of(&of(&[1.0]), "test").is_none());
+    }
+}

@@ -1,0 +1,248 @@
+//! The training of a run folder: what it writes there, and its scores.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::findings::Findings;
+use super::outcome::{Asked, Outcome, bad};
+use super::run::{self, Folder, Log};
+use super::{ranks, report, scores as show};
+use unpadded::checkpoint::{Better, Checkpoint};
+use unpadded::data::Data;
+use unpadded::executor::Profile;
+use unpadded::parallel::World;
+use unpadded::recipes::{Case, Config, HeldOut, Model, Prepared, Scored, finished};
+use unpadded::train::{Ended, Progress, Report, Trainer, Until};
+
+/// The training of a run folder.
+pub(crate) struct Training<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) folder: &'a Folder,
+    /// Whether it goes on from the last checkpoint of the folder.
+    pub(crate) resumes: bool,
+    pub(crate) quiet: bool,
+    /// The time at which it is interrupted.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// What a training came to.
+pub(crate) struct Fitted {
+    pub(crate) report: Report,
+    /// Which of two values of its metric is the better one; none before the first epoch has ended.
+    pub(crate) better: Option<Better>,
+    profile: Option<Profile>,
+}
+
+/// What a model is scored on behind its training, and what its report shows.
+pub(crate) struct Scoring {
+    pub(crate) name: String,
+    pub(crate) metric: &'static str,
+    test: Option<PathBuf>,
+    lengths: Vec<usize>,
+    held_out: HeldOut,
+}
+
+/// A training with its scores.
+pub(crate) struct Finished {
+    pub(crate) report: Report,
+    pub(crate) model: Model,
+    pub(crate) name: String,
+    pub(crate) metric: &'static str,
+    /// 100 where the metric is a share, else 1.
+    pub(crate) percent: f64,
+    /// The metric of the best epoch; NaN if there is none.
+    pub(crate) value: f64,
+    pub(crate) held_out: Vec<Case>,
+    /// The scores of the test set, also as test.json stores them.
+    pub(crate) tested: Option<(Scored, Value)>,
+    /// Why the test set has no scores.
+    pub(crate) untested: Option<unpadded::Error>,
+}
+
+/// The parts of a prepared training: what is trained on what, and what is scored behind it.
+pub(crate) fn parts(prepared: Prepared) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
+    let Prepared { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
+    (trainer, [train, dev], Scoring { name, metric, test, lengths, held_out })
+}
+
+impl Scoring {
+    /// Without a test set.
+    pub(crate) fn without_test(self) -> Self {
+        Self { test: None, ..self }
+    }
+}
+
+impl Training<'_> {
+    /// Trains until `epochs` epochs are finished, and writes the config, the metrics of each epoch and the checkpoints.
+    pub(crate) fn fit(
+        &self,
+        mut trainer: Trainer,
+        [train, dev]: &[Box<dyn Data>; 2],
+        epochs: u64,
+        world: &mut Option<World>,
+    ) -> Outcome<Fitted> {
+        let Self { config, folder, resumes, quiet, deadline } = *self;
+        let last = run::last(folder.path());
+        trainer = trainer.checkpoint(&last);
+        if quiet {
+            trainer = trainer.progress(Progress::Quiet);
+        }
+        if let Some(world) = world {
+            trainer = ranks::distributed(trainer, world)?;
+        }
+        let mut history = Vec::new();
+        if resumes {
+            let config = run::config(folder.path());
+            let anew = |e: unpadded::Error| {
+                e.noted(format!(
+                    "`unpadded train {} --run NEW` trains anew, as the config says now",
+                    config.display()
+                ))
+            };
+            trainer.resume(&last).map_err(anew).asked()?;
+            trainer.check_data(&**train, &**dev).map_err(anew).asked()?;
+            history = Checkpoint::load(&last).asked()?.history;
+            // Soon it is not the best one any more; what it holds is in the last one.
+            std::fs::remove_file(run::best(folder.path())).ok();
+        }
+        folder.write("config.toml", &config.commented())?;
+        let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_toml())?, None)));
+        let to = log.clone();
+        trainer = trainer.on_epoch(move |epoch| {
+            let mut to = to.borrow_mut();
+            match to.0.epoch(epoch) {
+                Ok(()) => ControlFlow::Continue(()),
+                // A full disk ends the training, which has been saved.
+                Err(e) => {
+                    to.1 = Some(e);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        trainer.start_profile()?;
+        let alarm = deadline.map(|deadline| alarm(trainer.stop_flag(), deadline));
+        let report = trainer.fit(&**train, &**dev, Until::Epochs(epochs));
+        drop(alarm);
+        let report = report?;
+        let profile = trainer.take_profile();
+        let best = run::best(folder.path());
+        let keep_best = || match report.history.is_empty() {
+            true => Ok(None),
+            false => {
+                let last = Checkpoint::load(&last)?;
+                let better = last.criterion.as_ref().map(|criterion| criterion.better);
+                finished(last.for_inference()?, &**dev)?.save(&best).map(|()| better)
+            }
+        };
+        if report.ended == Ended::Interrupted {
+            // Before MPI ends, which may wait until `mpirun` ends this process.
+            let better = keep_best()?;
+            return Ok(Fitted { report, better, profile });
+        }
+        // The other processes end, and wait for no report.
+        drop((trainer, world.take()));
+        if let Some(e) = log.borrow_mut().1.take() {
+            return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
+        }
+        let better = keep_best()?;
+        Ok(Fitted { report, better, profile })
+    }
+
+    /// Scores the best epoch on the test set, if there is one, and writes the report.
+    pub(crate) fn finish(&self, fitted: Fitted, scoring: Scoring) -> Outcome<Finished> {
+        let Self { config, folder, .. } = *self;
+        let Fitted { report, profile, .. } = fitted;
+        let Scoring { name, metric, test, lengths, held_out } = scoring;
+        let best = run::best(folder.path());
+        let value = report.best.map_or(f64::NAN, |best| best.value);
+        let percent = if show::shares(metric) { 100.0 } else { 1.0 };
+        let model = Model::load(&best)?;
+        let mut untested = None;
+        let tested = match &test {
+            Some(path) => {
+                let mut config = config.clone();
+                let path = path.to_string_lossy().into_owned();
+                config.data.test = Some(path.clone());
+                match unpadded::recipes::scores(&config, &model) {
+                    Ok(scored) => {
+                        let object = show::object(&path, &scored);
+                        folder.write("test.json", &format!("{object}\n"))?;
+                        Some((scored, object))
+                    }
+                    // The training is done: what came of it is written first.
+                    Err(e) => {
+                        let run = folder.path().display();
+                        untested = Some(e.noted(format!(
+                            "the run is saved: `unpadded eval {run} {path}` computes the test scores later"
+                        )));
+                        None
+                    }
+                }
+            }
+            None => None,
+        };
+        let findings = Findings {
+            config,
+            model: &model,
+            checkpoint: Checkpoint::load(&best)?,
+            name: &name,
+            metric,
+            percent: show::shares(metric),
+            report: &report,
+            test: tested.as_ref().map(|(_, object)| object),
+            lengths,
+            held_out: &held_out,
+            profile: profile.as_ref(),
+        };
+        let page = findings.page()?;
+        folder.write("report.html", &report::html(&page))?;
+        let held_out = held_out.cases;
+        Ok(Finished { report, model, name, metric, percent, value, held_out, tested, untested })
+    }
+}
+
+/// Checks that a training may begin in a folder: it is new, or holds a run that is to be replaced.
+pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
+    if run::is_new(path) {
+        return Ok(());
+    }
+    let name = path.display();
+    if !run::is_run(path) {
+        let expected = "expected a new folder or an empty one, or with --overwrite one that holds a run";
+        return bad(match run::several(path) {
+            true => format!(
+                "--run {name}: expected a new folder, got one that holds several runs; `--resume {name}` of the same \
+                 command goes on with them"
+            ),
+            false => format!("--run {name}: {expected}, got one with other files in it"),
+        });
+    }
+    if !overwrite {
+        let advice = match run::last(path).is_file() {
+            true => format!("--resume {name} goes on with it, --overwrite replaces it"),
+            false => "nothing was saved in it yet; --overwrite replaces it".to_owned(),
+        };
+        return bad(format!("--run {name}: expected a new folder, got one that holds a run; {advice}"));
+    }
+    Ok(())
+}
+
+/// Sets a training's stop flag at a time, unless it is dropped before.
+fn alarm(stop: Arc<AtomicBool>, at: Instant) -> Sender<()> {
+    let (end, ended) = channel();
+    std::thread::spawn(move || {
+        let left = at.saturating_duration_since(Instant::now());
+        if ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+            stop.store(true, Ordering::SeqCst);
+        }
+    });
+    end
+}

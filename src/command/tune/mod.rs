@@ -1,0 +1,415 @@
+//! `unpadded tune`: settings are searched within a budget of time.
+
+mod budget;
+mod schedule;
+mod state;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use self::schedule::{Step, next, rungs};
+use self::state::{State, Trial};
+use super::outcome::{Asked, Ended, Outcome, bad, plain};
+use super::run::{self, Folder};
+use super::scores::{Table, shares};
+use super::terminal::{self, Console};
+use super::training::{Training, check_new, parts};
+use super::wanted::{Wanted, whole};
+use super::{file, json};
+use unpadded::ErrorKind;
+use unpadded::checkpoint::Better;
+use unpadded::recipes::{Config, Space, prepare};
+use unpadded::train::{Ended as FitEnded, Report};
+
+/// The most trials in the table at the end.
+const ROWS: usize = 20;
+/// How often a config is drawn anew because it is one of an earlier trial.
+const DRAWS: u64 = 100;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  unpadded tune --train reviews.tsv --budget 30m        the settings that matter most for the task
+  unpadded init classify --space > space.toml           a config with a table [space] to edit
+  unpadded tune space.toml --budget 2h
+  unpadded tune --resume runs/tune-1                    goes on where it was interrupted
+  unpadded tune --resume runs/tune-1 --budget 4h        goes on until 4 hours are used in all
+  unpadded train runs/tune-1/best.toml --test test.tsv  the best settings, measured once
+Random search with successive halving: each trial trains a ninth of the epochs, the best third of the trials a third of
+them, and the best of these all. Trial 1 is the config as it is. Trials go on from their checkpoints; schedules of the
+learning rate are over all epochs from the start. A trial that would not fit into the budget is not begun, and training
+stops where the budget ends. Each trial is a run folder (trial-1 …) of one folder, beside tune.json,
+the state, and best.toml. The test set is left for the end: --test is refused. Equal seeds draw equal settings.
+--json writes `value`, in percent where it is a share, `best`, the run folder, `config` and `trials`.")]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// The time to search for: 90s, 30m, 2h or 1h30m; with --resume the time of the whole search
+    #[arg(long, value_name = "TIME", value_parser = budget::parse, required_unless_present = "resume")]
+    budget: Option<Duration>,
+    /// The most trials [default: as many as the budget has time for]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    trials: Option<u64>,
+    /// What to measure on; without it, a part of the training texts is held out
+    #[arg(long, value_name = "PATH")]
+    dev: Option<String>,
+    #[arg(long, value_name = "PATH", hide = true)]
+    test: Option<String>,
+    /// The epochs of a whole training
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
+    epochs: Option<u64>,
+    /// Where random numbers start: equal seeds draw equal settings
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
+    seed: Option<u64>,
+    /// The folder of the trials [default: the first runs/tune-NUMBER that is not there]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
+    run: Option<PathBuf>,
+    /// Go on with the search of a folder
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "train", "dev", "set", "epochs", "seed"])]
+    resume: Option<PathBuf>,
+    #[command(flatten)]
+    console: Console,
+}
+
+/// A search that runs.
+struct Search<'a> {
+    folder: &'a Folder,
+    config: Config,
+    space: Space,
+    state: State,
+    console: Console,
+    /// The time that was used before this run, and its beginning.
+    before: f64,
+    begun: Instant,
+}
+
+impl Tune {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let (config, space, path) = self.wanted()?;
+        let state = match &self.resume {
+            Some(_) => {
+                let file = path.join(run::TRIALS);
+                let text = std::fs::read_to_string(&file)?;
+                let known = State::of(&text);
+                let state = known.or_else(|got| {
+                    bad(format!("{}: expected a state of `tune`, got {got}", file.display()))
+                })?;
+                let budget = self.budget.map_or(state.budget, |budget| budget.as_secs_f64());
+                State { budget, most: self.trials.or(state.most), ..state }
+            }
+            None => {
+                // All that may be wrong with the config itself is found before anything is written.
+                let metric = prepare(&config).asked()?.metric;
+                check_new(&path, false)?;
+                State {
+                    seed: config.run.seed,
+                    budget: self.budget.unwrap_or_default().as_secs_f64(),
+                    most: self.trials,
+                    used: 0.0,
+                    metric: metric.to_owned(),
+                    share: shares(metric),
+                    higher: None,
+                    rungs: rungs(config.training.epochs),
+                    trials: Vec::new(),
+                }
+            }
+        };
+        let folder = Folder::take(path)?;
+        if self.resume.is_none() {
+            folder.write("config.toml", &format!("{}\n[space]\n{space}", config.commented()))?;
+        }
+        if !self.console.quiet {
+            terminal::say(format!("folder of the trials: {}", folder.path().display()));
+        }
+        let (before, begun) = (state.used, Instant::now());
+        let mut search =
+            Search { folder: &folder, config, space, state, console: self.console, before, begun };
+        search.save()?;
+        loop {
+            let drawn = search.drawn();
+            let (at, rung) = match next(&search.state, drawn.is_some()) {
+                Step::End => break,
+                Step::Train(at, rung) => (at, rung),
+                Step::Draw => {
+                    search.state.trials.extend(drawn);
+                    (search.state.trials.len() - 1, 1)
+                }
+            };
+            let interrupted = search.train(at, rung)?;
+            search.save()?;
+            if interrupted {
+                terminal::say(format!("tune --resume {} goes on", folder.path().display()));
+                return Ok(Ended::Interrupted);
+            }
+        }
+        search.conclude()
+    }
+
+    /// The config, the space and the folder.
+    fn wanted(&self) -> Outcome<(Config, Space, PathBuf)> {
+        let (config, space, path) = match &self.resume {
+            Some(folder) => {
+                let name = folder.display();
+                if !folder.join(run::TRIALS).is_file() {
+                    return bad(format!(
+                        "--resume {name}: expected a folder of `tune` with a {}, got none",
+                        run::TRIALS
+                    ));
+                }
+                let known = file::resumed(folder)?;
+                let space = Space::load(run::config(folder)).asked()?.unwrap_or_default();
+                (self.wanted.over(known)?, space, folder.clone())
+            }
+            None => {
+                let space = self.wanted.config.as_ref().map(Space::load).transpose().asked()?.flatten();
+                let mut config = self.wanted.config()?;
+                if self.dev.is_some() {
+                    config.data.dev.clone_from(&self.dev);
+                }
+                config.training.epochs = self.epochs.unwrap_or(config.training.epochs);
+                config.run.seed = self.seed.unwrap_or(config.run.seed);
+                config.check().asked()?;
+                let space = match space {
+                    Some(space) => space,
+                    None => Space::of(&config).asked()?,
+                };
+                let path = self.run.clone().unwrap_or_else(|| run::free_of("tune"));
+                (config, space, path)
+            }
+        };
+        if let Some(test) = self.test.as_ref().or(config.data.test.as_ref()) {
+            return bad(format!(
+                "test set: expected none while settings are searched, got `{test}`: a set that decides measures nothing; \
+                 `unpadded train {}/best.toml --test {test}` measures at the end",
+                path.display()
+            ));
+        }
+        Ok((config, space, path))
+    }
+}
+
+impl Search<'_> {
+    /// Saves the state, so that the search goes on from here.
+    fn save(&mut self) -> Outcome<()> {
+        self.state.used = self.before + self.begun.elapsed().as_secs_f64();
+        self.folder.write(run::TRIALS, &format!("{}\n", self.state.object()))
+    }
+
+    /// The config of a trial: as it is, or drawn.
+    fn config(&self, trial: &Trial) -> unpadded::Result<Config> {
+        match trial.draw {
+            0 => Ok(self.config.clone()),
+            draw => self.space.draw(&self.config, self.state.seed, draw),
+        }
+    }
+
+    /// The next trial; none if draws give no other config.
+    fn drawn(&self) -> Option<Trial> {
+        let settings = |config: &Config| -> Vec<(String, Value)> {
+            let of = |name: &str| Some((name.to_owned(), state::value(&config.get(name)?)));
+            self.space.names().filter_map(of).collect()
+        };
+        let number = self.state.trials.len() as u64 + 1;
+        let first = self.state.trials.last().map_or(0, |trial| trial.draw + 1);
+        let known: BTreeSet<String> =
+            self.state.trials.iter().map(|trial| format!("{:?}", trial.settings)).collect();
+        (first..=first + DRAWS).find_map(|draw| {
+            let trial = Trial { number, draw, ..Trial::default() };
+            let settings = settings(&self.config(&trial).ok()?);
+            (!known.contains(&format!("{settings:?}"))).then_some(Trial { settings, ..trial })
+        })
+    }
+
+    /// Trains the trial at a place to a rung. Whether it was interrupted.
+    fn train(&mut self, at: usize, rung: usize) -> Outcome<bool> {
+        let Some(trial) = self.state.trials.get_mut(at) else { return Ok(false) };
+        trial.toward = rung;
+        let trial = trial.clone();
+        self.save()?;
+        let begun = Instant::now();
+        let outcome = self.fitted(&trial, rung);
+        let seconds = begun.elapsed().as_secs_f64();
+        let over = self.before + self.begun.elapsed().as_secs_f64() >= self.state.budget;
+        let last = self.state.rungs.len();
+        let (mut interrupted, mut trial) = (false, trial);
+        trial.seconds += seconds;
+        match outcome {
+            Ok((report, better)) => {
+                trial.epochs = report.epochs;
+                trial.best = report.best.map(|best| (best.value, best.epoch));
+                let higher = better.map(|better| better == Better::Higher);
+                self.state.higher = self.state.higher.or(higher);
+                let cut = report.ended == FitEnded::Interrupted;
+                interrupted = cut && !over;
+                if !cut {
+                    // One that stopped early has nothing left to train.
+                    trial.rungs = if report.ended == FitEnded::Early { last } else { rung };
+                    trial.toward = 0;
+                }
+                self.told(&trial, report.ended);
+            }
+            Err(e) => {
+                let wrong = e.downcast_ref::<unpadded::Error>().filter(|e| e.kind() != ErrorKind::Io);
+                let Some(why) = wrong.map(plain) else { return Err(e) };
+                if !self.console.quiet {
+                    terminal::say(format!("trial {} failed: {why}", trial.number));
+                }
+                (trial.failed, trial.toward) = (Some(why), 0);
+            }
+        }
+        if let Some(known) = self.state.trials.get_mut(at) {
+            *known = trial;
+        }
+        Ok(interrupted)
+    }
+
+    /// Trains a trial in its run folder to a rung. A whole training has a report.
+    fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
+        let config = self.config(trial)?;
+        config.check()?;
+        let prepared = prepare(&config)?;
+        if trial.number == 1 && rung == 1 && !self.console.quiet {
+            prepared.said.iter().for_each(terminal::say);
+        }
+        let folder = Folder::take(self.folder.path().join(trial.name()))?;
+        let resumes = run::last(folder.path()).is_file();
+        if !resumes {
+            folder.clear()?;
+        }
+        let left = (self.state.budget - self.before).max(0.0);
+        let deadline = Duration::try_from_secs_f64(left).ok().and_then(|left| self.begun.checked_add(left));
+        let training = Training { config: &config, folder: &folder, resumes, quiet: true, deadline };
+        let (trainer, data, scoring) = parts(prepared);
+        let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
+        let fitted = training.fit(trainer, &data, epochs.unwrap_or(config.training.epochs), &mut None)?;
+        let (ended, better) = (fitted.report.ended, fitted.better);
+        let whole = ended == FitEnded::Done && fitted.report.epochs >= config.training.epochs;
+        let report = match whole || ended == FitEnded::Early {
+            true => training.finish(fitted, scoring.without_test())?.report,
+            false => fitted.report,
+        };
+        Ok((report, better))
+    }
+
+    /// Says what came of a trial.
+    fn told(&self, trial: &Trial, ended: FitEnded) {
+        if self.console.quiet {
+            return;
+        }
+        let state = &self.state;
+        let value = trial.best.map_or("no epoch".to_owned(), |(value, _)| state.shown(value));
+        let why = match ended {
+            FitEnded::Early => ", stopped early",
+            FitEnded::Interrupted => ", interrupted",
+            _ => "",
+        };
+        let left = state.budget - self.before - self.begun.elapsed().as_secs_f64();
+        terminal::say(format!(
+            "trial {}: {} of {} epochs{why}, held-out {} {value}; {} of {} left",
+            trial.number,
+            trial.epochs,
+            self.config.training.epochs,
+            state.metric,
+            budget::shown(left),
+            budget::shown(state.budget)
+        ));
+    }
+
+    /// Writes the best config and the table of the trials.
+    fn conclude(&self) -> Outcome<Ended> {
+        let (state, console, at) = (&self.state, self.console, self.folder.path());
+        let ranked = state.ranked();
+        let Some((best, (value, epoch))) = ranked.first().and_then(|best| Some((*best, best.best?))) else {
+            let failed = state.trials.iter().find_map(|trial| trial.failed.as_deref());
+            let advice = match failed {
+                Some(why) => format!("trials failed: {why}"),
+                None => {
+                    format!("`unpadded tune --resume {} --budget` with a longer time goes on", at.display())
+                }
+            };
+            return Err(format!(
+                "trials of `{}`: expected one with a finished epoch within {}, got none; {advice}",
+                at.display(),
+                budget::shown(state.budget)
+            )
+            .into());
+        };
+        let config = self.config(best)?;
+        let epochs = config.training.epochs;
+        let said = format!(
+            "trial {}, held-out {} {} in epoch {epoch} of {}",
+            best.number,
+            state.metric,
+            state.shown(value),
+            best.epochs
+        );
+        let toml = config.commented();
+        self.folder
+            .write("best.toml", &format!("# The best of {} trials: {said}.\n{toml}", state.trials.len()))?;
+        self.table(&ranked)?.print(console)?;
+        console.more("")?;
+        console.result(format!("best: {said}"))?;
+        let (name, folder) = (at.display(), at.join(best.name()));
+        if best.epochs < epochs && best.rungs < state.rungs.len() {
+            console.more(format!(
+                "it trained {} of {epochs} epochs: `unpadded train --resume {}` trains the others",
+                best.epochs,
+                folder.display()
+            ))?;
+        }
+        console.more(format!(
+            "train it: unpadded train {name}/best.toml\nask it:   unpadded predict {}",
+            folder.display()
+        ))?;
+        let percent = if state.share { 100.0 } else { 1.0 };
+        console.object(|| {
+            let path = |path: &Path| Value::from(path.to_string_lossy());
+            json::object([
+                ("task", self.config.run.task.name().into()),
+                ("metric", state.metric.as_str().into()),
+                ("value", json::number(percent * value)),
+                ("epoch", epoch.into()),
+                ("best", path(&folder)),
+                ("config", path(&at.join("best.toml"))),
+                ("seconds", json::number(state.used)),
+                ("trials", state.object()["trials"].clone()),
+                ("run", path(at)),
+            ])
+        })?;
+        Ok(Ended::Done)
+    }
+
+    /// The trials, the best first, and the settings in which they differ.
+    fn table(&self, ranked: &[&Trial]) -> Outcome<Table> {
+        let state = &self.state;
+        let held_out = format!("held-out {}", state.metric);
+        let mut table = Table::new("", &["trial", "epochs", &held_out, "seconds"]);
+        let names: Vec<&str> = self.space.names().collect();
+        let short = |name: &&str| name.rsplit('.').next().unwrap_or_default().to_owned();
+        table.head.extend(names.iter().map(short));
+        for trial in ranked.iter().take(ROWS) {
+            let value = trial.best.map_or_else(String::new, |(value, _)| state.shown(value));
+            let number = if trial.draw == 0 { "1 (as it is)".to_owned() } else { trial.number.to_string() };
+            let mut row = vec![number, trial.epochs.to_string(), value, format!("{:.0}", trial.seconds)];
+            let of = |name: &&str| trial.settings.iter().find(|(known, _)| known == name);
+            let shown = |(_, value): &(String, Value)| match value {
+                Value::String(text) => terminal::shown(text),
+                other => other.to_string(),
+            };
+            row.extend(names.iter().map(|name| of(name).map_or_else(|| "–".to_owned(), shown)));
+            table.rows.push(row);
+        }
+        let failed = state.trials.iter().filter(|trial| trial.failed.is_some()).count();
+        if ranked.len() > ROWS {
+            table.notes.push(format!("{} more; {} has all", ranked.len() - ROWS, run::TRIALS));
+        }
+        if failed > 0 {
+            table.notes.push(format!("{failed} failed; {} has the reasons", run::TRIALS));
+        }
+        Ok(table)
+    }
+}

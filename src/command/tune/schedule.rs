@@ -1,0 +1,223 @@
+//! Successive halving under a budget of time: which trial is trained next, and how far. (Jamieson and Talwalkar, "Non-stochastic best
+//! arm identification and hyperparameter optimization", 2016.)
+//!
+//! Trials begin with a ninth of the epochs. The best third of them goes on to a third of the epochs, and the best of these to all. Each
+//! rung has its share of the time, so that the last one is reached whatever a trial costs.
+
+use super::state::{State, Trial};
+
+/// One trial in so many goes on to the next rung.
+const ONE_IN: usize = 3;
+/// The most trials: each has its files.
+const MOST: usize = 1_000;
+/// A search ends behind this many trials in a row that failed.
+const ALL_FAILED: usize = 10;
+
+/// What is done next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Step {
+    /// Another config is drawn and trained to the first rung.
+    Draw,
+    /// The trial at this place is trained to this rung, from 1 on.
+    Train(usize, usize),
+    /// Nothing is left to do within the budget.
+    End,
+}
+
+/// The epochs at which trials are compared.
+pub(super) fn rungs(epochs: u64) -> Vec<u64> {
+    let part = |of: f64| ((epochs as f64 / of).round() as u64).max(1);
+    let mut rungs = vec![part(9.0), part(3.0), epochs];
+    rungs.dedup();
+    rungs
+}
+
+/// What is done next: a function of what was done so far alone. `drawn` says whether there are configs left to draw.
+pub(super) fn next(state: &State, drawn: bool) -> Step {
+    if state.used >= state.budget {
+        return Step::End;
+    }
+    // What was interrupted is ended first.
+    if let Some(at) = state.trials.iter().position(|trial| trial.toward > 0) {
+        return Step::Train(at, state.trials.get(at).map_or(0, |trial| trial.toward));
+    }
+    let count = state.trials.len();
+    let failed = state.trials.iter().rev().take_while(|trial| trial.failed.is_some()).count();
+    if failed >= ALL_FAILED {
+        return Step::End;
+    }
+    let draws = drawn && count < MOST && state.most.is_none_or(|most| (count as u64) < most);
+    let ends = ends(state);
+    for (&end, rung) in ends.iter().zip(1..) {
+        if rung == 1 {
+            if draws && fits(state, end, 1, None) {
+                return Step::Draw;
+            }
+        } else if let Some(at) = waiting(state, rung, end, rung < ends.len()) {
+            return Step::Train(at, rung);
+        }
+    }
+    // What is left of the time goes to those that come next.
+    if state.most.is_none() {
+        let next =
+            (2..=ends.len()).rev().find_map(|rung| Some((waiting(state, rung, state.budget, false)?, rung)));
+        if let Some((at, rung)) = next {
+            return Step::Train(at, rung);
+        }
+        if draws && fits(state, state.budget, 1, None) {
+            return Step::Draw;
+        }
+    }
+    Step::End
+}
+
+/// The place of the best trial that waits to be trained to a rung, and would reach it by `end`; of a third of them, or of all.
+fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
+    let reached = |trial: &&Trial| trial.rungs + 1 >= rung && trial.failed.is_none();
+    let mut ranked: Vec<&Trial> = state.ranked().into_iter().filter(reached).collect();
+    if third {
+        // The config as it is goes along, to be compared with.
+        let third = ranked.len().div_ceil(ONE_IN);
+        let own = ranked.iter().skip(third).find(|trial| trial.number == 1).copied();
+        ranked.truncate(third);
+        ranked.extend(own);
+    }
+    let next = ranked.into_iter().find(|trial| trial.rungs < rung && fits(state, end, rung, Some(trial)))?;
+    state.trials.iter().position(|trial| trial.number == next.number)
+}
+
+/// The time at which each rung ends, in seconds of the search. Each has as much as a third of the trials before needs.
+fn ends(state: &State) -> Vec<f64> {
+    let mut trials = 1.0;
+    let mut sums = vec![0.0];
+    for (at, epochs) in state.rungs.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| state.rungs.get(at)).copied().unwrap_or(0);
+        sums.push(sums.last().copied().unwrap_or(0.0) + trials * epochs.saturating_sub(before) as f64);
+        trials /= ONE_IN as f64;
+    }
+    let whole = sums.last().copied().unwrap_or(1.0).max(1.0);
+    sums.iter().skip(1).map(|sum| state.budget * sum / whole).collect()
+}
+
+/// Whether a trial, or a new one, would reach a rung in time. An epoch takes as long as its own epochs took so far, or those of all trials.
+/// A rung takes as many epochs as the trials took that have reached it: some stop early. The first trial of a rung may take what is left
+/// of the budget.
+fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
+    let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
+        let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));
+        (sums.1 > 0).then(|| sums.0 / sums.1 as f64)
+    };
+    let all = per_epoch(&mut state.trials.iter());
+    let own = trial.and_then(|trial| per_epoch(&mut std::iter::once(trial))).or(all);
+    let whole = rung.checked_sub(1).and_then(|at| state.rungs.get(at)).copied().unwrap_or(0);
+    let reached: Vec<u64> =
+        state.trials.iter().filter(|of| of.rungs >= rung).map(|of| of.epochs.min(whole)).collect();
+    let usual = match reached.len() {
+        0 => whole as f64,
+        count => reached.iter().sum::<u64>() as f64 / count as f64,
+    };
+    let left = (usual - trial.map_or(0, |trial| trial.epochs) as f64).max(1.0);
+    let end = if reached.is_empty() { state.budget } else { end };
+    // Of a search that begins, nothing is known.
+    own.is_none_or(|seconds| state.used + left * seconds <= end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(budget: f64, most: Option<u64>) -> State {
+        State {
+            seed: 1,
+            budget,
+            most,
+            used: 0.0,
+            metric: "accuracy".into(),
+            share: true,
+            higher: Some(true),
+            rungs: rungs(27),
+            trials: Vec::new(),
+        }
+    }
+
+    /// Makes all steps of a search whose trials take a second an epoch; the tenth is the best, then those about it.
+    fn made(state: &mut State) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            let step = next(state, true);
+            steps.push(step);
+            let (at, rung) = match step {
+                Step::End => return steps,
+                Step::Draw => {
+                    let number = state.trials.len() as u64 + 1;
+                    state.trials.push(Trial { number, ..Trial::default() });
+                    (state.trials.len() - 1, 1)
+                }
+                Step::Train(at, rung) => (at, rung),
+            };
+            let trial = &mut state.trials[at];
+            let taken = state.rungs[rung - 1] - trial.epochs;
+            (trial.rungs, trial.epochs) = (rung, state.rungs[rung - 1]);
+            trial.best = Some((-(trial.number as f64 - 10.0).abs(), 1));
+            trial.seconds += taken as f64;
+            state.used += taken as f64;
+            assert!(steps.len() < 1_000 && state.used <= state.budget);
+        }
+    }
+
+    #[test]
+    fn the_best_third_goes_on() {
+        assert_eq!(
+            [1, 2, 8, 15, 30].map(rungs),
+            [vec![1], vec![1, 2], vec![1, 3, 8], vec![2, 5, 15], vec![3, 10, 30]]
+        );
+        let mut state = search(1e6, Some(9));
+        let steps = made(&mut state);
+        assert!(steps.starts_with(&[Step::Draw; 9]) && steps.get(9) == Some(&Step::Train(8, 2)), "{steps:?}");
+        // With the config as it is, four reach the second rung, and time lets all of them reach the last.
+        let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
+        assert_eq!((rungs(2), rungs(3)), (4, 4));
+    }
+
+    #[test]
+    fn each_rung_has_its_share_of_the_time() {
+        // Ten times the time of one whole training.
+        let mut state = search(270.0, None);
+        made(&mut state);
+        let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
+        assert!((36..=39).contains(&rungs(1)) && (11..=14).contains(&rungs(2)), "{:?}", [1, 2, 3].map(rungs));
+        assert!((3..=5).contains(&rungs(3)) && state.trials[9].rungs == 3, "{:?}", [1, 2, 3].map(rungs));
+        // Less than one whole training: the best of a few goes on as far as time lasts.
+        let mut state = search(20.0, None);
+        made(&mut state);
+        assert!(
+            state.trials.len() > 1 && state.trials.iter().any(|trial| trial.rungs == 2),
+            "{:?}",
+            state.trials
+        );
+    }
+
+    #[test]
+    fn what_failed_or_would_not_fit_is_left() {
+        let mut state = search(1e6, Some(9));
+        state.trials = (1..=9)
+            .map(|number| Trial { number, rungs: 1, epochs: 3, seconds: 3.0, ..Trial::default() })
+            .collect();
+        for trial in &mut state.trials {
+            trial.best = Some((trial.number as f64, 1));
+        }
+        (state.trials[8].failed, state.trials[8].best) = (Some("not finite".into()), None);
+        assert_eq!(next(&state, true), Step::Train(7, 2));
+        // One whose epochs are too slow is passed over.
+        state.trials[7].seconds = 3e6;
+        assert_eq!(next(&state, true), Step::Train(6, 2));
+        state.trials[2].toward = 2;
+        assert_eq!(next(&state, true), Step::Train(2, 2));
+        state.used = state.budget;
+        assert_eq!(next(&state, true), Step::End);
+        // Of a loss, the lowest is the best.
+        (state.used, state.higher, state.trials[2].toward) = (0.0, Some(false), 0);
+        assert_eq!(next(&state, true), Step::Train(0, 2));
+        assert_eq!(next(&search(1.0, None), false), Step::End);
+    }
+}

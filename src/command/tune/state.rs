@@ -1,0 +1,199 @@
+//! What a search has tried so far, as tune.json holds it.
+
+use serde_json::{Map, Value};
+
+use super::super::json;
+use unpadded::recipes;
+
+/// A config that was drawn, and what came of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Trial {
+    /// From 1 on: the first is the config as it is.
+    pub(super) number: u64,
+    /// The number of its draw.
+    pub(super) draw: u64,
+    /// The drawn values, by setting.
+    pub(super) settings: Vec<(String, Value)>,
+    /// How many rungs it has reached.
+    pub(super) rungs: usize,
+    /// The rungs that it is trained to reach, and has not; 0 where it waits.
+    pub(super) toward: usize,
+    /// Finished epochs.
+    pub(super) epochs: u64,
+    /// The held-out metric of its best epoch, and the epoch.
+    pub(super) best: Option<(f64, u64)>,
+    /// Seconds of all its trainings, reading and scoring included.
+    pub(super) seconds: f64,
+    /// Why it can't be trained.
+    pub(super) failed: Option<String>,
+}
+
+/// A search.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct State {
+    pub(super) seed: u64,
+    /// Seconds that it may take.
+    pub(super) budget: f64,
+    /// The most trials.
+    pub(super) most: Option<u64>,
+    /// Seconds that it has taken.
+    pub(super) used: f64,
+    /// What a trial is measured by.
+    pub(super) metric: String,
+    /// Whether the metric is a share.
+    pub(super) share: bool,
+    /// Whether a higher value is better; known after the first epoch of all.
+    pub(super) higher: Option<bool>,
+    /// The epochs at which trials are compared, rising.
+    pub(super) rungs: Vec<u64>,
+    pub(super) trials: Vec<Trial>,
+}
+
+/// A value of a setting as JSON.
+pub(super) fn value(of: &recipes::Value) -> Value {
+    match of {
+        recipes::Value::Flag(flag) => (*flag).into(),
+        recipes::Value::Int(number) => (*number).into(),
+        recipes::Value::Float(number) => json::number(*number),
+        recipes::Value::Text(text) => text.as_str().into(),
+        recipes::Value::List(texts) => texts.clone().into(),
+    }
+}
+
+impl Trial {
+    /// The name of its run folder.
+    pub(super) fn name(&self) -> String {
+        format!("trial-{}", self.number)
+    }
+
+    fn object(&self) -> Value {
+        let (value, epoch) = self
+            .best
+            .map_or((Value::Null, Value::Null), |(value, epoch)| (json::number(value), epoch.into()));
+        let settings: Map<String, Value> = self.settings.iter().cloned().collect();
+        json::object([
+            ("trial", self.number.into()),
+            ("draw", self.draw.into()),
+            ("settings", settings.into()),
+            ("rungs", self.rungs.into()),
+            ("toward", self.toward.into()),
+            ("epochs", self.epochs.into()),
+            ("value", value),
+            ("epoch", epoch),
+            ("seconds", json::number(self.seconds)),
+            ("failed", self.failed.as_deref().into()),
+        ])
+    }
+
+    fn of(object: &Value) -> Option<Self> {
+        let number = |name: &str| object.get(name)?.as_u64();
+        let count = |name: &str| usize::try_from(number(name)?).ok();
+        let settings = object.get("settings")?.as_object()?;
+        Some(Self {
+            number: number("trial")?,
+            draw: number("draw")?,
+            settings: settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            rungs: count("rungs")?,
+            toward: count("toward")?,
+            epochs: number("epochs")?,
+            best: object.get("value").and_then(Value::as_f64).zip(number("epoch")),
+            seconds: object.get("seconds")?.as_f64()?,
+            failed: object.get("failed")?.as_str().map(str::to_owned),
+        })
+    }
+}
+
+impl State {
+    /// As tune.json has it.
+    pub(super) fn object(&self) -> Value {
+        json::object([
+            ("seed", self.seed.into()),
+            ("budget_seconds", json::number(self.budget)),
+            ("most_trials", self.most.into()),
+            ("seconds", json::number(self.used)),
+            ("metric", self.metric.as_str().into()),
+            ("share", self.share.into()),
+            ("higher_is_better", self.higher.into()),
+            ("rungs", self.rungs.clone().into()),
+            ("trials", self.trials.iter().map(Trial::object).collect::<Vec<_>>().into()),
+        ])
+    }
+
+    /// From the text of a tune.json.
+    pub(super) fn of(text: &str) -> Result<Self, String> {
+        let object: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
+        let found = (|| {
+            let seconds = |name: &str| object.get(name)?.as_f64().filter(|seconds| *seconds >= 0.0);
+            let trials = object.get("trials")?.as_array()?;
+            let rungs = object.get("rungs")?.as_array()?;
+            Some(Self {
+                seed: object.get("seed")?.as_u64()?,
+                budget: seconds("budget_seconds")?,
+                most: object.get("most_trials").and_then(Value::as_u64),
+                used: seconds("seconds")?,
+                metric: object.get("metric")?.as_str()?.to_owned(),
+                share: object.get("share")?.as_bool()?,
+                higher: object.get("higher_is_better").and_then(Value::as_bool),
+                rungs: rungs.iter().map(Value::as_u64).collect::<Option<_>>()?,
+                trials: trials.iter().map(Trial::of).collect::<Option<_>>()?,
+            })
+        })();
+        found
+            .filter(|state| {
+                state.rungs.is_sorted() && !state.rungs.is_empty() && state.trials.len() < usize::MAX
+            })
+            .ok_or_else(|| "an object without what a search has tried".to_owned())
+    }
+
+    /// The trials that have a value, the best first; of equal ones the earlier first.
+    pub(super) fn ranked(&self) -> Vec<&Trial> {
+        let value = |trial: &Trial| match (trial.best, self.higher) {
+            (Some((value, _)), Some(false)) => value,
+            (best, _) => best.map_or(f64::INFINITY, |(value, _)| -value),
+        };
+        let mut ranked: Vec<&Trial> = self.trials.iter().filter(|trial| trial.best.is_some()).collect();
+        ranked.sort_by(|a, b| value(a).total_cmp(&value(b)));
+        ranked
+    }
+
+    /// A value of the metric for people.
+    pub(super) fn shown(&self, value: f64) -> String {
+        if self.share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_comes_back_from_its_file() {
+        let trial = Trial {
+            number: 2,
+            draw: 3,
+            settings: vec![("model.hidden".into(), 64.into()), ("model.pool".into(), "max".into())],
+            rungs: 1,
+            toward: 2,
+            epochs: 5,
+            best: Some((0.5, 4)),
+            seconds: 1.25,
+            failed: None,
+        };
+        let failed = Trial { number: 3, failed: Some("not finite".into()), ..Trial::default() };
+        let state = State {
+            seed: 1,
+            budget: 60.0,
+            most: Some(9),
+            used: 1.5,
+            metric: "accuracy".into(),
+            share: true,
+            higher: Some(true),
+            rungs: vec![1, 3],
+            trials: vec![Trial::default(), trial, failed],
+        };
+        assert_eq!(State::of(&state.object().to_string()), Ok(state));
+        for wrong in ["", "[]", "{\"seed\":1}"] {
+            assert!(State::of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

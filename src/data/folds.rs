@@ -1,0 +1,148 @@
+//! Cross-validation: a data set in parts of about equal sizes, each of which is held out once.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use super::Fingerprint;
+use super::data_set::{DataSet, Record};
+
+/// One part of several, as cross-validation holds them out one after another: `2/5` is the second of five.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fold {
+    number: u64,
+    folds: u64,
+}
+
+impl Fold {
+    /// The largest number of folds.
+    pub const MOST: u64 = 1_000;
+
+    /// Fold `number`, from 1 on, of `folds` folds; none if there is no such fold.
+    pub fn new(number: u64, folds: u64) -> Option<Self> {
+        ((2..=Self::MOST).contains(&folds) && (1..=folds).contains(&number)).then_some(Self { number, folds })
+    }
+
+    /// The fold of a text as `2/5`; none of another text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (number, folds) = text.split_once('/')?;
+        Self::new(number.trim().parse().ok()?, folds.trim().parse().ok()?)
+    }
+}
+
+impl fmt::Display for Fold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.folds)
+    }
+}
+
+/// Records that are in one fold, because they are equal in what decides it.
+struct Group {
+    key: u64,
+    stratum: String,
+    records: usize,
+}
+
+impl<R: Record> DataSet<R> {
+    /// Holds out one fold, by the seed and the records alone; the rest comes first. Equal records are in one fold, as with
+    /// [`Self::hold_out`]. Folds have about as many records, and about as many of each label where records have one.
+    pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
+        let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
+        let mut groups: HashMap<u64, Group> = HashMap::new();
+        for record in self.records() {
+            let (key, stratum) = (key(record), record.stratum());
+            let group = groups.entry(key).or_insert_with(|| Group {
+                key,
+                stratum: stratum.clone().into_owned(),
+                records: 0,
+            });
+            group.records += 1;
+            // Of texts with several labels, the same one in any order of the file.
+            if *stratum < *group.stratum {
+                group.stratum = stratum.into_owned();
+            }
+        }
+        let held: HashSet<u64> = dealt(groups.into_values().collect(), fold).into_iter().collect();
+        self.hold_out_where(|record| held.contains(&key(record)))
+    }
+}
+
+/// The keys of the groups in a fold: stratum by stratum, each group is dealt to the fold with the fewest records of the stratum.
+fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
+    // Large groups first, so that small ones even them out. The keys are an order by chance.
+    groups.sort_by(|a, b| a.stratum.cmp(&b.stratum).then(b.records.cmp(&a.records)).then(a.key.cmp(&b.key)));
+    let mut sizes = vec![0; fold.folds as usize];
+    let mut found = Vec::new();
+    for stratum in groups.chunk_by(|a, b| a.stratum == b.stratum) {
+        let mut inside = vec![0; sizes.len()];
+        for group in stratum {
+            let fewest = inside.iter().zip(&sizes).enumerate().min_by_key(|(at, sizes)| (*sizes, *at));
+            let Some(at) = fewest.map(|(at, _)| at) else { continue };
+            for sizes in [&mut inside, &mut sizes] {
+                sizes.get_mut(at).into_iter().for_each(|size| *size += group.records);
+            }
+            if at as u64 + 1 == fold.number {
+                found.push(group.key);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::data::{Labelled, LabelledTexts};
+
+    fn texts(count: usize) -> LabelledTexts {
+        let label = |i: usize| if i.is_multiple_of(5) { "rare" } else { "frequent" };
+        // Each text is there twice.
+        let of = |i: usize| Labelled::new(format!("text {}", i / 2), label(i / 2));
+        LabelledTexts::new("texts", (0..count).map(of).collect::<Vec<_>>())
+    }
+
+    fn held(texts: &LabelledTexts, number: u64, seed: u64) -> Vec<String> {
+        let (rest, held) = texts.clone().hold_out_fold(Fold::new(number, 5).unwrap(), seed);
+        assert_eq!(rest.records().len() + held.records().len(), texts.records().len());
+        let rare = held.records().iter().filter(|text| text.label == "rare").count();
+        assert!((7..=9).contains(&rare) && (39..=41).contains(&held.records().len()), "{rare}");
+        held.records().iter().map(|text| text.text.clone()).collect()
+    }
+
+    #[test]
+    fn each_text_is_in_one_fold_and_labels_are_spread() {
+        let texts = texts(200);
+        let folds: Vec<Vec<String>> = (1..=5).map(|number| held(&texts, number, 3)).collect();
+        let all: BTreeSet<&String> = folds.iter().flatten().collect();
+        assert_eq!((all.len(), folds.iter().map(Vec::len).sum::<usize>()), (100, 200));
+        // The order of the file decides nothing, the seed does.
+        let mut records = texts.records().to_vec();
+        records.reverse();
+        let mut turned = held(&LabelledTexts::new("texts", records), 2, 3);
+        turned.reverse();
+        assert_eq!(turned, folds[1]);
+        assert!(held(&texts, 2, 4) != folds[1]);
+    }
+
+    #[test]
+    fn the_last_fold_is_the_smallest() {
+        let texts = texts(8);
+        let sizes = (1..=3).map(|number| {
+            let fold = Fold::new(number, 3).unwrap();
+            texts.clone().hold_out_fold(fold, 1).1.records().len()
+        });
+        assert_eq!(sizes.collect::<Vec<_>>(), [4, 2, 2]);
+        assert_eq!(texts.clone().hold_out_fold(Fold::new(9, 9).unwrap(), 1).1.records().len(), 0);
+    }
+
+    #[test]
+    fn folds_are_texts() {
+        let fold = Fold::new(2, 5).unwrap();
+        assert_eq!((Fold::parse("2/5"), Fold::parse(" 2 / 5")), (Some(fold), Some(fold)));
+        assert_eq!(Fold::parse(&fold.to_string()), Some(fold));
+        for wrong in ["", "2", "0/5", "6/5", "1/1", "1/1001", "-1/5", "a/b"] {
+            assert_eq!(Fold::parse(wrong), None, "{wrong}");
+        }
+    }
+}

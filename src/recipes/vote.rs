@@ -1,0 +1,177 @@
+//! Taggers that answer together: the tags that most of them vote for, as far as tags may follow each other.
+
+use ndarray::Array2;
+
+use super::labels::places;
+use crate::data::Vocabulary;
+use crate::error::{Error, ErrorKind, Result};
+use crate::predict::Predictor;
+
+/// The number of the tag of each word of some texts, and the probability of each label of each text.
+type Answers = (Vec<i64>, Vec<f32>);
+
+/// The other taggers of an ensemble.
+#[derive(Default)]
+pub(super) struct Voters {
+    others: Vec<Voter>,
+    /// Which tag may follow which, in the layout of [`TagScheme::transitions`](crate::data::TagScheme::transitions).
+    may: Array2<f32>,
+}
+
+struct Voter {
+    predictor: Predictor,
+    /// The number of each of its tags in the tags of the first tagger.
+    tags: Vec<usize>,
+    /// The place of each label of the first tagger in its labels.
+    labels: Vec<usize>,
+}
+
+impl Voters {
+    /// Adds a tagger with its tags and labels to a first one.
+    ///
+    /// # Errors
+    /// If its tags or labels are others.
+    pub(super) fn add(
+        &mut self,
+        first: (Vocabulary, Option<Vocabulary>),
+        may: Array2<f32>,
+        predictor: Predictor,
+        known: (Vocabulary, Option<Vocabulary>),
+    ) -> Result<()> {
+        places("tags", &first.0, &known.0)?;
+        let tags = places("tags", &known.0, &first.0)?;
+        let labels = match (&first.1, &known.1) {
+            (Some(first), Some(known)) => places("labels", first, known)?,
+            (None, None) => Vec::new(),
+            _ => {
+                let expected = "taggers that all have labels of texts, or none";
+                return Err(Error::of(ErrorKind::Program, "models to join", expected, "some with labels"));
+            }
+        };
+        self.may = may;
+        self.others.push(Voter { predictor, tags, labels });
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// The answers of all taggers: votes for the tags of texts of these lengths, and the mean of the probabilities. `own` are those of the
+    /// first, `found` answers by another.
+    pub(super) fn join(
+        &self,
+        (tags, mut labels): Answers,
+        lengths: &[usize],
+        found: &dyn Fn(&Predictor) -> Result<Answers>,
+    ) -> Result<Answers> {
+        if self.is_empty() {
+            return Ok((tags, labels));
+        }
+        let mut all = vec![tags];
+        for voter in &self.others {
+            let (tags, rows) = found(&voter.predictor)?;
+            let of = |id: &i64| usize::try_from(*id).ok().and_then(|id| voter.tags.get(id));
+            all.push(tags.iter().map(|id| of(id).map_or(*id, |&id| id as i64)).collect());
+            let rows = rows.chunks_exact(voter.labels.len().max(1));
+            let value = |row: &[f32], at: &usize| row.get(*at).copied().unwrap_or_default();
+            let values = rows.flat_map(|row| voter.labels.iter().map(move |at| value(row, at)));
+            labels.iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
+        }
+        labels.iter_mut().for_each(|sum| *sum /= all.len() as f32);
+        let (mut from, mut voted) = (0, Vec::new());
+        for length in lengths {
+            let range = from..from + length;
+            let of: Vec<&[i64]> =
+                all.iter().map(|tags| tags.get(range.clone()).unwrap_or_default()).collect();
+            voted.extend(vote(&of, &self.may));
+            from = range.end;
+        }
+        Ok((voted, labels))
+    }
+}
+
+/// What a tag costs that may not follow the one before it: more than all votes.
+const FORBIDDEN: f64 = 1e9;
+
+/// The sequence with the most votes of those that `may` allows, in the layout of
+/// [`TagScheme::transitions`](crate::data::TagScheme::transitions). Of equal votes those of the earlier model count. `found` has the tags of
+/// each model, one per word.
+fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
+    let Some(first) = found.first() else { return Vec::new() };
+    let tags = may.ncols();
+    let cost = |from: usize, to: i64| {
+        let allowed = usize::try_from(to).ok().and_then(|to| may.get((from, to))).is_some_and(|x| *x == 0.0);
+        if allowed { 0.0 } else { FORBIDDEN }
+    };
+    let row = |tag: i64| usize::try_from(tag).unwrap_or(usize::MAX);
+    // All words together weigh less than a vote.
+    let own = 0.5 / (first.len() as f64 + 1.0);
+    // Of each word its candidates, each with the best sum up to it and the place of the candidate before.
+    let mut words: Vec<Vec<(i64, f64, usize)>> = Vec::with_capacity(first.len());
+    for at in 0..first.len() {
+        let mut candidates: Vec<(i64, f64, usize)> = Vec::new();
+        for (model, tags) in found.iter().enumerate() {
+            let Some(&tag) = tags.get(at) else { continue };
+            let weight = if model == 0 { 1.0 + own } else { 1.0 };
+            match candidates.iter_mut().find(|(known, ..)| *known == tag) {
+                Some((_, votes, _)) => *votes += weight,
+                None => candidates.push((tag, weight, 0)),
+            }
+        }
+        for (tag, sum, from) in &mut candidates {
+            let before = match words.last() {
+                None => Some((0, -cost(tags, *tag))),
+                Some(before) => {
+                    let sums = before.iter().map(|(known, sum, _)| sum - cost(row(*known), *tag)).enumerate();
+                    sums.reduce(better)
+                }
+            };
+            if let Some((place, best)) = before {
+                (*sum, *from) = (*sum + best, place);
+            }
+        }
+        words.push(candidates);
+    }
+    let ends = words.last().into_iter().flatten().map(|(tag, sum, _)| sum - cost(tags + 1, *tag)).enumerate();
+    let mut place = ends.reduce(better).map_or(0, |(place, _)| place);
+    let mut best: Vec<i64> = Vec::with_capacity(words.len());
+    for candidates in words.iter().rev() {
+        let Some(&(tag, _, from)) = candidates.get(place) else { break };
+        best.push(tag);
+        place = from;
+    }
+    best.reverse();
+    best
+}
+
+/// The place with the larger sum; of equal ones the earlier.
+fn better(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
+    if b.1 > a.1 { b } else { a }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{TagScheme, Vocabulary};
+    use crate::error::Result;
+
+    #[test]
+    fn the_most_votes_decide_and_chunks_begin_where_they_may() -> Result<()> {
+        let tags = Vocabulary::labels(["B-x", "I-x", "O"])?;
+        let [b, i, o] = ["B-x", "I-x", "O"].map(|tag| tags.id(tag).unwrap_or_default());
+        let may = TagScheme::Iob2.transitions(&tags)?;
+        assert_eq!(vote(&[&[o, b], &[b, i], &[b, i]], &may), [b, i]);
+        // A tie is the first model's; of the others the earlier one's.
+        assert_eq!(vote(&[&[o, o], &[b, i]], &may), [o, o]);
+        assert_eq!(vote(&[&[o], &[b], &[b], &[i], &[i]], &may), [b]);
+        // Word by word it were `O I-x`, which no chunk is written as.
+        assert_eq!(vote(&[&[o, o], &[b, i], &[o, b], &[b, i], &[o, o]], &may), [o, o]);
+        // Where all that is voted for is forbidden, it is voted word by word.
+        assert_eq!(vote(&[&[o, i], &[o, i]], &may), [o, i]);
+        assert!(vote(&[&[]], &may).is_empty() && vote(&[], &may).is_empty());
+        let free = Array2::zeros((5, 3));
+        assert_eq!(vote(&[&[o, i], &[b, i], &[o, b]], &free), [o, i]);
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Several runs that answer together.
+
+use super::{Place, SMALL, reviews, with};
+
+#[test]
+fn probabilities_are_means_over_all_runs() {
+    let place = Place::new("ensemble");
+    place.write("reviews.tsv", &reviews());
+    place.write("test.tsv", "it was fine\tgood\nit was dull\tbad\nit was odd\tgood\n");
+    let data = ["train", "--train", "reviews.tsv", "--dev", "reviews.tsv"];
+    place.said(&with(&data, &["--epochs", "1", "--seeds", "2", "--run", "seeds"]), "");
+    let other = ["--epochs", "2", "--set", "model.cell=gru", "--set", "text.min_count=1", "--run", "gru"];
+    place.said(&with(&data, &other), "");
+    let of = |runs: &[&str]| {
+        let ask = [&["predict"][..], runs, &["--json"]].concat();
+        place.json(&ask, "it was dull\n")["probabilities"]["bad"].as_f64().unwrap()
+    };
+    let runs = ["seeds/seed-1", "seeds/seed-2", "gru"];
+    let mean = runs.iter().map(|run| of(&[run])).sum::<f64>() / 3.0;
+    let all = of(&["--ensemble", "seeds/seed-1", "seeds/seed-2", "gru"]);
+    assert!((all - mean).abs() < 1e-6, "{all} {mean}");
+    // A folder of seeds is all runs in it.
+    assert_eq!(of(&["--ensemble", "seeds", "gru"]), all);
+
+    let answered = place.said(&["predict", "--ensemble", "seeds", "gru", "test.tsv"], "");
+    assert_eq!(answered.lines().count(), 3, "{answered}");
+    let alone = place.said(&["predict", "--ensemble", "seeds", "test.tsv", "-q"], "");
+    assert_eq!(alone.lines().count(), 3, "{alone}");
+    let scores = place.json(&["eval", "--ensemble", "seeds", "gru", "test.tsv", "--json"], "");
+    assert!(scores["interval"][1].as_f64().is_some() && scores["tables"]["label"].is_array(), "{scores}");
+    assert!(scores["scores"]["loss"].as_f64() > Some(0.0), "{scores}");
+
+    place.write("other.tsv", &reviews().replace("\tgood", "\tfair"));
+    place.said(&with(&["train", "--train", "other.tsv"], &["--epochs", "1", "--run", "other"]), "");
+    place.said(
+        &with(
+            &["train", "--task", "lm", "--train", "reviews.tsv", "--set", "data.text=1"],
+            &["--epochs", "1", "--run", "lm"],
+        ),
+        "",
+    );
+    let refused = |runs: &[&str]| place.refused(&[&["predict", "--ensemble"], runs].concat());
+    let said = refused(&["gru", "other"]);
+    assert!(
+        said.contains("labels of models to join: expected the 2 labels of the first model, got also `fair`"),
+        "{said}"
+    );
+    assert!(said.contains("run `other` cannot join"), "{said}");
+    let said = refused(&["gru", "lm"]);
+    assert!(said.contains("expected ones of the task `classify`, as the first, got one of `lm`"), "{said}");
+    let said = refused(&["lm", "lm"]);
+    assert!(said.contains("models to join: expected classifiers of texts, or taggers"), "{said}");
+    assert!(refused(&["gru"]).contains("expected several runs"), "{}", refused(&["gru"]));
+    assert!(refused(&["gru", "nothing"]).contains("expected several runs"));
+    let said = place.refused(&["predict", "gru", "seeds/seed-1", "test.tsv"]);
+    assert!(said.contains("--ensemble joins several runs"), "{said}");
+    let said = place.refused(&["predict", "gru", "test.tsv", "--json"]);
+    assert!(said.contains("--json: expected lines of standard input"), "{said}");
+    assert!(place.refused(&["predict", "gru", "--output", "x"]).contains("--output: expected a FILE"));
+}
+
+#[test]
+fn several_labels_and_numbers_have_means() {
+    let place = Place::new("ensemble-kinds");
+    let texts = |label: fn(usize) -> String| -> String {
+        (0..60).map(|i| format!("it was {} of {}\t{}\n", ["fine", "dull"][i % 2], i % 7, label(i))).collect()
+    };
+    place.write("numbers.tsv", &texts(|i| format!("{}.5", i % 2)));
+    place.write("labels.tsv", &texts(|i| ["a,b", "b"][i % 2].to_owned()));
+    for (target, file) in [("number", "numbers.tsv"), ("labels", "labels.tsv")] {
+        let target_is = format!("data.target={target}");
+        let train = ["train", "--train", file, "--dev", file, "--set", &target_is, "--seeds", "2"];
+        place.said(&with(&train, &["--epochs", "2", "--run", target]), "");
+        let runs = [1, 2].map(|seed| format!("{target}/seed-{seed}"));
+        let of = |arguments: &[&str]| {
+            let answer = place.json(&[&["predict"], arguments, &["--json"]].concat(), "it was fine of 3\n");
+            answer["number"].as_f64().or(answer["probabilities"]["a"].as_f64()).unwrap()
+        };
+        let mean = (of(&[&runs[0]]) + of(&[&runs[1]])) / 2.0;
+        assert!((of(&["--ensemble", target]) - mean).abs() < 1e-5, "{target}");
+        place.said(&["eval", "--ensemble", target, file], "");
+    }
+    let said = place.refused(&["predict", "--ensemble", "number", "labels"]);
+    assert!(said.contains("got one that has learnt another kind"), "{said}");
+}
+
+#[test]
+fn taggers_vote() {
+    let place = Place::new("ensemble-tags");
+    let names = ["Rome", "Bonn", "Oslo", "Lima"];
+    let text: String = (0..48)
+        .map(|i| {
+            format!("{} B-place travel\nin O travel\n{} O travel\n\n", names[i % 4], ["May", "June"][i % 2])
+        })
+        .collect();
+    place.write("train.conll", &text);
+    let train = ["train", "--task", "tag", "--train", "train.conll", "--dev", "train.conll"];
+    let columns = ["--set", "data.text=1", "--set", "data.label=2"];
+    let train = [&train[..], &columns].concat();
+    place.said(&with(&train, &["--epochs", "6", "--seeds", "3", "--run", "tags"]), "");
+    let answers = place.json(&["predict", "--ensemble", "tags", "--json"], "Bonn in May\n");
+    assert_eq!(answers["tags"].as_array().unwrap().len(), 3, "{answers}");
+    let of = |runs: &[&str]| {
+        let eval = [&["eval"], runs, &["train.conll", "--json"]].concat();
+        place.json(&eval, "")["value"].as_f64().unwrap()
+    };
+    let alone = ["tags/seed-1", "tags/seed-2", "tags/seed-3"].map(|run| of(&[run]));
+    let all = of(&["--ensemble", "tags"]);
+    assert!(alone.iter().any(|value| all >= *value), "{all} {alone:?}");
+
+    let other = [&["train", "--task", "tag", "--train", "other.conll"][..], &columns, &SMALL].concat();
+    place.write("other.conll", &text.replace("B-place", "B-town"));
+    place.said(&[&other[..], &["--epochs", "1", "--run", "other", "--dev", "other.conll"]].concat(), "");
+    let said = place.refused(&["eval", "--ensemble", "tags", "other", "train.conll"]);
+    assert!(
+        said.contains("tags of models to join: expected the 2 tags of the first model, got also `B-town`"),
+        "{said}"
+    );
+}
