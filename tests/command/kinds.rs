@@ -34,6 +34,8 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     let of = [
         "--train",
         "texts.tsv",
+        "--dev",
+        "texts.tsv",
         "--set",
         "data.target=labels",
         "--epochs",
@@ -237,6 +239,8 @@ fn a_tagger_does_without_characters_and_without_a_random_field() {
         "--task",
         "tag",
         "--train",
+        "train.conll",
+        "--dev",
         "train.conll",
         "--epochs",
         "25",
