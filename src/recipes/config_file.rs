@@ -335,6 +335,7 @@ mod tests {
                     "momentum" => Some(("training.optimizer", "sgd")),
                     "phrases" => Some(("data.dev", "d.tsv")),
                     "window" => Some(("data.train", "t.tsv")),
+                    "unfreeze" | "lower_rates" => Some(("training.from", "runs/lm-1")),
                     _ => None,
                 };
                 needs.into_iter().try_for_each(|(name, text)| config.set(name, &Value::Text(text.into())))?;

@@ -10,6 +10,7 @@ use super::by_length::ByLength;
 use super::config::Config;
 use super::embedded;
 use super::net;
+use super::pieces::Pieces;
 use super::prepared::{
     CUT, Case, Column, Paths, Prepared, TestData, Truth, cut_of, one_in, options, read_as, tokenizer,
 };
@@ -202,44 +203,6 @@ impl Trained for Writer {
         }
         pieces.end(each);
         Ok(())
-    }
-}
-
-/// Text that is put together of tokens as they come.
-struct Pieces<'a> {
-    cut: &'a Tokenizer,
-    /// The last tokens: how a token stands in the text depends on those before it.
-    last: Vec<&'a str>,
-    /// How many of them are shown.
-    shown: usize,
-}
-
-impl<'a> Pieces<'a> {
-    /// How many tokens are looked at: a character may take four.
-    const LOOKED_AT: usize = 8;
-
-    fn new(cut: &'a Tokenizer) -> Self {
-        Self { cut, last: Vec::new(), shown: 0 }
-    }
-
-    /// Adds a token, and gives on what it adds to the text, unless it ends within a character.
-    fn push(&mut self, token: &'a str, each: &mut dyn FnMut(&str)) {
-        self.last.push(token);
-        let whole = self.cut.join(&self.last);
-        if whole.ends_with(char::REPLACEMENT_CHARACTER) && self.last.len() - self.shown < Self::LOOKED_AT {
-            return;
-        }
-        let before = self.cut.join(self.last.iter().take(self.shown));
-        each(whole.strip_prefix(&*before).unwrap_or_default());
-        let old = self.last.len().saturating_sub(Self::LOOKED_AT);
-        self.last.drain(..old);
-        self.shown = self.last.len();
-    }
-
-    /// Gives on what was held back.
-    fn end(self, each: &mut dyn FnMut(&str)) {
-        let (before, whole) = (self.cut.join(self.last.iter().take(self.shown)), self.cut.join(&self.last));
-        each(whole.strip_prefix(&*before).unwrap_or_default());
     }
 }
 
@@ -587,28 +550,4 @@ fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
         };
     }
     x
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_the_text() {
-        for cut in [Tokenizer::words(), Tokenizer::characters(), Tokenizer::pieces(), Tokenizer::whitespace()]
-        {
-            let text = "Nothing is as it was: \"no\", he said, and (again) went\non to the end of it.";
-            let tokens: Vec<String> = cut.tokens(text).map(|token| token.into_owned()).collect();
-            let (mut pieces, mut found, mut count) = (Pieces::new(&cut), String::new(), 0);
-            let mut each = |piece: &str| {
-                found.push_str(piece);
-                count += 1;
-            };
-            for token in &tokens {
-                pieces.push(token, &mut each);
-            }
-            pieces.end(&mut each);
-            assert_eq!((found, count), (cut.join(&tokens), tokens.len() + 1));
-        }
-    }
 }

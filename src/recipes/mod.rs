@@ -33,6 +33,7 @@ mod labels;
 mod lm;
 mod model;
 mod net;
+mod pieces;
 mod prepared;
 mod preview;
 mod recipe;
