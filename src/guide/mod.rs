@@ -10,6 +10,7 @@
 //! | [`structured`] | tags that hang together (CRF), labels without places (CTC), attention in the step |
 //! | [`generation`] | writing: greedy, sampling, beam search, sessions, many callers at once |
 //! | [`settings`] | models without Rust: what the command learns, every setting |
+//! | [`experiments`] | seeds, folds, a search of settings, ensembles |
 //! | [`fine_tuning`] | starting from a trained model or a language model, gradual unfreezing |
 //! | [`several_machines`] | training over `mpirun` or Slurm: starting, parts and bits, failures |
 //! | [`how_do_i`] | short answers to common tasks, to be copied |
@@ -46,6 +47,10 @@ pub mod generation {}
 /// Models without Rust: what the command learns, every setting.
 #[cfg_attr(any(doc, doctest), doc = include_str!("settings.md"))]
 pub mod settings {}
+
+/// Seeds, folds, a search of settings, ensembles.
+#[cfg_attr(any(doc, doctest), doc = include_str!("experiments.md"))]
+pub mod experiments {}
 
 /// Starting from a trained model: new words and labels, a language model below, gradual unfreezing.
 #[cfg_attr(any(doc, doctest), doc = include_str!("fine_tuning.md"))]

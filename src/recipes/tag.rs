@@ -126,6 +126,9 @@ impl Recipe for Tag {
     }
 }
 
+/// The number of the tag of each word of some texts, and the label of each text with its probability.
+type Labelled = (Vec<i64>, Vec<(String, f32)>);
+
 /// A tagger, with the others of an ensemble.
 struct Tagger {
     others: Voters,
@@ -212,12 +215,12 @@ impl Trained for Tagger {
 }
 
 impl Tagger {
-    /// The number of the tag of each word of some texts, and the label of each text with its probability, if the model has labels.
+    /// What all taggers find; no labels if the models have none.
     fn found<'a>(
         &self,
         predictor: &Predictor,
         texts: impl Iterator<Item = &'a [String]> + Clone,
-    ) -> Result<(Vec<i64>, Vec<(String, f32)>)> {
+    ) -> Result<Labelled> {
         let lengths: Vec<usize> = texts.clone().map(<[String]>::len).collect();
         let own = found(predictor, texts.clone())?;
         let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts.clone()))?;

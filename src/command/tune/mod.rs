@@ -44,7 +44,7 @@ them, and the best of these all. Trial 1 is the config as it is. Trials go on fr
 learning rate are over all epochs from the start. A trial that would not fit into the budget is not begun, and training
 stops where the budget ends. Each trial is a run folder (trial-1 …) of one folder, beside tune.json,
 the state, and best.toml. The test set is left for the end: --test is refused. Equal seeds draw equal settings.
---json writes `value`, in percent where it is a share, `best`, the run folder, `config` and `trials`.")]
+--json writes `value`, in percent where it is a share, `best`, the run folder, `config` and `trials`, whose values are shares.")]
 pub(crate) struct Tune {
     #[command(flatten)]
     wanted: Wanted,

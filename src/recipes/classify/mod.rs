@@ -118,6 +118,9 @@ struct Classifier {
     others: Vec<Other>,
 }
 
+/// What is done with each text, by its number and what the model says of it.
+type EachText<'a> = &'a mut dyn FnMut(u64, &Labelled, &[f32]) -> Result<()>;
+
 /// Another classifier of an ensemble.
 struct Other {
     classifier: Classifier,
@@ -230,7 +233,7 @@ impl Trained for Classifier {
         let files = self.files(config, predictor, path)?;
         let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
         let mut count = 0;
-        let parts = |each_text: &mut dyn FnMut(u64, &Labelled, &[f32]) -> Result<()>| {
+        let parts = |each_text: EachText<'_>| {
             in_parts(
                 records,
                 |(_, text): &(u64, Labelled)| text.text.len(),
