@@ -158,7 +158,7 @@ impl Repeated {
             }
             let prepared = match ready.take_if(|(ready, _)| *ready == number) {
                 Some((_, prepared)) => prepared,
-                None => prepare(&config).asked()?,
+                None => run::prepared(&config, &self.path.join(&name)).asked()?,
             };
             if !self.console.quiet {
                 prepared.said.iter().filter(|_| number == 1).for_each(terminal::say);

@@ -271,7 +271,7 @@ impl Search<'_> {
     fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
         let config = self.config(trial)?;
         config.check()?;
-        let prepared = prepare(&config)?;
+        let prepared = run::prepared(&config, &self.folder.path().join(trial.name()))?;
         if trial.number == 1 && rung == 1 && !self.console.quiet {
             prepared.said.iter().for_each(terminal::say);
         }
