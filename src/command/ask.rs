@@ -172,7 +172,7 @@ impl Predict {
         let (model, file) = self.model()?;
         for (given, flag) in [(self.output.is_some(), "--output"), (self.quiet, "--quiet")] {
             if given && file.is_none() {
-                return bad(format!("{flag}: expected a FILE with the records to answer, got none"));
+                return bad(format!("{flag}: expected a file with the records to answer (<FILE>), got none"));
             }
         }
         if let (Some(file), true) = (&file, self.lines.json) {

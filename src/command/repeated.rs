@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use super::outcome::{Asked, Ended, Outcome, bad};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
-use super::training::{Finished, Training, check_new, parts};
+use super::training::{Finished, Training, check_new, parts, prepared};
 use super::{file, json};
 use unpadded::data::Fold;
-use unpadded::recipes::{Config, Prepared, prepare};
+use unpadded::recipes::{Config, Prepared};
 use unpadded::train::Ended as FitEnded;
 
 /// In what the trainings differ.
@@ -134,11 +134,19 @@ impl Repeated {
 
     pub(crate) fn run(mut self) -> Outcome<Ended> {
         let [one, several] = self.kind.names();
-        let (resumes, mut ready) = (self.ended.is_some(), None);
+        // All that may be wrong is found before anything is written. If a fold has no text, it is the last one.
+        let resumes = self.ended.is_some();
+        let first = match &self.ended {
+            Some(ended) => ended.len() as u64 + 1,
+            None if self.kind == Kind::Folds => self.count,
+            None => 1,
+        };
+        let mut ready = None;
+        if first <= self.count {
+            let (config, name) = self.of(first)?;
+            ready = Some((first, prepared(&config, &self.path.join(name)).asked()?));
+        }
         if !resumes {
-            // All that may be wrong is found before anything is written. If a fold has no text, it is the last one.
-            let number = if self.kind == Kind::Folds { self.count } else { 1 };
-            ready = Some((number, prepare(&self.of(number)?.0).asked()?));
             check_new(&self.path, false)?;
         }
         let folder = Folder::take(self.path.clone())?;
@@ -158,7 +166,7 @@ impl Repeated {
             }
             let prepared = match ready.take_if(|(ready, _)| *ready == number) {
                 Some((_, prepared)) => prepared,
-                None => run::prepared(&config, &self.path.join(&name)).asked()?,
+                None => prepared(&config, &self.path.join(&name)).asked()?,
             };
             if !self.console.quiet {
                 prepared.said.iter().filter(|_| number == 1).for_each(terminal::say);

@@ -10,7 +10,7 @@ use super::events::Events;
 use super::json;
 use super::outcome::{Outcome, bad};
 use unpadded::checkpoint::EpochScores;
-use unpadded::recipes::{Config, Prepared, prepare, prepare_resumed};
+use unpadded::recipes::Config;
 
 /// Where runs go that are not told a folder.
 const RUNS: &str = "runs";
@@ -62,12 +62,6 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
         true => format!("run folder `{name}`: expected a best.ckpt or last.ckpt in it, got neither"),
         false => format!("`{name}`: expected a run folder or a checkpoint, got nothing there"),
     })
-}
-
-/// What a config prepares for the run of a folder: with a checkpoint in it, the training goes on there, without the model it started from.
-pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepared> {
-    let last = last(folder);
-    if last.is_file() { prepare_resumed(config, last) } else { prepare(config) }
 }
 
 /// The first folder `runs/<task>-<number>` that is not there.

@@ -14,7 +14,7 @@ use super::wanted::{Wanted, whole};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, Prepared, Truth, prepare};
+use unpadded::recipes::{Case, Config, Prepared, Truth, prepare, prepare_resumed};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -145,7 +145,7 @@ impl Train {
         };
         // All that may be wrong with what was asked for is found before anything is written.
         let prepared = match &self.resume {
-            Some(folder) => run::prepared(&config, folder).asked()?,
+            Some(folder) => prepare_resumed(&config, run::last(folder)).asked()?,
             None => prepare(&config).asked()?,
         };
         if let (false, Some(world)) = (first, &*world) {

@@ -19,7 +19,7 @@ use unpadded::checkpoint::{Better, Checkpoint};
 use unpadded::data::Data;
 use unpadded::executor::Profile;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, HeldOut, Model, Prepared, Scored, finished};
+use unpadded::recipes::{Case, Config, HeldOut, Model, Prepared, Scored, finished, prepare, prepare_resumed};
 use unpadded::train::{Ended, Progress, Report, Trainer, Until};
 
 /// The training of a run folder.
@@ -65,6 +65,12 @@ pub(crate) struct Finished {
     pub(crate) tested: Option<(Scored, Value)>,
     /// Why the test set has no scores.
     pub(crate) untested: Option<unpadded::Error>,
+}
+
+/// A training that may begin in a run folder, or go on from the checkpoint in it.
+pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepared> {
+    let last = run::last(folder);
+    if last.is_file() { prepare_resumed(config, last) } else { prepare(config) }
 }
 
 /// The parts of a prepared training: what is trained on what, and what is scored behind it.

@@ -59,7 +59,8 @@ impl Space {
         load(path.as_ref()).map(|(_, space)| space).at_caller()
     }
 
-    /// The settings that matter most for the task of a config. Pre-trained vectors decide `model.embedding`.
+    /// The settings that matter most for the task of a config. Pre-trained vectors decide `model.embedding`, and a model that a training
+    /// starts from (`training.from`) all settings of the text and the model but `model.dropout`.
     ///
     /// # Errors
     /// If the config makes no sense.
@@ -67,7 +68,11 @@ impl Space {
     pub fn of(config: &Config) -> Result<Self> {
         let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
         let space = parse("space", &text).at_caller()?.1.unwrap_or_default();
-        Ok(if config.text.vectors.is_some() { space.without("model.embedding") } else { space })
+        let decided = |name: &str| match config.training.from {
+            Some(_) => name != "model.dropout" && !name.starts_with("training."),
+            None => name == "model.embedding" && config.text.vectors.is_some(),
+        };
+        Ok(space.without(decided))
     }
 }
 
@@ -279,6 +284,12 @@ mod tests {
             drawn.iter().try_for_each(Config::check)?;
             assert!(drawn.iter().enumerate().all(|(at, one)| !drawn[at + 1..].contains(one)));
         }
+        let mut config = Config::new(Task::Classify);
+        config.text.vectors = Some("vectors".into());
+        assert!(Space::of(&config)?.names().all(|name| name != "model.embedding"));
+        config.training.from = Some("run".into());
+        let from = Space::of(&config)?;
+        assert!(from.names().all(|name| name == "model.dropout" || name.starts_with("training.")));
         let quoted =
             "[space]\n\"model.hidden\" = [1, 2]\ntraining.rate = { from = 1e-3, to = 1, log = true }\n";
         let space = parse("quoted", quoted)?.1.unwrap_or_default();

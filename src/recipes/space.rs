@@ -110,9 +110,9 @@ model.dropout = { from = 0.1, to = 0.5 }
         self.settings.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Without a setting.
-    pub(super) fn without(mut self, name: &str) -> Self {
-        self.settings.retain(|(known, _)| known != name);
+    /// Without some settings.
+    pub(super) fn without(mut self, decided: impl Fn(&str) -> bool) -> Self {
+        self.settings.retain(|(name, _)| !decided(name));
         self
     }
 

@@ -56,7 +56,7 @@ fn probabilities_are_means_over_all_runs() {
     assert!(said.contains("--ensemble joins several runs"), "{said}");
     let said = place.refused(&["predict", "gru", "test.tsv", "--json"]);
     assert!(said.contains("--json: expected lines of standard input"), "{said}");
-    assert!(place.refused(&["predict", "gru", "--output", "x"]).contains("--output: expected a FILE"));
+    assert!(place.refused(&["predict", "gru", "--output", "x"]).contains("--output: expected a file"));
 }
 
 #[test]

@@ -121,6 +121,25 @@ fn other_tasks_have_folds_too() {
     }
 }
 
+#[test]
+fn seeds_start_from_a_trained_model_and_go_on_without_it() {
+    let place = Place::new("seeds-from");
+    place.write("reviews.tsv", &reviews());
+    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "first"]), "");
+    let train = ["train", "--from", "first", "--train", "reviews.tsv", "--seeds", "2", "--epochs", "2"];
+    let before = place.json(&[&train[..], &["--run", "seeds", "--json"]].concat(), "");
+    // A training that was saved needs the first model no more; one that has not begun does.
+    fs::remove_dir_all(place.0.join("first")).unwrap();
+    let mut cut = before.clone();
+    cut["runs"].as_array_mut().unwrap().pop();
+    place.write("seeds/seeds.json", &cut.to_string());
+    let again = place.json(&["train", "--resume", "seeds", "--json"], "");
+    assert_eq!(of_runs(&again, "value"), of_runs(&before, "value"));
+    fs::remove_dir_all(place.0.join("seeds/seed-2")).unwrap();
+    place.write("seeds/seeds.json", &cut.to_string());
+    assert!(place.refused(&["train", "--resume", "seeds"]).contains("first"));
+}
+
 #[cfg(unix)]
 #[test]
 fn interrupted_seeds_go_on_to_the_same_figures() {

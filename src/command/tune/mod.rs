@@ -17,7 +17,7 @@ use super::outcome::{Asked, Ended, Outcome, bad, plain};
 use super::run::{self, Folder};
 use super::scores::{Table, shares};
 use super::terminal::{self, Console};
-use super::training::{Training, check_new, parts};
+use super::training::{Training, check_new, parts, prepared};
 use super::wanted::{Wanted, whole};
 use super::{file, json};
 use unpadded::ErrorKind;
@@ -69,7 +69,7 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     run: Option<PathBuf>,
     /// Go on with the search of a folder
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "train", "dev", "set", "epochs", "seed"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "from", "train", "dev", "set", "epochs", "seed"])]
     resume: Option<PathBuf>,
     #[command(flatten)]
     console: Console,
@@ -271,11 +271,12 @@ impl Search<'_> {
     fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
         let config = self.config(trial)?;
         config.check()?;
-        let prepared = run::prepared(&config, &self.folder.path().join(trial.name()))?;
+        let path = self.folder.path().join(trial.name());
+        let prepared = prepared(&config, &path)?;
         if trial.number == 1 && rung == 1 && !self.console.quiet {
             prepared.said.iter().for_each(terminal::say);
         }
-        let folder = Folder::take(self.folder.path().join(trial.name()))?;
+        let folder = Folder::take(path)?;
         let resumes = run::last(folder.path()).is_file();
         if !resumes {
             folder.clear()?;

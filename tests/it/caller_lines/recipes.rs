@@ -47,10 +47,10 @@ pub(super) fn calls(calls: &mut Calls) {
     other_task.notes.insert("task".to_owned(), "lm".to_owned());
     let load = |checkpoint: &Checkpoint| Model::new(checkpoint.clone()).unwrap();
     calls.at("Model::join", || load(&checkpoint).join(load(&other_task)).map(drop));
-    let mut without = checkpoint;
+    let config = Config::new(Task::Tag);
+    let mut without = recipes::prepare(&config).unwrap().trainer.for_inference().unwrap();
     without.vocabularies.clear();
     let model = Model::new(without).unwrap();
-    let config = Config::new(Task::Classify);
     calls.at("Model::questions", || model.questions(&config, "no such file").map(drop));
     calls.at("Model::predict", || model.predict(&["a"]).map(drop));
 
