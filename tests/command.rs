@@ -490,7 +490,8 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
     let place = Place::new("resume");
     place.write("reviews.tsv", &reviews());
     let train = |run: &'static str| {
-        with(&["train", "--train", "reviews.tsv"], &["--epochs", "40", "--threads", "1", "--run", run])
+        let first = ["train", "--train", "reviews.tsv", "--set", "training.patience=0"];
+        with(&first, &["--epochs", "40", "--threads", "1", "--run", run])
     };
     place.said(&train("whole"), "");
     let first = ["-INT", "-KILL", "-TERM"];

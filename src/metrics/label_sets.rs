@@ -8,9 +8,15 @@ use crate::tensor::{DType, Dense, Variable};
 /// Its name in files.
 pub(super) const LABEL_SETS: &str = "label_sets";
 
-/// Micro-averaged F1 of sets of labels: 2 · hits / (labels + guesses) over all labels of all rows; 0 without any.
+/// Thresholds of the logit: evenly from −10 to 10.
+const THRESHOLDS: usize = 401;
+const LARGEST: f64 = 10.0;
+
+/// Micro-averaged F1 of sets of labels at the best common threshold: the highest 2 · hits / (labels + guesses) over all labels of all
+/// rows; 0 without any.
 ///
-/// A label is guessed where its logit is above 0, which is a probability above 0.5, and is there where its target is above 0.5.
+/// A label is guessed where its logit reaches the threshold, one of 401 from −10 to 10 in steps of 0.05, and is there where its target is
+/// above 0.5. So a model whose probabilities of rare labels are all small is told from one that knows nothing.
 ///
 /// ```
 /// use ndarray::array;
@@ -19,8 +25,8 @@ pub(super) const LABEL_SETS: &str = "label_sets";
 /// let net = Builder::new();
 /// let [logits, targets] = ["logits", "targets"].map(|name| net.feed(name, DType::F32, &[3], 0));
 /// let mut f1 = LabelSetF1::new(logits, targets);
-/// f1.update(&[array![[2.0f32, -1.0, 3.0]].into(), array![[1.0f32, 1.0, 0.0]].into()], 1)?;
-/// assert_eq!(f1.value(), 0.5); // one hit, two labels, two guesses
+/// f1.update(&[array![[2.0f32, -3.0, -1.0]].into(), array![[1.0f32, 1.0, 0.0]].into()], 1)?;
+/// assert_eq!(f1.value(), 0.8); // at −3: two hits, two labels, three guesses
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -28,14 +34,14 @@ pub struct LabelSetF1 {
     name: String,
     logits: Var,
     targets: Var,
-    /// Hits, labels and guesses.
-    sums: [f64; 3],
+    /// By the highest threshold that a logit reaches, behind those below all: labels that are there, and others.
+    sums: Vec<f64>,
 }
 
 impl LabelSetF1 {
     /// Of logits `[rows, labels]` against targets of the same shape.
     pub fn new(logits: Var, targets: Var) -> Self {
-        Self { name: "micro F1".to_owned(), logits, targets, sums: [0.0; 3] }
+        Self { name: "micro F1".to_owned(), logits, targets, sums: vec![0.0; 2 * (THRESHOLDS + 1)] }
     }
 
     /// Under another name.
@@ -74,16 +80,24 @@ impl Metric for LabelSetF1 {
         let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
         let (logits, targets) = (floats(logits)?, floats(targets)?);
         for (logit, target) in logits.as_slice::<f64>()?.iter().zip(targets.as_slice::<f64>()?) {
-            let (guessed, there) = (*logit > 0.0, *target > 0.5);
-            let counts = [guessed && there, there, guessed];
-            self.sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += f64::from(u8::from(count)));
+            // A NaN reaches none.
+            let steps = (logit + LARGEST) * (THRESHOLDS - 1) as f64 / (2.0 * LARGEST);
+            let place = if steps >= 0.0 { 1 + (steps as usize).min(THRESHOLDS - 1) } else { 0 };
+            let sum = self.sums.get_mut(2 * place + usize::from(*target <= 0.5));
+            sum.into_iter().for_each(|sum| *sum += 1.0);
         }
         Ok(())
     }
 
     fn value(&self) -> f64 {
-        let [hits, labels, guesses] = self.sums;
-        Counts { hits, labels, guesses }.f1()
+        let labels: f64 = self.sums.iter().step_by(2).sum();
+        let (mut best, mut hits, mut guesses) = (0.0f64, 0.0, 0.0);
+        for counts in self.sums.chunks(2).skip(1).rev() {
+            let [there, other] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
+            (hits, guesses) = (hits + there, guesses + there + other);
+            best = best.max(Counts { hits, labels, guesses }.f1());
+        }
+        best
     }
 
     fn sums(&mut self) -> &mut [f64] {

@@ -15,7 +15,7 @@
 //! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of which class is taken for which |
 //! | [`RocAuc`] | logits and labels | how likely a row of a class has a higher score for it than another |
 //! | [`CalibrationError`] | logits and labels | how far probabilities are from how often guesses are right |
-//! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows |
+//! | [`LabelSetF1`] | logits and targets of several labels | micro-averaged F1 over all labels of all rows, at the best threshold |
 //! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
 //! | [`ChunkF1`] | tags and tags | F1 of chunks, as the CoNLL evaluation has it |
 //! | [`TokenAccuracy`] | tags and tags | the share of tokens whose tag is right |

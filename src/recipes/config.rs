@@ -133,7 +133,7 @@ impl Config {
             ("model.embedding_dropout", model.embedding_dropout.unwrap_or(0.0)),
             ("model.recurrent_dropout", model.recurrent_dropout),
             ("model.word_dropout", model.word_dropout),
-            ("training.label_smoothing", training.label_smoothing),
+            ("training.label_smoothing", training.label_smoothing.unwrap_or(0.0)),
             ("training.momentum", training.momentum),
         ];
         for (name, share) in shares {
@@ -245,14 +245,15 @@ impl Config {
             training.focal.to_string(),
         );
         let one = data.target == Target::Label;
+        let smoothing = training.label_smoothing.unwrap_or(0.0);
         need(
-            one || training.label_smoothing == 0.0,
+            one || smoothing == 0.0,
             "training.label_smoothing",
             "0 unless `data.target` is `label`",
-            training.label_smoothing.to_string(),
+            smoothing.to_string(),
         );
         need(
-            training.focal == 0.0 || training.label_smoothing == 0.0,
+            training.focal == 0.0 || smoothing == 0.0,
             "training.focal",
             "0 with `training.label_smoothing`: one of both",
             training.focal.to_string(),
@@ -262,6 +263,17 @@ impl Config {
             need(data.pair.is_none(), "model.documents", "`none` with `data.pair`", name.clone());
             need(!model.characters, "model.documents", "`none` with `model.characters`", name);
         }
+    }
+
+    /// The label smoothing of the loss: what is set, else what does well for the task.
+    pub(super) fn label_smoothing(&self) -> f64 {
+        let Self { run, data, training, .. } = self;
+        let smooths = match run.task {
+            Task::Translate => true,
+            Task::Classify => data.target == Target::Label && training.focal == 0.0,
+            Task::Tag | Task::Lm => false,
+        };
+        training.label_smoothing.unwrap_or(if smooths { 0.1 } else { 0.0 })
     }
 
     /// The config as TOML, without settings that have no value. [`Self::from_toml`] parses it.

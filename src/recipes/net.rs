@@ -130,7 +130,7 @@ fn told(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Traine
 
 /// The cross-entropy of each row with the label smoothing of a config, if it smooths.
 pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
-    let label_smoothing = config.training.label_smoothing;
+    let label_smoothing = config.label_smoothing();
     let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
     (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }

@@ -187,6 +187,8 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         ("data.target", config.data.target != Target::Label, config.data.target.name()),
         ("data.pair", config.data.pair.is_some(), "a column"),
         ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
+        ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
+        ("training.focal", config.training.focal > 0.0, "an exponent"),
         ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
     ];
     if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {

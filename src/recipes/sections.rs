@@ -266,12 +266,12 @@ section! {
         averaging: Average = Average::None;
         /// Decay of the exponential moving average (`ema`) per step.
         averaging_decay: f64 = 0.999;
-        /// Epochs before the averaging begins.
-        averaging_from: u64 = 0;
+        /// Epochs before the averaging begins: an average from the start would hold the random parameters for long.
+        averaging_from: u64 = 1;
         /// Gradient clipping: the largest norm of all gradients together.
         clip: f64 = 1.0;
-        /// Label smoothing: the share of each target that is spread over all classes.
-        label_smoothing: f64 = 0.0;
+        /// Label smoothing: the share of each target that is spread over all classes (default: 0.1 of `translate`, and of `classify` with one label per text and without `focal`; else 0).
+        label_smoothing: Option<f64> = None;
         /// Class weights in the loss: `balanced` (texts / (classes · texts of the class)), or weights by label, as in `["spam=5", "rare label=2.5"]`; other labels have 1.
         class_weights: Vec<String> = Vec::new();
         /// Focal loss: its exponent γ, which weakens the loss of texts that are already right (Lin et al., 2017); 0 is the plain loss.

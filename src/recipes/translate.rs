@@ -61,7 +61,7 @@ impl Recipe for Translate {
         (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
         model.bidirectional = true;
         (training.epochs, training.batch, training.rate) = (8, 64, 1e-3);
-        (training.schedule, training.label_smoothing) = (RateSchedule::Cosine, 0.1);
+        training.schedule = RateSchedule::Cosine;
     }
 
     fn without(&self) -> &'static [&'static str] {
@@ -240,7 +240,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let others = Some(&dev).filter(|_| given);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
     // Loss and perplexity of a training are then not one number.
-    let rate = config.training.label_smoothing;
+    let rate = config.label_smoothing();
     let smoothed =
         (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
     Ok(Prepared {

@@ -46,21 +46,27 @@ impl Weigher {
             return Err(wrong("another"));
         }
         let registry = ops::catalogue();
-        let losses = metrics.iter().find(|metric| metric.name == "loss");
-        let losses = losses.and_then(|loss| program.find(loss.variables.first()?));
-        let losses = losses.ok_or_else(|| wrong("one without losses"))?;
-        let mut program: Program = program.inference(&[losses])?;
+        let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
+        let of_accuracy = accuracy.map(|metric| &metric.variables[..]).unwrap_or_default();
+        let found: Vec<VarId> = of_accuracy.iter().filter_map(|name| program.find(name)).collect();
+        let &[logits, label] = &found[..] else { return Err(wrong("one without logits")) };
+        let mut program: Program = program.inference(&[logits, label])?;
 
-        let request = Append {
-            kind: "mean",
-            inputs: vec![("x", vec![losses])],
-            updated: Vec::new(),
-            attributes: Default::default(),
-            role: Role::Forward,
-            name: None,
-            caller: String::new(),
+        // The plain loss, −ln p: a training may smooth or weigh it.
+        let mut append = |kind, inputs| {
+            let request = Append {
+                kind,
+                inputs,
+                updated: Vec::new(),
+                attributes: Default::default(),
+                role: Role::Forward,
+                name: None,
+                caller: String::new(),
+            };
+            Ok::<VarId, Error>(program.append(&registry, BlockId(0), request)?[0][0])
         };
-        let mean = program.append(&registry, BlockId(0), request)?[0][0];
+        let losses = append("cross_entropy", vec![("logits", vec![logits]), ("labels", vec![label])])?;
+        let mean = append("mean", vec![("x", vec![losses])])?;
         let gradients = differentiate(&mut program, &registry, mean)?;
         let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
         let words = feed(FIRST[0])?;

@@ -84,7 +84,7 @@ fn new_words_and_labels_are_added_to_what_was_learnt() {
     let again =
         ["train", "--train", "reviews.tsv", "--epochs", "1", "--set", "training.rate=1e-12", "--json"];
     assert_eq!(value(&[&again[..], &["--from", "old"]].concat()), 100.0);
-    assert!(value(&with(&again, &[])) < 100.0);
+    assert!(value(&with(&again, &["--seed", "2"])) < 100.0);
 }
 
 #[test]

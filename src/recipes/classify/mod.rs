@@ -19,7 +19,7 @@ use super::prepared::{
 use super::preview::Preview;
 use super::recipe::{Asked, Recipe, Trained};
 use super::scored::{Outcome, Scored, in_parts};
-use super::sections::{DecodingConfig, Target};
+use super::sections::{DecodingConfig, Pooling, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::{embedded, net, rows};
@@ -51,7 +51,9 @@ const TABLES: [Table; 6] = [
 pub(super) struct Classify;
 
 impl Recipe for Classify {
-    fn defaults(&self, _: &mut Config) {}
+    fn defaults(&self, Config { model, .. }: &mut Config) {
+        (model.bidirectional, model.pool, model.word_dropout) = (true, Pooling::Max, 0.1);
+    }
 
     fn without(&self) -> &'static [&'static str] {
         &[
@@ -462,6 +464,8 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         held_out.count
     )];
     said.extend(hint);
+    let rate = config.label_smoothing();
+    said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
     said.extend(read_as(train.read_as()));
     said.extend(others);
     said.extend(net::vectors(config, &mut trainer, &reader.words)?);

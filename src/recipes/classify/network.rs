@@ -128,7 +128,7 @@ fn vectors(
 
 /// The mean loss of labels: cross-entropy with weights of classes and label smoothing, or focal loss.
 fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config) -> Var {
-    let label_smoothing = config.training.label_smoothing;
+    let label_smoothing = config.label_smoothing();
     let options = CrossEntropy { class_weights, label_smoothing, ..CrossEntropy::default() };
     let (losses, shares) = logits.cross_entropy_with(label, options);
     let losses = match config.training.focal {
