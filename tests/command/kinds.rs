@@ -203,10 +203,10 @@ fn phrases_of_trees_are_trained_on_and_never_measured_on() {
         format!("({label} (2 it{i}) ({label} (2 is) ({label} {word})))\n")
     };
     place.write("trees.txt", &(0..40).map(line).collect::<String>());
-    let of = ["train", "--train", "trees.txt", "--dev", "trees.txt", "--epochs", "1", "--set"];
+    let of = ["train", "--train", "trees.txt", "--dev", "trees.txt", "--epochs", "1"];
     let said = |phrases: &str, run: &str| {
         let setting = format!("data.phrases={phrases}");
-        let output = place.given(&with(&of, &[&setting, "--run", run]), "");
+        let output = place.given(&with(&of, &["--set", &setting, "--run", run]), "");
         String::from_utf8(output.stderr).unwrap()
     };
     // Of each tree five phrases: the sentence, `it…`, `is fine`, `is` and the word.
