@@ -356,7 +356,7 @@ mod tests {
                 let value = match (key.name, config.get(&name)) {
                     ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
                     ("cell", _) => Value::Text("rnn".into()),
-                    ("pool", _) => Value::Text("max".into()),
+                    ("pool", _) => Value::Text("mean".into()),
                     ("fold", _) => Value::Text("2/5".into()),
                     ("target", _) => Value::Text("number".into()),
                     ("documents", _) => Value::Text("lines".into()),
