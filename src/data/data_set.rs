@@ -227,9 +227,11 @@ impl<R: Record> DataSet<R> {
     ///
     /// # Errors
     /// If there is no record; those of `sample`.
+    #[track_caller]
     pub fn samples_by(&self, sample: &dyn Fn(usize, &R) -> Result<Vec<Field>>) -> Result<Samples> {
-        self.some()?;
-        self.records.iter().enumerate().map(|(number, record)| sample(number, record)).collect()
+        self.some().at_caller()?;
+        let samples = self.records.iter().enumerate().map(|(number, record)| sample(number, record));
+        samples.collect::<Result<_>>().at_caller()
     }
 }
 

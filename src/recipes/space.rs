@@ -69,6 +69,7 @@ model.hidden = [64, 128, 256]
 model.bidirectional = [false, true]
 model.pool = [\"last\", \"max\", \"mean\", \"attention\"]
 model.dropout = { from = 0.2, to = 0.7 }
+model.word_dropout = [0.0, 0.1, 0.2]
 text.min_count = [1, 2, 3]
 "
             }
@@ -80,6 +81,8 @@ model.embedding = [64, 128, 256]
 model.hidden = [96, 160, 256]
 model.layers = [1, 2]
 model.dropout = { from = 0.3, to = 0.6 }
+model.recurrent_dropout = [0.0, 0.25]
+model.word_dropout = [0.1, 0.2, 0.3]
 text.min_count = [1, 2, 3]
 "
             }
@@ -90,7 +93,8 @@ training.batch = [32, 64, 128]
 model.embedding = [32, 64, 128]
 model.hidden = [128, 256, 512]
 model.layers = [1, 2]
-model.dropout = { from = 0.0, to = 0.4 }
+model.dropout = { from = 0.0, to = 0.5 }
+training.schedule = [\"constant\", \"cosine\"]
 "
             }
             Task::Translate => {

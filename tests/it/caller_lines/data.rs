@@ -150,6 +150,9 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledFiles::vocabulary", || files.vocabulary(&cut, &rare));
     calls.at("LabelledFiles::labels", || files.labels());
     calls.at("LabelledFiles::loader", || files.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
+    let wrong = || Vocabulary::labels(["a"]).unwrap().lookup("b").map(|id| vec![id.into()]);
+    calls.at("Files::samples_by", || files.samples_by(1, move |_| wrong()).map(drop));
+    calls.at("DataSet::samples_by", || texts.samples_by(&|_, _| wrong()).map(drop));
     let tagged = TaggedFiles::open_with([folder.join("labelled.tsv")], &options).unwrap();
     let known = [&words, &words, &labels];
     let form = str::to_owned;

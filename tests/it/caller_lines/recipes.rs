@@ -1,7 +1,7 @@
 //! Recipes: configs, what is prepared of them, and what answers out of a file.
 
 use unpadded::checkpoint::Checkpoint;
-use unpadded::data::Vocabulary;
+use unpadded::data::{Field, Loader, Samples, Vocabulary};
 use unpadded::predict::Sampling;
 use unpadded::recipes::{self, Aligner, Config, Model, Space, Task, Value, Weigher};
 
@@ -37,6 +37,11 @@ pub(super) fn calls(calls: &mut Calls) {
     let mut other = config.clone();
     other.data.test = Some("no such file".into());
     let model = Model::new(checkpoint.clone()).unwrap();
+    let mut odd = checkpoint.clone();
+    odd.notes.insert("config".to_owned(), "[model".to_owned());
+    let samples: Samples = [vec![Field::Int(1)]].into_iter().collect();
+    let none = Loader::new(samples, &["words"]).unwrap();
+    calls.at("recipes::finished", || recipes::finished(odd, &none).map(drop));
     calls.at("recipes::test_data", || recipes::test_data(&other, &model).map(drop));
     calls.at("recipes::scores", || recipes::scores(&other, &model).map(drop));
     calls.at("recipes::compare", || recipes::compare(&[(&other, &model)]).map(drop));
