@@ -298,7 +298,10 @@ mod tests {
         assert!(Space::of(&config)?.names().all(|name| name != "model.embedding"));
         config.data.train = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/clicks/train.libsvm").into());
         let of_rows = Space::of(&config)?;
-        assert!(of_rows.names().all(|name| !name.starts_with("text.") && !WORDS.contains(&name)), "{of_rows}");
+        assert!(
+            of_rows.names().all(|name| !name.starts_with("text.") && !WORDS.contains(&name)),
+            "{of_rows}"
+        );
         assert!(of_rows.names().any(|name| name == "model.hidden"), "{of_rows}");
         config.data.train = None;
         config.training.from = Some("run".into());
