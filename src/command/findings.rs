@@ -90,7 +90,7 @@ impl Findings<'_> {
         };
         let asked = cases.get(..most).unwrap_or(cases);
         let texts: Vec<&str> = asked.iter().map(|case| case.text.as_str()).collect();
-        let answers = model.predict(&texts)?;
+        let answers: Vec<Answer> = model.predict(&texts)?.into_iter().map(best).collect();
         if page.tested.is_none() {
             page.errors = errors(model, asked, &answers).as_ref().map(Into::into);
         }
@@ -119,6 +119,14 @@ impl Findings<'_> {
             labels(&mut page, asked, &answers, model, self.checkpoint, config.run.threads)?;
         }
         Ok(page)
+    }
+}
+
+/// Of several translations the best one.
+fn best(answer: Answer) -> Answer {
+    match answer {
+        Answer::Ranked(mut texts) if !texts.is_empty() => Answer::Text(texts.swap_remove(0).0),
+        other => other,
     }
 }
 

@@ -134,7 +134,8 @@ impl Repeated {
 
     pub(crate) fn run(mut self) -> Outcome<Ended> {
         let [one, several] = self.kind.names();
-        // All that may be wrong is found before anything is written. If a fold has no text, it is the last one.
+        // All that may be wrong is found before anything is written, as a seed that is too large. If a fold has no text, it is the last one.
+        (1..=self.count).try_for_each(|number| self.of(number).map(drop))?;
         let resumes = self.ended.is_some();
         let first = match &self.ended {
             Some(ended) => ended.len() as u64 + 1,

@@ -244,6 +244,15 @@ impl Config {
             "0 with `data.target = \"number\"`",
             training.focal.to_string(),
         );
+        let weighed = of_classify && data.target == Target::Labels && training.focal > 0.0;
+        need(
+            !weighed || training.class_weights.is_empty(),
+            "training.class_weights",
+            "none with `training.focal` and `data.target = \"labels\"`: one of both",
+            training.class_weights.join(", "),
+        );
+        let parted = "at least one character, as `;`";
+        need(!data.label_separator.is_empty(), "data.label_separator", parted, "none".to_owned());
         let one = data.target == Target::Label;
         let smoothing = training.label_smoothing.unwrap_or(0.0);
         need(
@@ -335,6 +344,25 @@ mod tests {
             );
         }
         Ok(())
+    }
+
+    #[test]
+    fn settings_that_would_not_act_are_refused() {
+        let said = |set: &[(&str, Value)]| {
+            let mut config = Config::new(Task::Classify);
+            set.iter().for_each(|(name, value)| config.set(name, value).unwrap());
+            config.check().err().map(|e| format!("{e:#}")).unwrap_or_default()
+        };
+        let text = |text: &str| Value::Text(text.into());
+        let (labels, focal) = (("data.target", text("labels")), ("training.focal", Value::Int(2)));
+        let weights = ("training.class_weights", text("balanced"));
+        assert_eq!(said(&[labels.clone(), focal.clone()]), "");
+        assert_eq!(said(&[labels.clone(), weights.clone()]), "");
+        assert_eq!(said(&[focal.clone(), weights.clone()]), "");
+        let all = said(&[labels, focal, weights]);
+        assert!(all.contains("training.class_weights: expected none with `training.focal`"), "{all}");
+        let none = said(&[("data.label_separator", text(""))]);
+        assert!(none.contains("data.label_separator: expected at least one character"), "{none}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::config::{Config, nearest};
+use super::rows;
 use super::sections::Task;
 use super::settings::{Key, Value};
 use super::space::{Space, Values};
@@ -16,6 +17,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The longest config that is read, in bytes: one with every setting has a few thousand.
 const MOST: u64 = 1 << 20;
+/// Settings of the space of `classify` that have no effect on rows of features, beside those of the text.
+const WORDS: [&str; 3] = ["model.bidirectional", "model.pool", "model.word_dropout"];
 
 impl Config {
     /// Parses a config: TOML as [`Self::to_toml`] and `unpadded init` write it. Settings that are not in it have the task's defaults.
@@ -60,15 +63,21 @@ impl Space {
     }
 
     /// The settings that matter most for the task of a config. Pre-trained vectors decide `model.embedding`, and a model that a training
-    /// starts from (`training.from`) all settings of the text and the model but `model.dropout`.
+    /// starts from (`training.from`) all settings of the text and the model but `model.dropout`. Rows of features have no words to read.
     ///
     /// # Errors
-    /// If the config makes no sense.
+    /// If the config makes no sense, or its format is unknown.
     #[track_caller]
     pub fn of(config: &Config) -> Result<Self> {
         let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
         let space = parse("space", &text).at_caller()?.1.unwrap_or_default();
+        let of_rows = match (config.run.task, &config.data.train) {
+            (Task::Classify, Some(train)) => rows::are_meant(config, Path::new(train)).at_caller()?,
+            _ => false,
+        };
+        let of_words = |name: &str| name.starts_with("text.") || WORDS.contains(&name);
         let decided = |name: &str| match config.training.from {
+            _ if of_rows && of_words(name) => true,
             Some(_) => name != "model.dropout" && !name.starts_with("training."),
             None => name == "model.embedding" && config.text.vectors.is_some(),
         };
@@ -287,6 +296,14 @@ mod tests {
         let mut config = Config::new(Task::Classify);
         config.text.vectors = Some("vectors".into());
         assert!(Space::of(&config)?.names().all(|name| name != "model.embedding"));
+        config.data.train = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/clicks/train.libsvm").into());
+        let of_rows = Space::of(&config)?;
+        assert!(
+            of_rows.names().all(|name| !name.starts_with("text.") && !WORDS.contains(&name)),
+            "{of_rows}"
+        );
+        assert!(of_rows.names().any(|name| name == "model.hidden"), "{of_rows}");
+        config.data.train = None;
         config.training.from = Some("run".into());
         let from = Space::of(&config)?;
         assert!(from.names().all(|name| name == "model.dropout" || name.starts_with("training.")));
@@ -342,7 +359,7 @@ mod tests {
                 let value = match (key.name, config.get(&name)) {
                     ("tokens" | "target_tokens", _) => Value::Text("whitespace".into()),
                     ("cell", _) => Value::Text("rnn".into()),
-                    ("pool", _) => Value::Text("max".into()),
+                    ("pool", _) => Value::Text("mean".into()),
                     ("fold", _) => Value::Text("2/5".into()),
                     ("target", _) => Value::Text("number".into()),
                     ("documents", _) => Value::Text("lines".into()),

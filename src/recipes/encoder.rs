@@ -26,8 +26,8 @@ pub(super) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder of so many known words and, if their characters are read, so many characters, over the layers of a language model if one is
-    /// below.
+    /// An encoder of texts: `words` and `characters` are the sizes of the vocabularies (none where characters are not read), `below` the
+    /// language model whose layers it has.
     pub(super) fn new(
         net: &Builder,
         config: &'a Config,

@@ -326,8 +326,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
-    let steps =
-        (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));
+    // A short text has fewer streams than a batch has room for, and more batches.
+    let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+    let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
     let said = format!(
         "{name}: {length} tokens to train on, {} different ones; {dev_length} held out",

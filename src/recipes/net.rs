@@ -42,7 +42,7 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
         groups = started::groups(config, &program, steps);
     }
     let trainer = Trainer::new(net, loss, &*optimizer(config, groups, steps))?;
-    Ok(told(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
+    Ok(paced(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
 }
 
 /// Checks that the parameters fit into memory.
@@ -114,7 +114,7 @@ fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optim
 }
 
 /// A trainer with the averaging, the plateau and the early stopping of a config; `epoch` is the number of steps of an epoch.
-fn told(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
+fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
     let since = epoch.saturating_mul(training.averaging_from as usize) as u64;
     let averaging = match training.averaging {
         Average::None => None,

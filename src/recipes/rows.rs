@@ -186,13 +186,17 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let beside = [
         ("data.target", config.data.target != Target::Label, config.data.target.name()),
         ("data.pair", config.data.pair.is_some(), "a column"),
+        ("model.characters", config.model.characters, "true"),
+        ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
+        ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),
         ("model.documents", config.model.documents != Sentences::None, config.model.documents.name()),
         ("training.label_smoothing", config.training.label_smoothing.is_some(), "a share"),
         ("training.focal", config.training.focal > 0.0, "an exponent"),
         ("training.class_weights", !config.training.class_weights.is_empty(), "some"),
     ];
     if let Some((name, _, got)) = beside.into_iter().find(|(_, set, _)| *set) {
-        return Err(Error::new(name, "the default for rows of features, which have one label each", got));
+        let expected = "the default for rows of features, which have no words and one label each";
+        return Err(Error::new(name, expected, got));
     }
     if let Some(window) = config.data.window {
         return Err(Error::new(

@@ -38,9 +38,12 @@ impl Table {
     }
 }
 
+/// How the names of a language model's layers begin.
+const LM: &str = "lm_";
+
 /// The name of a language model's layer.
 pub(super) fn layer(at: usize) -> String {
-    format!("lm_{at}")
+    format!("{LM}{at}")
 }
 
 /// The trained model that a training starts from, if there is one.
@@ -221,6 +224,11 @@ impl Trained {
                 shares.push((table.vocabulary, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
             }
         }
+        // The projection of a language model may have the name and the shape of another layer of the task.
+        if self.task != task {
+            from.tensors
+                .retain(|name, _| name.starts_with(LM) || tables.iter().any(|table| table.parameter == name));
+        }
         // Weights of classes and the like are settings.
         let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
         for (_, var) in fixed {
@@ -325,7 +333,7 @@ fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
             layers.push(layer_of(name));
         }
     }
-    let of_lm = |layer: &str| layer.starts_with("lm_");
+    let of_lm = |layer: &str| layer.starts_with(LM);
     let has_lm = layers.iter().any(|layer| of_lm(layer));
     let top = match layers.iter().rposition(|layer| if has_lm { of_lm(layer) } else { is_recurrent(layer) }) {
         Some(last) => last + 1,

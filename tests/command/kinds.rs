@@ -107,6 +107,8 @@ fn pairs_and_several_columns_are_read_by_one_encoder() {
     let said = place.said(&["predict", "pair"], "cat\ta cat\ncow\ta dog\n");
     let answers: Vec<&str> = said.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(answers, ["same", "other"]);
+    let said = place.refused(&["train", "--train", "pairs.csv", "--set", "data.pair=two"]);
+    assert!(said.contains("data.text: expected the column of the first text, beside `data.pair`"), "{said}");
     // A line with another number of texts is named, and gets an empty answer.
     let output = place.given(&["predict", "pair"], "cat\n");
     let error = String::from_utf8(output.stderr).unwrap();
@@ -187,6 +189,53 @@ fn rare_classes_are_weighed() {
         said.contains("training.class_weights: expected a label, perhaps `rare`, got `rear=2`"),
         "{said}"
     );
+}
+
+#[test]
+fn phrases_of_trees_are_trained_on_and_never_measured_on() {
+    let place = Place::new("phrases");
+    let line = |i: usize| {
+        let (word, label) = [("fine", 4), ("dull", 0)][i % 2];
+        format!("({label} (2 it{i}) ({label} (2 is) ({label} {word})))\n")
+    };
+    place.write("trees.txt", &(0..40).map(line).collect::<String>());
+    let of = ["train", "--train", "trees.txt", "--dev", "trees.txt", "--epochs", "1"];
+    let said = |phrases: &str, run: &str| {
+        let setting = format!("data.phrases={phrases}");
+        let output = place.given(&with(&of, &["--set", &setting, "--run", run]), "");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    // Of each tree five phrases: the sentence, `it…`, `is fine`, `is` and the word.
+    let (sentences, phrases) = (said("false", "sentences"), said("true", "phrases"));
+    assert!(sentences.contains("40 texts of 2 labels") && sentences.contains("40 held out"), "{sentences}");
+    assert!(phrases.contains("200 texts of 3 labels") && phrases.contains("40 held out"), "{phrases}");
+    let said = place.refused(&["train", "--train", "trees.txt", "--set", "data.phrases=true"]);
+    assert!(said.contains("data.phrases: expected false without `data.dev`"), "{said}");
+}
+
+#[test]
+fn frozen_vectors_stay_and_others_move() {
+    let place = Place::new("frozen");
+    place.write("reviews.tsv", &super::reviews());
+    place.write("vectors.txt", "was 0 1 2 3 4 5 6 7\nfine 7 6 5 4 3 2 1 0\n");
+    let row = |run: &str| {
+        let found = unpadded::checkpoint::Checkpoint::load(place.0.join(run).join("best.ckpt")).unwrap();
+        let id = found.vocabularies["words"].id("fine").unwrap() as usize;
+        let table = found.tensors["words.weight"].as_dense().unwrap();
+        table.as_slice::<f32>().unwrap()[8 * id..8 * id + 8].to_vec()
+    };
+    let of = ["--train", "reviews.tsv", "--epochs", "2", "--set", "text.vectors=vectors.txt"];
+    for optimizer in ["adam", "adamw", "sgd"] {
+        let rule = format!("training.optimizer={optimizer}");
+        let run = |freeze: &'static str, run: &str| {
+            let set = ["--set", &rule, "--set", freeze, "--set", "training.weight_decay=0.01"];
+            trained(&place, run, &[&of[..], &SMALL, &set].concat());
+            row(run)
+        };
+        let given = [7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0];
+        assert_eq!(run("text.freeze=true", &format!("frozen-{optimizer}")), given, "{optimizer}");
+        assert_ne!(run("text.freeze=false", &format!("moved-{optimizer}")), given, "{optimizer}");
+    }
 }
 
 #[test]

@@ -65,6 +65,8 @@ fn seeds_are_ordinary_runs_with_a_mean() {
         said.contains("seeds.json: expected the figures that `train --seeds` writes, got no JSON"),
         "{said}"
     );
+    let said = place.refused(&with(&train, &["--seed", "9223372036854775807", "--run", "large"]));
+    assert!(said.contains("seed: expected at most") && !place.0.join("large").exists(), "{said}");
     for wrong in [&["--seeds", "1"][..], &["--seeds", "2", "--folds", "2"]] {
         place.refused(&[&train[..7], wrong].concat());
     }

@@ -185,6 +185,16 @@ fn a_language_model_starts_a_classifier_and_a_tagger() {
     assert!(words.id("0000").is_some() && words.id("1984").is_none() && words.id("paris").is_some());
     assert!(place.said(&["predict", "tags"], "it was Paris\n").contains("Paris/"));
 
+    // The projection of tied weights has the name and the shape of the attention's first layer.
+    let tied = ["--set", "model.tied=true", "--set", "model.embedding=64", "--set", "model.hidden=8"];
+    let prose = ["train", "--task", "lm", "--train", "prose.txt", "--set", "text.tokens=words", "--run"];
+    place.said(&[&prose[..], &["tied", "--quiet", "--epochs", "1"], &tied].concat(), "");
+    let classify =
+        ["train", "--from", "tied", "--task", "classify", "--train", "reviews.tsv", "--epochs", "1"];
+    let attends = ["--set", "model.pool=attention", "--set", "model.hidden=4"];
+    let said = lines(&place, &[&classify[..], &attends].concat());
+    assert!(said.contains("layers lm_0; new: ") && said.contains("linear_0"), "{said}");
+
     // A further training keeps the layers of the language model, without it.
     fs::remove_dir_all(place.0.join("lm")).unwrap();
     let said = lines(

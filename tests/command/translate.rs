@@ -101,6 +101,41 @@ fn two_languages_are_read_by_their_names() {
 }
 
 #[test]
+fn several_translations_have_scores_and_the_best_one_is_reported() {
+    let place = Place::new("n-best");
+    let [en, de] = counts(0..80);
+    place.write("train.tsv", &en.iter().zip(&de).map(|(a, b)| format!("{a}\t{b}\n")).collect::<String>());
+    let of = ["--train", "train.tsv", "--set", "decoding.n_best=3", "--set", "decoding.beam=3"];
+    place.said(&train(&of, "run"), "");
+    let alone = ["--set", "decoding.n_best=1"];
+    let answer = place.json(&["predict", "run", "--json"], "one two three\n");
+    let best = answer["best"].as_array().unwrap();
+    assert!(best.len() == 3 && answer["found"] == best[0]["found"], "{answer}");
+    let scores: Vec<f64> = best.iter().map(|one| one["score"].as_f64().unwrap()).collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    let one = place.json(&[&["predict", "run", "--json"], &alone[..]].concat(), "one two three\n");
+    assert!(one["found"] == answer["found"] && one.get("best").is_none(), "{one}");
+    place.write("ask.csv", "id,text\n1,one two three\n");
+    let said = place.said(&["predict", "run", "ask.csv", "-q", "--set", "data.text=text"], "");
+    let head = "id,text,translation,score,translation 2,score 2,translation 3,score 3\n";
+    assert!(said.starts_with(head), "{said}");
+    let scored = [&["predict", "run", "--set", "decoding.scores=true"], &alone[..]].concat();
+    assert_eq!(place.said(&scored, "one\n").trim_end().split('\t').count(), 2);
+    let said = place.refused(&["predict", "run", "--set", "decoding.beam=2"]);
+    assert!(said.contains("decoding.n_best: expected at most `decoding.beam`, 2, got 3"), "{said}");
+    // The report shows the best translation of each text.
+    let report = fs::read_to_string(place.0.join("run/report.html")).unwrap();
+    assert!(!report.contains("The first 0 held-out texts"), "{report}");
+    // The length penalty divides the scores.
+    let score = |penalty: &str| {
+        let set = format!("decoding.length_penalty={penalty}");
+        let answer = place.json(&["predict", "run", "--json", "--set", &set], "one two three\n");
+        answer["best"][0]["score"].as_f64().unwrap()
+    };
+    assert_ne!(score("0"), score("2"));
+}
+
+#[test]
 fn files_of_any_name_are_two_parts() {
     let place = Place::new("names");
     fs::create_dir(place.0.join("corpus")).unwrap();

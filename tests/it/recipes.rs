@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use unpadded::Result;
 use unpadded::checkpoint::Checkpoint;
-use unpadded::recipes::{Answer, Config, Model, Pooling, Task, Tokens, Value, Weigher, prepare, test_data};
+use unpadded::recipes::{
+    Answer, Config, Model, Pooling, RateSchedule, Task, Tokens, Value, Weigher, prepare, test_data,
+};
 use unpadded::train::{Progress, Until};
 
 /// Trains, and returns the file for prediction and what it reached, first and last.
@@ -117,6 +119,31 @@ fn a_language_model_writes_out_of_its_file() -> std::result::Result<(), Box<dyn 
     let error = Weigher::new(Checkpoint::load(&path)?, 1).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(error.contains("expected one of `classify`"), "{error}");
     std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn a_schedule_of_a_language_model_spans_all_batches_of_a_short_text()
+-> std::result::Result<(), Box<dyn std::error::Error>> {
+    let mut config = Config::new(Task::Lm);
+    // Four streams, where a batch has room for 64.
+    config.data.train = Some(written("short.txt", &"abcde\n".repeat(800))?);
+    (config.model.hidden, config.model.embedding, config.training.epochs) = (4, 4, 4);
+    config.training.schedule = RateSchedule::Linear;
+    let prepared = prepare(&config)?;
+    let mut trainer = prepared.trainer.progress(Progress::Quiet);
+    let report = trainer.fit(&*prepared.train, &*prepared.dev, Until::Epochs(4))?;
+    let rates: Vec<f64> = report
+        .history
+        .iter()
+        .filter_map(|epoch| epoch.rate)
+        .map(|rate| rate / config.training.rate)
+        .collect();
+    let expected = [0.75, 0.5, 0.25, 0.0];
+    assert!(
+        rates.len() == 4 && rates.iter().zip(expected).all(|(rate, expected)| (rate - expected).abs() < 0.05),
+        "{rates:?}"
+    );
     Ok(())
 }
 

@@ -36,8 +36,8 @@ Examples:
   unpadded tune --train reviews.tsv --budget 30m        the settings that matter most for the task
   unpadded init classify --space > space.toml           a config with a table [space] to edit
   unpadded tune space.toml --budget 2h
-  unpadded tune --resume runs/tune-1                    goes on where it was interrupted
-  unpadded tune --resume runs/tune-1 --budget 4h        goes on until 4 hours are used in all
+  unpadded tune --resume runs/tune-1                    continues an interrupted search
+  unpadded tune --resume runs/tune-1 --budget 4h        continues until 4 hours are used in all
   unpadded train runs/tune-1/best.toml --test test.tsv  the best settings, measured once
 Random search with successive halving: each trial trains a ninth of the epochs, the best third of the trials a third of
 them, and the best of these all. Trial 1 is the config as it is. Trials go on from their checkpoints; schedules of the
@@ -250,7 +250,7 @@ impl Search<'_> {
                     trial.rungs = if report.ended == FitEnded::Early { last } else { rung };
                     trial.toward = 0;
                 }
-                self.told(&trial, report.ended);
+                self.report(&trial, report.ended);
             }
             Err(e) => {
                 let wrong = e.downcast_ref::<unpadded::Error>().filter(|e| e.kind() != ErrorKind::Io);
@@ -296,8 +296,8 @@ impl Search<'_> {
         Ok((report, better))
     }
 
-    /// Says what came of a trial.
-    fn told(&self, trial: &Trial, ended: FitEnded) {
+    /// Prints the result of a trial.
+    fn report(&self, trial: &Trial, ended: FitEnded) {
         if self.console.quiet {
             return;
         }

@@ -1,12 +1,12 @@
 //! Successive halving under a budget of time: which trial is trained next, and how far. (Jamieson and Talwalkar, "Non-stochastic best
 //! arm identification and hyperparameter optimization", 2016.)
 //!
-//! Trials begin with a ninth of the epochs. The best third of them goes on to a third of the epochs, and the best of these to all. Each
+//! Trials begin with a ninth of the epochs. The best third of them is trained to a third of the epochs, and the best of these to all. Each
 //! rung has its share of the time, so that the last one is reached whatever a trial costs.
 
 use super::state::{State, Trial};
 
-/// One trial in so many goes on to the next rung.
+/// One of this many trials is trained to the next rung.
 const ONE_IN: usize = 3;
 /// The most trials: each has its files.
 const MOST: usize = 1_000;
@@ -57,7 +57,7 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
             return Step::Train(at, rung);
         }
     }
-    // What is left of the time goes to those that come next.
+    // The rest of the time is for the next ones.
     if state.most.is_none() {
         let next =
             (2..=ends.len()).rev().find_map(|rung| Some((waiting(state, rung, state.budget, false)?, rung)));
@@ -76,7 +76,7 @@ fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     let reached = |trial: &&Trial| trial.rungs + 1 >= rung && trial.failed.is_none();
     let mut ranked: Vec<&Trial> = state.ranked().into_iter().filter(reached).collect();
     if third {
-        // The config as it is goes along, to be compared with.
+        // The config as it is takes part, for comparison.
         let third = ranked.len().div_ceil(ONE_IN);
         let own = ranked.iter().skip(third).find(|trial| trial.number == 1).copied();
         ranked.truncate(third);

@@ -139,9 +139,7 @@ impl State {
             })
         })();
         found
-            .filter(|state| {
-                state.rungs.is_sorted() && !state.rungs.is_empty() && state.trials.len() < usize::MAX
-            })
+            .filter(|state| state.rungs.is_sorted() && !state.rungs.is_empty())
             .ok_or_else(|| "an object without what a search has tried".to_owned())
     }
 

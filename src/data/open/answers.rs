@@ -109,10 +109,10 @@ impl Adds {
             && object().is_ok_and(|object| object.contains_key(name))
     }
 
-    /// The lines of a record with an answer; without one, with empty cells for it.
+    /// The lines of a record with an answer; cells that it lacks are empty.
     pub(super) fn lines_of(&self, question: &Question, answer: &[Added]) -> String {
-        let none = vec![Added::Nothing; self.added.len()];
-        let answer = if answer.is_empty() { &none } else { answer };
+        let lacks = self.added.len().saturating_sub(answer.len());
+        let answer = &[answer, &vec![Added::Nothing; lacks]].concat()[..];
         let mut text = String::new();
         match &self.form {
             Form::Columns(columns) => self.columns(columns, question, answer, &mut text),

@@ -305,9 +305,9 @@ mod tests {
         assert_eq!(weights(&config)?, Some(vec![4.0 / 6.0, 2.0]));
         config.training.class_weights = vec!["b=c=5".into()];
         assert_eq!(weights(&config)?, Some(vec![1.0, 5.0]));
-        config.training.class_weights = vec!["x=5".into()];
+        config.training.class_weights = vec!["other=5".into()];
         let said = weights(&config).unwrap_err().to_string();
-        assert_eq!(said, "training.class_weights: expected a label: `a`, `b=c`, got `x=5`");
+        assert_eq!(said, "training.class_weights: expected a label: `a`, `b=c`, got `other=5`");
         config.data.target = Target::Labels;
         config.training.class_weights = vec!["balanced".into()];
         let (learnt, of) = counted(&config, &["a,b", "a", "", "a"]).end("f")?;

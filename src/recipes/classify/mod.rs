@@ -73,6 +73,7 @@ impl Recipe for Classify {
         if rows::are_meant(config, path)? {
             return rows::preview(config, path);
         }
+        paired(config)?;
         let files = LabelledFiles::open_with([path], &reading(config, options(config, COLUMNS)?))?;
         let texts = files.records().take(Preview::SHOWN).collect::<Result<Vec<_>>>()?;
         let line =
@@ -96,6 +97,17 @@ impl Recipe for Classify {
             return Ok(Box::new(rows::Classifier));
         }
         Ok(Box::new(Classifier::of(predictor)?))
+    }
+}
+
+/// Checks that the first text of a pair has a column: the second one is never detected, and the first not beside it.
+fn paired(config: &Config) -> Result<()> {
+    match &config.data.pair {
+        Some(pair) if config.data.text.is_empty() => {
+            let expected = format!("the column of the first text, beside `data.pair`, which is `{pair}`");
+            Err(Error::new("data.text", expected, "none"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -385,6 +397,7 @@ fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Learnt, config: &Co
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+    paired(config)?;
     let Paths { train, dev, test, from, .. } = paths;
     let own = train.is_some();
     let train = match train {

@@ -43,7 +43,7 @@ impl<'a> LabelSets<'a> {
         }
     }
 
-    /// Scores a text of so many tokens by the probability of each label and the labels that are found.
+    /// Scores a text of this number of tokens by the probability of each label and the labels that are found.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -170,7 +170,7 @@ impl Numbers {
         Self { sample: Sample::default(), lengths, pairs: [Vec::new(), Vec::new()] }
     }
 
-    /// Scores a text of so many tokens.
+    /// Scores a text of this number of tokens.
     pub(super) fn add(&mut self, truth: f64, found: f64, tokens: usize) {
         let error = found - truth;
         self.sample.add([(SQUARED, error * error), (ABSOLUTE, error.abs()), (TEXTS, 1.0)]);

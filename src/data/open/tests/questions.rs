@@ -61,6 +61,19 @@ fn read(text: &str, name: &str, asking: Asking, options: &ReadOptions) -> (Strin
 }
 
 #[test]
+fn an_answer_with_fewer_cells_leaves_the_others_empty() {
+    let files =
+        Files::new("questions-fewer", &[("a.csv", b"text,id\nso,1\n"), ("a.jsonl", b"{\"text\": \"so\"}\n")]);
+    let of = |name: &str| {
+        let questions = Questions::open(files.at(name), &ReadOptions::new(), Asking::Text).unwrap();
+        answered(questions, &["translation", "score", "translation 2", "score 2"]).0
+    };
+    let head = "text,id,translation,score,translation 2,score 2";
+    assert_eq!(of("a.csv"), format!("{head}\nso,1,\"a,b\",0.5,,\n"));
+    assert!(of("a.jsonl").ends_with("\"translation 2\":null,\"score 2\":null}\n"));
+}
+
+#[test]
 fn tables_keep_their_columns_and_quotation_marks() {
     let trained = ReadOptions::new().text("review").label("label");
     let table = "sep=;\nid;review;label\n\n7;\"so; \"\"fine\"\"\";good\n8;\"two\r\nlines\";bad\n9;short\n10;last;good\n";
