@@ -273,6 +273,8 @@ fn all_settings_that_make_no_sense_are_named() {
         "training.epochs=0",
         "training.halve_after=0",
         "training.momentum=0.9",
+        "training.averaging_decay=0.5",
+        "training.averaging_from=2",
         "training.focal=-1",
         "text.freeze=true",
         "training.parts=6",

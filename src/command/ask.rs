@@ -182,7 +182,7 @@ impl Predict {
         }
         let config = super::file::of_model(&model, &self.set)?;
         config.check().asked()?;
-        let (batch, model) = (self.batch.max(1), model.decoding(config.decoding.clone()));
+        let (batch, model) = (self.batch.max(1), model.answering(&config));
         if let Some(path) = &file {
             let on_file = OnFile {
                 model: &model,

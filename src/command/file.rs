@@ -35,9 +35,23 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), None);
     }
-    flags.iter().try_for_each(|flag| set(&mut config, flag))?;
+    for flag in flags {
+        let name = flag.split('=').next().unwrap_or_default().trim();
+        let is_known = Config::keys(config.run.task).any(|key| key.to_string() == name);
+        let of_file = name.strip_prefix("data.").is_some_and(|name| !OF_TRAINING.contains(&name));
+        if is_known && !of_file && !name.starts_with("decoding.") {
+            return bad(format!(
+                "--set {flag}: expected a setting of how FILE is read (`data.text`, `data.label`, …) or of `decoding`, got one of the \
+                 training, which a trained model keeps"
+            ));
+        }
+        set(&mut config, flag)?;
+    }
     Ok(config)
 }
+
+/// The settings of the data that decide what a model learns, and from which texts.
+const OF_TRAINING: [&str; 7] = ["train", "dev", "test", "hold_out", "fold", "target", "phrases"];
 
 /// Sets what a flag `--set name=value` says; a value that is neither a number nor true or false is a text.
 pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {

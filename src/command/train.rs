@@ -14,7 +14,7 @@ use super::wanted::{Wanted, whole};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, Prepared, Truth, prepare, prepare_resumed};
+use unpadded::recipes::{Answer, Case, Config, Prepared, Truth, prepare, prepare_resumed};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -225,7 +225,13 @@ impl Train {
             let truth = match &case.truth {
                 Truth::Label(label) => format!("  (truth: {})", terminal::shown(label)),
                 Truth::Texts(texts) => format!("  (truth: {})", terminal::shown(&texts.join(" | "))),
-                Truth::Labels(labels) => format!("  (truth: {})", terminal::shown(&labels.join(", "))),
+                Truth::Labels(labels) => {
+                    let separator = match &answer {
+                        Answer::Labels { separator, .. } => separator,
+                        _ => ",",
+                    };
+                    format!("  (truth: {})", terminal::shown(&labels.join(separator)))
+                }
                 Truth::Number(number) => format!("  (truth: {number})"),
                 Truth::Tags(..) | Truth::Open => String::new(),
             };

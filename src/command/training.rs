@@ -15,6 +15,7 @@ use super::findings::Findings;
 use super::outcome::{Asked, Outcome, bad};
 use super::run::{self, Folder, Log};
 use super::{ranks, report, scores as show};
+use unpadded::ErrorKind;
 use unpadded::checkpoint::{Better, Checkpoint};
 use unpadded::data::Data;
 use unpadded::executor::Profile;
@@ -137,7 +138,16 @@ impl Training<'_> {
         let alarm = deadline.map(|deadline| alarm(trainer.stop_flag(), deadline));
         let report = trainer.fit(&**train, &**dev, Until::Epochs(epochs));
         drop(alarm);
-        let report = report?;
+        let report = report.map_err(|e| match e.kind() {
+            ErrorKind::NotFinite => {
+                let training = &self.config.training;
+                e.noted(format!(
+                    "a smaller `training.rate` (it is {}) or `training.clip` (it is {}) keeps numbers finite",
+                    training.rate, training.clip
+                ))
+            }
+            _ => e,
+        })?;
         let profile = trainer.take_profile();
         let best = run::best(folder.path());
         let keep_best = || match report.history.is_empty() {

@@ -60,8 +60,8 @@ impl Answer {
         match self {
             Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
             Answer::Labels { labels, separator, .. } => {
-                let probabilities = self.probabilities().iter().map(ToString::to_string).collect();
-                [labels.clone(), probabilities].map(|items| Added::List(items, separator.clone())).into()
+                let probabilities = Added::Numbers(self.probabilities(), separator.clone());
+                vec![Added::List(labels.clone(), separator.clone()), probabilities]
             }
             Answer::Number(number) => vec![Added::Number(*number)],
             Answer::Tags { tags, label, .. } => {

@@ -1,8 +1,8 @@
 //! What a recipe is told: the task, the data, how text is cut, the model and the training.
 
 use super::sections::{
-    DataConfig, DecodingConfig, ModelConfig, Rule, RunConfig, Sentences, Target, Task, TextConfig, Tokens,
-    TrainingConfig,
+    Average, DataConfig, DecodingConfig, ModelConfig, RateSchedule, Rule, RunConfig, Sentences, Target, Task,
+    TextConfig, Tokens, TrainingConfig,
 };
 use super::settings::Value;
 use crate::error::{AtCaller, Error, Result};
@@ -251,6 +251,24 @@ impl Config {
             "none with `training.focal` and `data.target = \"labels\"`: one of both",
             training.class_weights.join(", "),
         );
+        let halves = matches!(training.schedule, RateSchedule::Halve | RateSchedule::Plateau);
+        let unset = TrainingConfig::default();
+        let halve = "the default unless `training.schedule` is `halve` or `plateau`";
+        need(
+            halves || training.halve_after == unset.halve_after,
+            "training.halve_after",
+            halve,
+            training.halve_after.to_string(),
+        );
+        let averages = training.averaging != Average::None;
+        let averaged = "the default without `training.averaging`";
+        let from = training.averaging_from;
+        need(averages || from == unset.averaging_from, "training.averaging_from", averaged, from.to_string());
+        let below = format!("below the epochs, {}", training.epochs);
+        need(!averages || from < training.epochs, "training.averaging_from", &below, from.to_string());
+        let of_ema = training.averaging == Average::Ema || training.averaging_decay == unset.averaging_decay;
+        let ema = "the default unless `training.averaging` is `ema`";
+        need(of_ema, "training.averaging_decay", ema, training.averaging_decay.to_string());
         let parted = "at least one character, as `;`";
         need(!data.label_separator.is_empty(), "data.label_separator", parted, "none".to_owned());
         let one = data.target == Target::Label;

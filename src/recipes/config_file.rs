@@ -349,6 +349,8 @@ mod tests {
                 let (mut config, name) = (Config::new(task), key.to_string());
                 let needs = match key.name {
                     "freeze" => Some(("text.vectors", "v.txt")),
+                    "halve_after" => Some(("training.schedule", "halve")),
+                    "averaging_from" | "averaging_decay" => Some(("training.averaging", "ema")),
                     "momentum" => Some(("training.optimizer", "sgd")),
                     "phrases" => Some(("data.dev", "d.tsv")),
                     "window" => Some(("data.train", "t.tsv")),

@@ -31,6 +31,8 @@ pub struct Model {
     task: Task,
     trained: Box<dyn Trained>,
     decoding: DecodingConfig,
+    /// The separator of several labels, if it is another one than that of the training.
+    separator: Option<String>,
 }
 
 impl Model {
@@ -84,7 +86,7 @@ impl Model {
             }
             None => DecodingConfig::default(),
         };
-        Ok(Self { predictor, task, trained, decoding })
+        Ok(Self { predictor, task, trained, decoding, separator: None })
     }
 
     /// An ensemble with another model of its task: from now on both answer together. Probabilities of labels, and numbers, are means over
@@ -168,10 +170,11 @@ impl Model {
         Ok((Questions::open(path, &options, asking).at_caller()?, adds))
     }
 
-    /// Sets how a translator writes, instead of the settings that it was trained with.
+    /// Sets how answers are made, instead of the settings of the training: `decoding` of a translator, and the separator of several labels.
     #[must_use]
-    pub fn decoding(self, decoding: DecodingConfig) -> Self {
-        Self { decoding, ..self }
+    pub fn answering(self, config: &Config) -> Self {
+        let separator = Some(config.data.label_separator.clone());
+        Self { decoding: config.decoding.clone(), separator, ..self }
     }
 
     /// How many threads it runs on: 0 for one a core.
@@ -191,6 +194,11 @@ impl Model {
         let mut answers = Vec::with_capacity(texts.len());
         for texts in texts.chunks(TOGETHER) {
             answers.extend(self.trained.answers(&self.predictor, texts, &self.decoding).at_caller()?);
+        }
+        for answer in &mut answers {
+            if let (Answer::Labels { separator, .. }, Some(own)) = (answer, &self.separator) {
+                separator.clone_from(own);
+            }
         }
         Ok(answers)
     }

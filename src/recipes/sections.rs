@@ -262,7 +262,7 @@ section! {
         halve_after: u64 = 4;
         /// Warm-up: steps over which the learning rate rises to its start.
         warm_up: usize = 0;
-        /// Averaging of the parameters, which are then evaluated and saved: `none`, `ema` or `mean`.
+        /// Averaging of the parameters, which are then evaluated and saved: `none`, `ema` or `mean`. Word vectors then have dense gradients: every row moves in each step.
         averaging: Average = Average::None;
         /// Decay of the exponential moving average (`ema`) per step.
         averaging_decay: f64 = 0.999;
@@ -298,7 +298,7 @@ section! {
         length_penalty: f64 = 0.6;
         /// N best: translations of each text in the answer, best first; at most `beam`.
         n_best: usize = 1;
-        /// Scores in the answer: the rank score of each translation.
+        /// Scores in the answer: the rank score of the translation; several translations (`n_best`) always have theirs.
         scores: bool = false;
     }
 }

@@ -19,6 +19,8 @@ pub enum Added {
     Words(Vec<String>),
     /// Several texts, and what separates them in a cell; a list in JSON and Parquet.
     List(Vec<String>, String),
+    /// Several numbers, and what separates them in a cell; a list in JSON and Parquet.
+    Numbers(Vec<f32>, String),
     /// Nothing: an empty cell, `null` in JSON.
     Nothing,
 }
@@ -204,12 +206,13 @@ impl Adds {
         if !trimmed.ends_with(['}', ']']) {
             return line.to_owned();
         }
+        // As short as it is in f32.
+        let short =
+            |number: &f32| serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null);
         let value = |cell: &Added| match cell {
             Added::Text(text) => serde_json::Value::from(text.as_str()),
-            Added::Number(number) => {
-                // As short as it is in f32.
-                serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null)
-            }
+            Added::Number(number) => short(number),
+            Added::Numbers(numbers, _) => numbers.iter().map(short).collect(),
             Added::Words(words) | Added::List(words, _) => words.clone().into(),
             Added::Nothing => serde_json::Value::Null,
         };
@@ -239,6 +242,9 @@ fn shown(cell: &Added) -> String {
         Added::Number(number) => number.to_string(),
         Added::Words(words) => words.join(" "),
         Added::List(texts, separator) => texts.join(separator),
+        Added::Numbers(numbers, separator) => {
+            numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(separator)
+        }
         Added::Nothing => String::new(),
     }
 }

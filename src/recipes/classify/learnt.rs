@@ -97,9 +97,10 @@ impl Learnt {
 pub(super) struct Labels<'a> {
     target: Target,
     separator: &'a str,
+    /// Texts to train on, and the labels of all texts: how often each is among those to train on.
     texts: u64,
     counted: BTreeMap<String, u64>,
-    /// The number of texts, the mean of their numbers, and the sum of squared differences from it.
+    /// The number of texts to train on, the mean of their numbers, and the sum of squared differences from it.
     moments: (f64, f64, f64),
     wrong: Option<Error>,
 }
@@ -116,17 +117,19 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Counts a text; the first mistake is kept for [`Self::end`].
-    pub(super) fn add(&mut self, text: &Labelled) {
-        self.texts += 1;
+    /// Counts a text; the first mistake is kept for [`Self::end`]. Texts that are held out have labels, and count in no weight.
+    pub(super) fn add(&mut self, text: &Labelled, held: bool) {
+        let one = u64::from(!held);
+        self.texts += one;
         let mut count = |label: &str| match self.counted.get_mut(label) {
-            Some(count) => *count += 1,
-            None => drop(self.counted.insert(label.to_owned(), 1)),
+            Some(count) => *count += one,
+            None => drop(self.counted.insert(label.to_owned(), one)),
         };
         match self.target {
             Target::Label => count(&text.label),
             Target::Labels => labels_in(&text.label, self.separator).into_iter().for_each(count),
             Target::Number => match number(&text.label) {
+                Ok(_) if held => {}
                 Ok(number) => {
                     // Welford's update.
                     let (n, mean, squares) = &mut self.moments;
@@ -168,7 +171,7 @@ impl<'a> Labels<'a> {
             return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
         }
         let mut found = Counted::default();
-        counted.iter().for_each(|(label, &count)| found.add_times(label, count));
+        counted.iter().for_each(|(label, &count)| found.add_times(label, count.max(1)));
         let labels = found.labels()?;
         let counts = (0..labels.len() as i64).map(|id| labels.count(id)).collect();
         let learnt = match target {
@@ -178,10 +181,17 @@ impl<'a> Labels<'a> {
         Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
     }
 
-    /// A hint that cells may hold several labels each.
+    /// A hint that cells may hold several labels each, or that labels have the separator in them.
     pub(super) fn hint(&self) -> Option<String> {
         let joined = |label: &&String| label.contains(self.separator);
         let several = self.counted.keys().filter(joined).count();
+        if self.target == Target::Labels && several > 0 {
+            return Some(format!(
+                "warning: {several} labels have `{}` in them, which separates labels in plain answers and cells: data.label_separator sets \
+                 another separator",
+                self.separator
+            ));
+        }
         let parts: std::collections::BTreeSet<&str> =
             self.counted.keys().flat_map(|label| labels_in(label, self.separator)).collect();
         // Labels that recur in other combinations.
@@ -227,17 +237,16 @@ impl Weights {
         {
             let weight = |&count: &u64| match learnt {
                 // Positive and negative texts of each label weigh the same.
-                Learnt::Labels(..) => (texts - count as f64).max(1.0) / count as f64,
-                _ => texts / (labels.len() as f64 * count as f64),
+                Learnt::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
+                _ => texts / (labels.len() as f64 * (count as f64).max(1.0)),
             };
             return Ok(Some(self.counts.iter().map(|count| weight(count) as f32).collect()));
         }
-        let mut weights = vec![1.0; labels.len()];
+        const EXPECTED: &str = "`balanced`, or labels with their weights as [\"label=2.5\", \"other=0.5\"]";
+        let (mut weights, mut seen) = (vec![1.0; labels.len()], Vec::new());
         for one in given {
             let wrong = |expected: String| Error::new("training.class_weights", expected, format!("`{one}`"));
-            let (label, weight) = one
-                .rsplit_once('=')
-                .ok_or_else(|| wrong("`balanced`, or a label and its weight as `label=2.5`".to_owned()))?;
+            let (label, weight) = one.rsplit_once('=').ok_or_else(|| wrong(EXPECTED.to_owned()))?;
             let weight =
                 weight.trim().parse::<f32>().ok().filter(|weight| *weight >= 0.0 && weight.is_finite());
             let weight = weight.ok_or_else(|| wrong("a weight from 0 on behind `=`".to_owned()))?;
@@ -248,9 +257,16 @@ impl Weights {
                     labels.tokens().take(FEW).map(|label| format!("`{label}`")).collect();
                 wrong(match near {
                     Some(near) => format!("a label, perhaps `{near}`"),
-                    None => format!("a label: {}", names.join(", ")),
+                    None => format!("{EXPECTED}; labels: {}", names.join(", ")),
                 })
             })? = weight;
+            if seen.contains(&label.trim()) {
+                return Err(wrong("each label once".to_owned()));
+            }
+            seen.push(label.trim());
+        }
+        if weights.iter().all(|weight| *weight == 0.0) {
+            return Err(Error::new("training.class_weights", "a weight above 0", "0 for each label"));
         }
         Ok(Some(weights))
     }
@@ -263,7 +279,7 @@ mod tests {
 
     fn counted<'a>(config: &'a Config, labels: &[&str]) -> Labels<'a> {
         let mut counted = Labels::new(config);
-        labels.iter().for_each(|label| counted.add(&Labelled::new("text", *label)));
+        labels.iter().for_each(|label| counted.add(&Labelled::new("text", *label), false));
         counted
     }
 
@@ -307,7 +323,10 @@ mod tests {
         assert_eq!(weights(&config)?, Some(vec![1.0, 5.0]));
         config.training.class_weights = vec!["other=5".into()];
         let said = weights(&config).unwrap_err().to_string();
-        assert_eq!(said, "training.class_weights: expected a label: `a`, `b=c`, got `other=5`");
+        assert_eq!(
+            said,
+            "training.class_weights: expected `balanced`, or labels with their weights as [\"label=2.5\", \"other=0.5\"]; labels: `a`, `b=c`, got `other=5`"
+        );
         config.data.target = Target::Labels;
         config.training.class_weights = vec!["balanced".into()];
         let (learnt, of) = counted(&config, &["a,b", "a", "", "a"]).end("f")?;

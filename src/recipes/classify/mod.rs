@@ -212,7 +212,11 @@ impl Trained for Classifier {
         // Nothing is shuffled that a model is measured on.
         let like = reading(config, options_of(config, COLUMNS, predictor)?);
         let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
-        let data = loader(&texts, &self.reader, &self.learnt, config)?;
+        let learnt = match &self.learnt {
+            Learnt::Labels(known, _) => Learnt::Labels(known.clone(), config.data.label_separator.clone()),
+            other => other.clone(),
+        };
+        let data = loader(&texts, &self.reader, &learnt, config)?;
         Ok(TestData { data: Box::new(data), said: read_as(texts.read_as()).into_iter().collect() })
     }
 
@@ -275,7 +279,9 @@ impl Trained for Classifier {
                 })?;
                 scores.end(said)
             }
-            Learnt::Labels(known, separator) => {
+            Learnt::Labels(known, _) => {
+                // The file may have another separator than those of the training.
+                let separator = &config.data.label_separator;
                 let mut scores = scores::LabelSets::new(known, separator);
                 parts(&mut |number, text, row| {
                     let given = self.given(row);
@@ -428,7 +434,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     };
     let limits = from.grows(net::limits(config, specials), &TABLES[0]);
     let found = train.survey((part, config), &cut, &limits, &mut |text, held| {
-        labels.add(text);
+        labels.add(text, held);
         match held {
             true => measured(text),
             false => {

@@ -187,11 +187,13 @@ impl Numbers {
         ];
         let [truth, found] = &self.pairs;
         let (spearman, pearson) = (pearson(&ranks(truth), &ranks(found)), pearson(truth, found));
-        let scored = Scored::of(self.sample, 3, &figures).with("Spearman correlation", false, spearman).with(
-            "Pearson correlation",
-            false,
-            pearson,
-        );
+        let mut scored = Scored::of(self.sample, 3, &figures);
+        for (name, value) in [("Spearman correlation", spearman), ("Pearson correlation", pearson)] {
+            match value {
+                Some(value) => scored = scored.with(name, false, value),
+                None => scored.notes.push(format!("{name}: undefined, since all numbers are equal")),
+            }
+        }
         Scored { lengths: Some(self.lengths), said, ..scored }
     }
 }
@@ -212,8 +214,8 @@ fn ranks(numbers: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// The correlation coefficient of two lists; 0 where one of them is constant.
-fn pearson(a: &[f64], b: &[f64]) -> f64 {
+/// The correlation coefficient of two lists; none where one of them is constant.
+fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |of: &[f64]| ratio(of.iter().sum(), of.len() as f64);
     let (of_a, of_b) = (mean(a), mean(b));
     let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
@@ -221,7 +223,8 @@ fn pearson(a: &[f64], b: &[f64]) -> f64 {
         let (a, b) = (a - of_a, b - of_b);
         (ab, aa, bb) = (ab + a * b, aa + a * a, bb + b * b);
     }
-    ratio(ab, (aa * bb).sqrt())
+    let deviations = (aa * bb).sqrt();
+    (deviations > 0.0).then(|| ab / deviations)
 }
 
 #[cfg(test)]
@@ -232,9 +235,9 @@ mod tests {
     fn correlations_are_those_of_scipy() {
         // scipy.stats.spearmanr([1, 2, 3, 4, 5], [5, 6, 7, 8, 7]) = 0.8207826816681233, pearsonr = 0.8320502943378437.
         let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0]);
-        assert!((pearson(&ranks(&a), &ranks(&b)) - 0.820_782_681_668_123_3).abs() < 1e-12);
-        assert!((pearson(&a, &b) - 0.832_050_294_337_843_7).abs() < 1e-12);
-        assert_eq!(pearson(&[1.0, 1.0], &[1.0, 2.0]), 0.0);
+        assert!((pearson(&ranks(&a), &ranks(&b)).unwrap() - 0.820_782_681_668_123_3).abs() < 1e-12);
+        assert!((pearson(&a, &b).unwrap() - 0.832_050_294_337_843_7).abs() < 1e-12);
+        assert_eq!(pearson(&[1.0, 1.0], &[1.0, 2.0]), None);
         assert_eq!(ranks(&[3.0, 1.0, 3.0]), [2.5, 1.0, 2.5]);
     }
 

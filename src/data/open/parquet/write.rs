@@ -1,5 +1,6 @@
 //! A Parquet file with columns more: those that it has are copied as they are stored, row group by row group.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
@@ -191,27 +192,31 @@ impl Column {
         let kind = match cell {
             Added::Text(_) => Kind::Text,
             Added::Number(_) => Kind::Number,
-            Added::Words(_) | Added::List(..) => Kind::Words,
+            Added::Words(_) | Added::List(..) | Added::Numbers(..) => Kind::Words,
             Added::Nothing => Kind::Open,
         };
         if self.kind == Kind::Open {
             self.kind = kind;
         }
-        match cell {
+        let list: Option<Cow<'_, [String]>> = match cell {
+            Added::Words(texts) | Added::List(texts, _) => Some(texts.into()),
+            Added::Numbers(numbers, _) => Some(numbers.iter().map(f32::to_string).collect()),
+            _ => None,
+        };
+        match (cell, list) {
             // A list that is not empty has two levels more than none.
-            Added::Words(words) | Added::List(words, _) if self.kind == kind && !words.is_empty() => {
-                for (at, word) in words.iter().enumerate() {
-                    self.text(word);
+            (_, Some(texts)) if self.kind == kind && !texts.is_empty() => {
+                for (at, text) in texts.iter().enumerate() {
+                    self.text(text);
                     self.definitions.push(2);
                     self.repetitions.push(i16::from(at > 0));
                 }
                 return;
             }
-            Added::Text(text) if self.kind == kind => self.text(text),
-            Added::Number(number) if self.kind == kind => self.numbers.push(*number),
-            _ => {
-                let list = matches!(cell, Added::Words(_) | Added::List(..)) && self.kind == kind;
-                self.definitions.push(i16::from(list));
+            (Added::Text(text), _) if self.kind == kind => self.text(text),
+            (Added::Number(number), _) if self.kind == kind => self.numbers.push(*number),
+            (_, list) => {
+                self.definitions.push(i16::from(list.is_some() && self.kind == kind));
                 self.repetitions.push(0);
                 return;
             }
