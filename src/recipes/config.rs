@@ -265,7 +265,12 @@ impl Config {
         let from = training.averaging_from;
         need(averages || from == unset.averaging_from, "training.averaging_from", averaged, from.to_string());
         let below = format!("below the epochs, {}", training.epochs);
-        need(!averages || from < training.epochs, "training.averaging_from", &below, from.to_string());
+        need(
+            !averages || from == unset.averaging_from || from < training.epochs,
+            "training.averaging_from",
+            &below,
+            from.to_string(),
+        );
         let of_ema = training.averaging == Average::Ema || training.averaging_decay == unset.averaging_decay;
         let ema = "the default unless `training.averaging` is `ema`";
         need(of_ema, "training.averaging_decay", ema, training.averaging_decay.to_string());

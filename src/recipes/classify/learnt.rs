@@ -97,9 +97,10 @@ impl Learnt {
 pub(super) struct Labels<'a> {
     target: Target,
     separator: &'a str,
-    /// Texts to train on, and the labels of all texts: how often each is among those to train on.
-    texts: u64,
-    counted: BTreeMap<String, u64>,
+    /// Texts, and those of them to train on.
+    texts: [u64; 2],
+    /// How often each label is in all texts, and in those to train on.
+    counted: BTreeMap<String, [u64; 2]>,
     /// The number of texts to train on, the mean of their numbers, and the sum of squared differences from it.
     moments: (f64, f64, f64),
     wrong: Option<Error>,
@@ -110,7 +111,7 @@ impl<'a> Labels<'a> {
         Self {
             target: config.data.target,
             separator: &config.data.label_separator,
-            texts: 0,
+            texts: [0; 2],
             counted: BTreeMap::new(),
             moments: (0.0, 0.0, 0.0),
             wrong: None,
@@ -119,10 +120,11 @@ impl<'a> Labels<'a> {
 
     /// Counts a text; the first mistake is kept for [`Self::end`]. Texts that are held out have labels, and count in no weight.
     pub(super) fn add(&mut self, text: &Labelled, held: bool) {
-        let one = u64::from(!held);
-        self.texts += one;
+        let one = [1, u64::from(!held)];
+        let add = |to: &mut [u64; 2]| to.iter_mut().zip(one).for_each(|(to, one)| *to += one);
+        add(&mut self.texts);
         let mut count = |label: &str| match self.counted.get_mut(label) {
-            Some(count) => *count += one,
+            Some(count) => add(count),
             None => drop(self.counted.insert(label.to_owned(), one)),
         };
         match self.target {
@@ -149,7 +151,8 @@ impl<'a> Labels<'a> {
 
     /// What is learnt; its counts are those of all texts that were added.
     pub(super) fn end(self, name: &str) -> Result<(Learnt, Weights)> {
-        let Self { target, separator, texts, counted, moments: (n, mean, squares), wrong } = self;
+        let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
+            self;
         if let Some(error) = wrong {
             return Err(error.noted(format!("in `{name}`")));
         }
@@ -162,7 +165,7 @@ impl<'a> Labels<'a> {
             return Ok((Learnt::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
         }
         if target == Target::Label {
-            are_no_numbers(&counted, texts, name)?;
+            are_no_numbers(&counted, all, name)?;
         }
         let least = if target == Target::Label { 2 } else { 1 };
         if counted.len() < least {
@@ -171,9 +174,9 @@ impl<'a> Labels<'a> {
             return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
         }
         let mut found = Counted::default();
-        counted.iter().for_each(|(label, &count)| found.add_times(label, count.max(1)));
+        counted.iter().for_each(|(label, &[count, _])| found.add_times(label, count));
         let labels = found.labels()?;
-        let counts = (0..labels.len() as i64).map(|id| labels.count(id)).collect();
+        let counts = labels.tokens().map(|label| counted.get(label).map_or(0, |&[_, count]| count)).collect();
         let learnt = match target {
             Target::Label => Learnt::Label(labels),
             _ => Learnt::Labels(labels, separator.to_owned()),
@@ -206,7 +209,7 @@ impl<'a> Labels<'a> {
 }
 
 /// Checks that labels are no numbers to regress on.
-fn are_no_numbers(counted: &BTreeMap<String, u64>, texts: u64, name: &str) -> Result<()> {
+fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
     if !many || !counted.keys().all(|label| number(label).is_ok()) {
         return Ok(());
