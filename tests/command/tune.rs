@@ -168,3 +168,17 @@ fn an_interrupted_search_goes_on_to_the_same_trials() {
         fs::remove_dir_all(place.0.join("run")).unwrap();
     }
 }
+
+#[test]
+fn what_a_flag_sets_does_not_vary() {
+    let place = Place::new("tune-set");
+    space(&place, "");
+    let said = place.refused(&["tune", "space.toml", "--budget", "1h", "--set", "model.hidden=8"]);
+    assert!(said.contains("--set model.hidden: expected a setting that does not vary"), "{said}");
+    let tune = ["tune", "--train", "reviews.tsv", "--trials", "1", "--budget", "1h", "--epochs", "1"];
+    let output = place.given(&[&tune[..], &["--set", "model.hidden=8"]].concat(), "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let line = said.lines().find(|line| line.starts_with("settings that vary: ")).unwrap();
+    assert!(line.contains("model.dropout") && !line.contains("model.hidden"), "{said}");
+    place.said(&["report", "runs/tune-1", "-o", "all.html"], "");
+}
