@@ -104,6 +104,8 @@ fn trials_that_fail_are_left_and_mistakes_are_refused() {
     let last = place.json(&["tune", "high.toml", "--trials", "9", "--budget", "1h", "--json"], "");
     let failed = last["trials"].as_array().unwrap().iter().filter(|of| of["failed"].is_string()).count();
     assert!(failed > 0 && last["value"].as_f64().is_some(), "{last}");
+    let said = place.said(&["tune", "--resume", last["run"].as_str().unwrap()], "");
+    assert!(said.contains(&format!("failed trials: {failed} (reasons in tune.json)")), "{said}");
 
     let before = place.files();
     let said = place.refused(&["tune", "space.toml", "--budget", "9s", "--test", "reviews.tsv"]);
