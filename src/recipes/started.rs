@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::config::Config;
-use super::net;
 use super::sections::{CONFIG, DataConfig, ModelConfig, TASK, Task, TextConfig, Tokens};
 use crate::checkpoint::{Checkpoint, Purpose};
 use crate::data::{Limits, Tokenizer, Vocabulary};
@@ -40,7 +39,7 @@ impl Table {
 }
 
 /// The tables with a vector of `model.embedding` numbers per token, whose vocabularies `text.max_size` limits.
-const VECTORS: [&str; 3] = [net::TABLE, "sources.weight", "targets.weight"];
+const VECTORS: [&str; 3] = ["words.weight", "sources.weight", "targets.weight"];
 
 /// How the names of a language model's layers begin.
 const LM: &str = "lm_";
