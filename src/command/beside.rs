@@ -19,7 +19,7 @@ Examples:
 The page has the curves of all runs over each other, their scores with 95 % intervals, the settings that differ, and F1 of each class of
 the test set. It reads config.toml, metrics.jsonl and, where `train --test` wrote it, test.json of each run.")]
 pub(crate) struct Report {
-    /// Run folders
+    /// Run folders; of a folder of several runs (`--seeds`, `--folds`, `tune`) all runs in it
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
     runs: Vec<PathBuf>,
     /// The new file that it goes to [default: standard output]
@@ -30,7 +30,20 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn run(self) -> Outcome<Ended> {
         self.output.as_deref().map_or(Ok(()), fresh)?;
-        let read: Vec<(Config, Run)> = self.runs.iter().map(|path| read(path)).collect::<Outcome<_>>()?;
+        let mut folders = Vec::new();
+        for path in &self.runs {
+            match run::several(path) {
+                // One that is not trained yet has nothing to show.
+                true => folders.extend(run::members(path)?.into_iter().filter(|path| run::is_run(path))),
+                false => folders.push(path.clone()),
+            }
+        }
+        if folders.is_empty() {
+            return bad(
+                "runs: expected run folders, got folders of several runs without a trained one in them",
+            );
+        }
+        let read: Vec<(Config, Run)> = folders.iter().map(|path| read(path)).collect::<Outcome<_>>()?;
         let (configs, runs): (Vec<Config>, Vec<Run>) = read.into_iter().unzip();
         let page = several(&Several { settings: settings(&configs.iter().collect::<Vec<_>>()), runs });
         match &self.output {

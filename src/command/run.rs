@@ -93,6 +93,23 @@ pub(crate) fn several(path: &Path) -> bool {
     [SEEDS, FOLDS, TRIALS].iter().any(|name| path.join(name).is_file())
 }
 
+/// The folders of the runs in a folder of several runs, by number.
+pub(crate) fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
+    let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
+    let mut found: Vec<(u64, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(path).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| {
+            let number = ["seed-", "fold-", "trial-"].into_iter().find_map(|kind| name.strip_prefix(kind))?;
+            number.parse().ok()
+        });
+        found.extend(number.map(|n| (n, entry.path())));
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
 /// Whether a file in a run folder is of the events that TensorBoard reads, and of ours.
 fn is_events(name: &str) -> bool {
     name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)

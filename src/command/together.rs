@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::outcome::{Asked, Outcome, bad};
-use super::run;
+use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
-use unpadded::recipes::Model;
+use unpadded::recipes::{Config, Model};
 
 /// The models of these runs as one. A folder of seeds or folds is all runs in it.
 pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
@@ -50,17 +52,37 @@ fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
             "--ensemble {name}: expected runs, got a folder of `tune`: name the trials to join"
         ));
     }
-    let wrong = |e: std::io::Error| format!("{name}: {e}");
-    let mut found: Vec<(u64, PathBuf)> = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(wrong)? {
-        let entry = entry.map_err(wrong)?;
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| {
-            let number = ["seed-", "fold-"].into_iter().find_map(|kind| name.strip_prefix(kind))?;
-            number.parse().ok()
-        });
-        found.extend(number.filter(|_| run::checkpoint(&entry.path()).is_ok()).map(|n| (n, entry.path())));
+    let found: Vec<PathBuf> =
+        run::members(path)?.into_iter().filter(|run| run::checkpoint(run).is_ok()).collect();
+    terminal::say(format!(
+        "--ensemble {name}: joins {} run{}",
+        found.len(),
+        if found.len() == 1 { "" } else { "s" }
+    ));
+    let missing: Vec<String> =
+        planned(path)?.into_iter().filter(|run| !found.contains(&path.join(run))).collect();
+    if !missing.is_empty() {
+        terminal::say(format!(
+            "warning: {name}: no checkpoint of {}; `train --resume {name}` trains the rest",
+            missing.join(", ")
+        ));
     }
-    found.sort();
-    Ok(found.into_iter().map(|(_, path)| path).collect())
+    Ok(found)
+}
+
+/// The names of the runs that `train --seeds` or `--folds` writes to a folder.
+fn planned(path: &Path) -> Outcome<Vec<String>> {
+    for (file, count, name) in [(run::SEEDS, "seeds", "seed"), (run::FOLDS, "folds", "fold")] {
+        let file = path.join(file);
+        if !file.is_file() {
+            continue;
+        }
+        let object: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)
+            .or_else(|e| bad(format!("{}: expected JSON, got: {e}", file.display())))?;
+        let first = if name == "seed" { Config::load(run::config(path)).asked()?.run.seed } else { 1 };
+        // The command trains a thousand runs at most.
+        let count = object[count].as_u64().unwrap_or(0).min(1_000);
+        return Ok((0..count).map(|at| format!("{name}-{}", first.saturating_add(at))).collect());
+    }
+    Ok(Vec::new())
 }

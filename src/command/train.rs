@@ -146,7 +146,7 @@ impl Train {
         // All that may be wrong with what was asked for is found before anything is written.
         let prepared = match &self.resume {
             Some(folder) => prepare_resumed(&config, run::last(folder)).asked()?,
-            None => prepare(&config).asked()?,
+            None => prepare(&config).map_err(|e| self.wanted.of_task(&config, e)).asked()?,
         };
         if let (false, Some(world)) = (first, &*world) {
             let trainer = ranks::distributed(prepared.trainer, world)?;

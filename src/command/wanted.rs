@@ -73,6 +73,25 @@ impl Wanted {
         self.over(config)
     }
 
+    /// Whether a flag `--set` sets a setting.
+    pub(crate) fn sets(&self, setting: &str) -> bool {
+        self.set.iter().any(|flag| flag.split_once('=').is_some_and(|(name, _)| name.trim() == setting))
+    }
+
+    /// Adds to an error of `prepare` that the task is that of a language model, where no flag names it.
+    pub(crate) fn of_task(&self, config: &Config, error: unpadded::Error) -> unpadded::Error {
+        match (&self.from, &self.train) {
+            (Some(run), Some(_))
+                if self.task.is_none() && self.config.is_none() && config.run.task == Task::Lm =>
+            {
+                error.noted(format!(
+                    "the task is `lm`, that of `{run}`; `--task classify` trains a classifier over it"
+                ))
+            }
+            _ => error,
+        }
+    }
+
     /// A config with what the flags say instead.
     pub(crate) fn over(&self, mut config: Config) -> Outcome<Config> {
         if self.train.is_some() {

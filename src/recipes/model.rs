@@ -101,7 +101,7 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// If they are of several tasks, have learnt other labels or tags, or write text.
+    /// If they are of several tasks, read other numbers of columns, have learnt other labels or tags, or write text.
     #[track_caller]
     pub fn join(mut self, other: Self) -> Result<Self> {
         if other.task != self.task {
@@ -109,8 +109,25 @@ impl Model {
             let got = format!("one of `{}`", other.task.name());
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
+        let (own, theirs) = (self.reads().at_caller()?, other.reads().at_caller()?);
+        if own != theirs {
+            let expected = format!("ones that read {own}, as the first");
+            let got = format!("one that reads {theirs}");
+            return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
+        }
         self.trained.join(&self.predictor, other.predictor).at_caller()?;
         Ok(self)
+    }
+
+    /// The columns of a record that it reads, for people.
+    fn reads(&self) -> Result<String> {
+        let config =
+            Config::from_toml(self.config()).map_err(|e| e.noted("in the config of the checkpoint"))?;
+        Ok(match (config.data.pair.is_some(), config.data.text.len()) {
+            (true, _) => "pairs of texts (`data.pair`)".to_owned(),
+            (false, 0 | 1) => "one text column".to_owned(),
+            (false, columns) => format!("{columns} text columns (`data.text`)"),
+        })
     }
 
     /// What it has learnt.

@@ -114,8 +114,9 @@ model.dropout = { from = 0.1, to = 0.5 }
         self.settings.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Without some settings.
-    pub(super) fn without(mut self, decided: impl Fn(&str) -> bool) -> Self {
+    /// The space without the settings that are already decided, by name.
+    #[must_use]
+    pub fn without(mut self, decided: impl Fn(&str) -> bool) -> Self {
         self.settings.retain(|(name, _)| !decided(name));
         self
     }

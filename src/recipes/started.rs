@@ -38,6 +38,9 @@ impl Table {
     }
 }
 
+/// The tables with a vector of `model.embedding` numbers per token, whose vocabularies `text.max_size` limits.
+const VECTORS: [&str; 3] = ["words.weight", "sources.weight", "targets.weight"];
+
 /// How the names of a language model's layers begin.
 const LM: &str = "lm_";
 
@@ -73,11 +76,25 @@ fn file(run: &str) -> Result<PathBuf> {
     };
     found.ok_or_else(|| {
         let (expected, got) = match path.is_dir() {
-            true => ("a run folder with a best.ckpt or last.ckpt", format!("neither in `{run}`")),
+            true => (
+                "a run folder with a best.ckpt or last.ckpt",
+                match one_of(path) {
+                    Some(one) => {
+                        format!("a folder of several runs, `{run}`; name one of them, as `{}`", one.display())
+                    }
+                    None => format!("neither in `{run}`"),
+                },
+            ),
             false => ("a run folder or a checkpoint", format!("nothing at `{run}`")),
         };
         Error::of(ErrorKind::Io, "training.from", expected, got)
     })
+}
+
+/// The first run in a folder of several runs.
+fn one_of(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    entries.filter(|path| ["best.ckpt", "last.ckpt"].iter().any(|name| path.join(name).is_file())).min()
 }
 
 /// The task and the config of a checkpoint.
@@ -128,7 +145,11 @@ impl Origin {
             _ => checkpoint,
         };
         let resumed = resumed.is_some();
-        Ok(Self(Some(Arc::new(Trained { name: name.clone(), task, checkpoint, resumed, below }))))
+        let trained = Trained { name: name.clone(), task, checkpoint, resumed, below };
+        if !resumed {
+            trained.within_size(config)?;
+        }
+        Ok(Self(Some(Arc::new(trained))))
     }
 
     /// Checks that the new text is cut as the model's was: by the tokenizer in its note `note`.
@@ -156,9 +177,9 @@ impl Origin {
         self.0.as_deref()?.below.as_ref().map(|(model, _)| model)
     }
 
-    /// Starts the parameters of a trainer, and returns what was copied, for people.
-    pub(super) fn start(&self, mut trainer: Trainer, task: Task) -> Result<(Trainer, Option<String>)> {
-        let Some(from) = self.0.as_deref() else { return Ok((trainer, None)) };
+    /// Starts the parameters of a trainer, and returns lines about what was copied, for people.
+    pub(super) fn start(&self, mut trainer: Trainer, task: Task) -> Result<(Trainer, Vec<String>)> {
+        let Some(from) = self.0.as_deref() else { return Ok((trainer, Vec::new())) };
         if let Some((_, config)) = &from.below {
             trainer = trainer.note(BELOW, config.clone());
         }
@@ -171,10 +192,10 @@ impl Origin {
             let own: Vec<_> = trainer.vocabularies().filter_map(|(name, ours)| same(name, ours)).collect();
             let trainer =
                 own.into_iter().fold(trainer, |trainer, (name, own)| trainer.vocabulary(&name, own));
-            return Ok((trainer, None));
+            return Ok((trainer, Vec::new()));
         }
         let said = from.give(&mut trainer, task)?;
-        Ok((trainer, Some(said)))
+        Ok((trainer, said))
     }
 }
 
@@ -200,10 +221,29 @@ impl Trained {
         self.checkpoint.vocabularies.get(table.vocabulary)
     }
 
+    /// Checks that `text.max_size` has room for all known words.
+    fn within_size(&self, config: &Config) -> Result<()> {
+        let Some(most) = config.text.max_size else { return Ok(()) };
+        let tables = config.run.task.recipe().tables().iter();
+        for table in tables.filter(|table| VECTORS.contains(&table.parameter)) {
+            let Some(known) = self.vocabulary(table.parameter) else { continue };
+            let known = known.in_form(table.form).len();
+            if known > most {
+                let expected = format!(
+                    "at least {known}, the size of the vocabulary `{}` of `{}`",
+                    table.vocabulary, self.name
+                );
+                let error = Error::new("text.max_size", expected, most.to_string());
+                return Err(error.noted("fine-tuning keeps all known tokens"));
+            }
+        }
+        Ok(())
+    }
+
     /// Copies the parameters: tables by their tokens, others by name and shape.
-    fn give(&self, trainer: &mut Trainer, task: Task) -> Result<String> {
+    fn give(&self, trainer: &mut Trainer, task: Task) -> Result<Vec<String>> {
         let mut from = self.checkpoint.clone();
-        let (mut shares, mut layers) = (Vec::<(&str, String)>::new(), Vec::new());
+        let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
         let tables = task.recipe().tables();
         for table in tables {
             let (Some(theirs), Ok(ours)) =
@@ -217,11 +257,23 @@ impl Trained {
             };
             let Some(known) = self.vocabulary(table.parameter) else { continue };
             let numbers = ours_known.numbers_in(known, table.form);
-            let Some(value) = merged(&ours, &theirs, table.axes, &numbers, known.len())? else { continue };
+            let Some(value) = merged(&ours, &theirs, table.axes, &numbers, known.len())? else {
+                let width = |of: &Storage| of.shape().get(1).copied().unwrap_or(1);
+                if VECTORS.contains(&table.parameter) && width(&ours) != width(&theirs) {
+                    said.push(format!(
+                        "warning: no vector of `{}` was copied: `model.embedding` is {}, and {} in `{}`",
+                        table.vocabulary,
+                        width(&ours),
+                        width(&theirs),
+                        self.name
+                    ));
+                }
+                continue;
+            };
             from.tensors.insert(table.parameter.to_owned(), value);
-            if !shares.iter().any(|(name, _)| *name == table.vocabulary) {
+            if !shares.iter().any(|(other, _)| other.vocabulary == table.vocabulary) {
                 let both = numbers.iter().flatten().count();
-                shares.push((table.vocabulary, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
+                shares.push((table, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
             }
         }
         // The projection of a language model may have the name and the shape of another layer of the task.
@@ -236,19 +288,29 @@ impl Trained {
         }
         let found =
             trainer.load_fitting_parameters(&from).map_err(|e| e.noted(format!("from `{}`", self.name)))?;
-        let is_table = |name: &&String| tables.iter().any(|table| table.parameter == *name);
-        for name in found.loaded.iter().filter(|name| !is_table(name)) {
-            add(&mut layers, name);
-        }
-        let mut new = Vec::new();
+        let (mut layers, mut new) = (Vec::new(), Vec::new());
         let unlike = found.unlike.iter().map(|unlike| &unlike.name);
         found.only_in_model.iter().chain(unlike).for_each(|name| add(&mut new, name));
+        // A layer that is copied in part is new.
+        let is_new = |parameter: &str| new.iter().any(|layer| layer == layer_of(parameter));
+        shares.retain(|(table, _)| !is_new(table.parameter));
+        let has_share = |name: &str| {
+            let table = tables.iter().find(|table| table.parameter == name);
+            table.is_some_and(|table| shares.iter().any(|(other, _)| other.vocabulary == table.vocabulary))
+        };
+        for name in found.loaded.iter().filter(|name| !has_share(name) && !is_new(name)) {
+            add(&mut layers, name);
+        }
         let mut parts: Vec<String> = shares.into_iter().map(|(_, share)| share).collect();
         if !layers.is_empty() {
             parts.push(format!("layers {}", layers.join(", ")));
         }
         let new = if new.is_empty() { String::new() } else { format!("; new: {}", new.join(", ")) };
-        Ok(format!("from {}: {}{new}", self.name, parts.join(", ")))
+        if parts.is_empty() {
+            parts.push("nothing".to_owned());
+        }
+        said.insert(0, format!("from {}: {}{new}", self.name, parts.join(", ")));
+        Ok(said)
     }
 }
 

@@ -44,6 +44,8 @@ const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(c
 const WORDS: &str = "words";
 const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
+/// The random field.
+const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
 /// Those of the words and of the characters come first.
@@ -52,7 +54,7 @@ const TABLES: [Table; 7] = [
     Table::new("characters.weight", CHARACTERS, &[0]),
     Table::new("tags.weight", TAGS, &[1]),
     Table::new("tags.bias", TAGS, &[0]),
-    Table::new("tags.transitions", TAGS, &[0, 1]),
+    Table::new("crf.transitions", TAGS, &[0, 1]),
     Table::new("labels.weight", LABELS, &[1]),
     Table::new("labels.bias", LABELS, &[0]),
 ];
@@ -546,7 +548,7 @@ fn network(
     let scores = h.dropout(model.dropout).linear(Linear::new(found.tags.len()).named(TAGS));
     let (mut loss, best) = match model.crf {
         true => {
-            let crf = net.layer(Crf::new().named(TAGS).forbidding(&tagging.scheme.transitions(&standard)?));
+            let crf = net.layer(Crf::new().named(CRF).forbidding(&tagging.scheme.transitions(&standard)?));
             (crf.loss(scores, tags).mean(), crf.of(scores))
         }
         // A loss of a text is the sum over its words, as that of a random field is.

@@ -21,6 +21,26 @@ fn probabilities_are_means_over_all_runs() {
     assert!((all - mean).abs() < 1e-6, "{all} {mean}");
     // A folder of seeds is all runs in it.
     assert_eq!(of(&["--ensemble", "seeds", "gru"]), all);
+    let joined = |place: &Place| {
+        let output = place.given(&["predict", "--ensemble", "seeds", "gru"], "it was dull\n");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = joined(&place);
+    assert!(said.contains("--ensemble seeds: joins 2 runs") && !said.contains("warning"), "{said}");
+    std::fs::rename(place.0.join("seeds/seed-2"), place.0.join("kept")).unwrap();
+    let said = joined(&place);
+    assert!(said.contains("joins 1 run\n") && said.contains("no checkpoint of seed-2"), "{said}");
+    std::fs::rename(place.0.join("kept"), place.0.join("seeds/seed-2")).unwrap();
+    let page = place.said(&["report", "seeds", "gru"], "");
+    assert!(["seeds/seed-1", "seeds/seed-2", "gru"].iter().all(|run| page.contains(run)), "{page}");
+    let pairs = |i: usize| format!("it was\t{}\t{}\n", ["fine", "dull"][i % 2], ["good", "bad"][i % 2]);
+    place.write("pairs.tsv", &(0..60).map(pairs).collect::<String>());
+    let columns = ["--set", "data.text=1", "--set", "data.pair=2", "--set", "data.label=3"];
+    let pair = ["train", "--train", "pairs.tsv", "--dev", "pairs.tsv", "--epochs", "1", "--run", "pair"];
+    place.said(&with(&pair, &columns), "");
+    let said = place.refused(&["predict", "--ensemble", "gru", "pair"]);
+    let expected = "expected ones that read one text column, as the first, got one that reads pairs of texts";
+    assert!(said.contains(expected) && said.contains("run `pair` cannot join"), "{said}");
 
     let answered = place.said(&["predict", "--ensemble", "seeds", "gru", "test.tsv"], "");
     assert_eq!(answered.lines().count(), 3, "{answered}");

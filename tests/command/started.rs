@@ -223,7 +223,18 @@ fn what_no_training_starts_from_is_refused() {
     );
     fs::create_dir(place.0.join("empty")).unwrap();
     refused(&["--from", "empty"], &["best.ckpt or last.ckpt, got neither in `empty`"]);
+    fs::create_dir_all(place.0.join("several/seed-1")).unwrap();
+    place.write("several/seed-1/best.ckpt", "");
+    refused(
+        &["--from", "several"],
+        &["a folder of several runs, `several`; name one of them, as `several/seed-1`"],
+    );
     refused(&["--from", "reviews.tsv"], &["reviews.tsv"]);
+    let words = checkpoint(&place, "classes", "best.ckpt").vocabularies["words"].len();
+    let expected = format!(
+        "text.max_size: expected at least {words}, the size of the vocabulary `words` of `classes`, got 3"
+    );
+    refused(&["--from", "classes", "--set", "text.max_size=3"], &[&expected]);
     refused(
         &["--from", "classes", "--set", "text.tokens=characters"],
         &[
@@ -255,6 +266,38 @@ fn what_no_training_starts_from_is_refused() {
         &["--set", "training.lower_rates=0"],
         &["training.lower_rates: expected a number above 0, at most 1"],
     );
+    refused(
+        &["--from", "lm"],
+        &["the task is `lm`, that of `lm`; `--task classify` trains a classifier over it"],
+    );
     let said = place.refused(&["train", "--resume", "classes", "--from", "lm"]);
     assert!(said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn transitions_of_known_tags_are_copied_and_partly_copied_layers_are_new() {
+    let place = Place::new("from-tags");
+    place.write("old.conll", &sentences());
+    place.write("new.conll", &sentences().replace("B-year", "B-month"));
+    let train =
+        ["train", "--task", "tag", "--train", "old.conll", "--epochs", "2", "--run", "old", "--quiet"];
+    place.said(&with(&train, &[]), "");
+    let from = ["train", "--from", "old", "--train", "new.conll", "--epochs", "1"];
+    let said = lines(&place, &[&from[..], &["--run", "new", "--set", "training.rate=1e-12"]].concat());
+    assert!(said.contains("2 of 3 tags") && !said.contains("; new:"), "{said}");
+    let (old, new) = (checkpoint(&place, "old", "best.ckpt"), checkpoint(&place, "new", "best.ckpt"));
+    let score = |of: &Checkpoint, [from, to]: [&str; 2]| {
+        let id = |tag: &str| of.vocabularies["tags"].id(tag).unwrap();
+        row(of, "crf.transitions", id(from))[id(to) as usize]
+    };
+    for pair in [["O", "B-place"], ["B-place", "O"], ["O", "O"]] {
+        let (a, b) = (score(&old, pair), score(&new, pair));
+        assert!((a - b).abs() < 1e-5 && a != 0.0, "{pair:?}: {a} {b}");
+    }
+    let said = lines(&place, &[&from[..], &["--run", "wide", "--set", "model.embedding=12"]].concat());
+    let warning = "warning: no vector of `words` was copied: `model.embedding` is 12, and 8 in `old`";
+    assert!(said.contains(warning) && said.contains("2 of 3 tags"), "{said}");
+    let line = said.lines().find(|line| line.starts_with("from old")).unwrap();
+    let (copied, new) = line.split_once("; new: ").unwrap();
+    assert!(new.contains("words") && new.contains("lstm_0") && !copied.contains("lstm_0"), "{line}");
 }

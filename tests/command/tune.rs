@@ -104,6 +104,8 @@ fn trials_that_fail_are_left_and_mistakes_are_refused() {
     let last = place.json(&["tune", "high.toml", "--trials", "9", "--budget", "1h", "--json"], "");
     let failed = last["trials"].as_array().unwrap().iter().filter(|of| of["failed"].is_string()).count();
     assert!(failed > 0 && last["value"].as_f64().is_some(), "{last}");
+    let said = place.said(&["tune", "--resume", last["run"].as_str().unwrap()], "");
+    assert!(said.contains(&format!("failed trials: {failed} (reasons in tune.json)")), "{said}");
 
     let before = place.files();
     let said = place.refused(&["tune", "space.toml", "--budget", "9s", "--test", "reviews.tsv"]);
@@ -167,4 +169,18 @@ fn an_interrupted_search_goes_on_to_the_same_trials() {
         assert_eq!(made(&trials(&place, "run")), made(&trials(&place, "whole")), "{name}");
         fs::remove_dir_all(place.0.join("run")).unwrap();
     }
+}
+
+#[test]
+fn what_a_flag_sets_does_not_vary() {
+    let place = Place::new("tune-set");
+    space(&place, "");
+    let said = place.refused(&["tune", "space.toml", "--budget", "1h", "--set", "model.hidden=8"]);
+    assert!(said.contains("--set model.hidden: expected a setting that does not vary"), "{said}");
+    let tune = ["tune", "--train", "reviews.tsv", "--trials", "1", "--budget", "1h", "--epochs", "1"];
+    let output = place.given(&[&tune[..], &["--set", "model.hidden=8"]].concat(), "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let line = said.lines().find(|line| line.starts_with("settings that vary: ")).unwrap();
+    assert!(line.contains("model.dropout") && !line.contains("model.hidden"), "{said}");
+    place.said(&["report", "runs/tune-1", "-o", "all.html"], "");
 }

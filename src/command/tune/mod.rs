@@ -124,6 +124,9 @@ impl Tune {
         }
         if !self.console.quiet {
             terminal::say(format!("folder of the trials: {}", folder.path().display()));
+            let names: Vec<&str> = space.names().collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            terminal::say(format!("settings that vary: {names}"));
         }
         let (before, begun) = (state.used, Instant::now());
         let mut search =
@@ -174,8 +177,16 @@ impl Tune {
                 config.run.seed = self.seed.unwrap_or(config.run.seed);
                 config.check().asked()?;
                 let space = match space {
-                    Some(space) => space,
-                    None => Space::of(&config).asked()?,
+                    Some(space) => {
+                        if let Some(name) = space.names().find(|name| self.wanted.sets(name)) {
+                            return bad(format!(
+                                "--set {name}: expected a setting that does not vary, got one of `[space]`: remove it from the \
+                                 flags, or from `[space]`"
+                            ));
+                        }
+                        space
+                    }
+                    None => Space::of(&config).asked()?.without(|name| self.wanted.sets(name)),
                 };
                 let path = self.run.clone().unwrap_or_else(|| run::free_of("tune"));
                 (config, space, path)
@@ -409,7 +420,7 @@ impl Search<'_> {
             table.notes.push(format!("{} more; {} has all", ranked.len() - ROWS, run::TRIALS));
         }
         if failed > 0 {
-            table.notes.push(format!("{failed} failed; {} has the reasons", run::TRIALS));
+            table.notes.push(format!("failed trials: {failed} (reasons in {})", run::TRIALS));
         }
         Ok(table)
     }
