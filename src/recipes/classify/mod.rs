@@ -453,6 +453,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     if part == 0 {
         dev.each(&mut measured)?;
     }
+    held_out.counted = part > 0;
     both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
     let words = net::known(found.words, config)?;
     let coverage = tokens.coverage(&words);
