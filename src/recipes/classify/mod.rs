@@ -116,7 +116,7 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
     let options = match columns.len() {
         0 | 1 => options,
-        _ => options.texts(columns),
+        _ => options.texts(columns).pair(config.data.pair.is_some()),
     };
     if config.data.target == Target::Labels { options.label_lists() } else { options }
 }
