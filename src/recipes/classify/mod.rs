@@ -388,7 +388,10 @@ fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Learnt, config: &Co
     let feeds = [reader.feeds(), vec![LABEL]].concat();
     let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.name().into_owned());
     let sample = move |text: &Labelled| {
-        let of = |e: Error| placed(e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))), text);
+        let of = |e: Error| match text.place() {
+            Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place),
+            None => e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))),
+        };
         let mut fields = reader.fields(&text.text).map_err(of)?;
         fields.push(learnt.field(&text.label).map_err(of)?);
         Ok(fields)
