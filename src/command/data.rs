@@ -9,7 +9,7 @@ use super::wanted::whole;
 use super::{init, json};
 use serde_json::Value;
 use unpadded::data::FileFormat;
-use unpadded::recipes::{Config, Prepared, Preview, Task, prepare, preview};
+use unpadded::recipes::{Config, HeldOut, Prepared, Preview, Task, prepare, preview};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -155,7 +155,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
     };
     let more = 100.0 * (padded as f64 / (tokens as f64).max(1.0) - 1.0);
     let console = texts.console;
-    let held_out = held_out.count;
+    let HeldOut { count: held_out, counted, .. } = held_out;
     console.object(|| {
         json::object([
             ("dataset", name.as_str().into()),
@@ -191,14 +191,13 @@ fn stats(texts: &Texts) -> Outcome<()> {
     if let Some(coverage) = coverage {
         console.result(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }
-    let counted: u64 = labels.iter().map(|(_, count)| count).sum();
-    let held = match counted.checked_sub(lengths.len() as u64) {
-        Some(held) if held > 0 => format!(", of which {held} are held out"),
-        _ => String::new(),
-    };
     if labels.is_empty() {
         return Ok(());
     }
+    let (counted, held) = match counted {
+        true => (lengths.len() + held_out, format!(", of which {held_out} are held out")),
+        false => (lengths.len(), String::new()),
+    };
     let mut table = Table::new(&format!("labels of {counted} texts{held}:"), &["label", "texts"]);
     let row = |(label, count): (String, u64)| vec![terminal::shown(&label), count.to_string()];
     table.rows = labels.into_iter().map(row).collect();

@@ -67,15 +67,32 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
         (Ok(number), ..) => Value::Int(number),
         (_, Ok(number), _) => Value::Float(number),
         (.., Ok(flag)) => Value::Flag(flag),
-        _ if text.starts_with('[') => Value::list(text).unwrap_or_else(|| Value::Text(text.to_owned())),
+        _ if text.starts_with('[') => match Value::list(text) {
+            Some(list) => list,
+            None if takes_lists(config, name) => {
+                return bad(format!(
+                    "--set {flag}: expected a list as TOML writes it, as --set '{name}=[\"a\", \"b\"]', got `{text}`; a shell takes \
+                     quotation marks away that are not in others"
+                ));
+            }
+            None => Value::Text(text.to_owned()),
+        },
         _ => Value::Text(text.trim_matches('"').to_owned()),
     };
     let Err(e) = config.set(name, &value) else { return Ok(()) };
+    if matches!(value, Value::List(_)) && takes_lists(config, name) {
+        return bad(format!("--set {flag}: {}", plain(&e)));
+    }
     // A column may be called 2, and a shell takes quotation marks away.
     match config.set(name, &Value::Text(text.to_owned())) {
         Ok(()) => Ok(()),
         Err(_) => bad(format!("--set {flag}: {}", plain(&e))),
     }
+}
+
+/// Whether a setting may be a list.
+fn takes_lists(config: &Config, name: &str) -> bool {
+    config.clone().set(name, &Value::List(vec![String::new()])).is_ok()
 }
 
 #[cfg(test)]
@@ -94,6 +111,20 @@ mod tests {
         let error = set(&mut config, "model.cell=lsmt").map_err(|e| e.to_string()).err().unwrap_or_default();
         assert!(error.contains("--set model.cell=lsmt: model.cell: expected one of `lstm`"), "{error}");
         assert!(set(&mut config, "x").is_err());
+        set(&mut config, "data.text=[1, 2]")?;
+        assert_eq!(config.data.text, ["1", "2"]);
+        for (flag, expected) in [
+            (
+                "data.text=[title, body]",
+                "expected a list as TOML writes it, as --set 'data.text=[\"a\", \"b\"]'",
+            ),
+            ("data.text=[]", "--set data.text=[]: data.text: expected at least one column, got []"),
+        ] {
+            let error = set(&mut config, flag).map_err(|e| e.to_string()).err().unwrap_or_default();
+            assert!(error.contains(expected), "{error}");
+        }
+        set(&mut config, "data.train=[a] b.tsv")?;
+        assert_eq!(config.data.train.as_deref(), Some("[a] b.tsv"));
         Ok(())
     }
 }

@@ -174,7 +174,7 @@ impl Repeated {
                 terminal::say(format!("{one} {number} of {} {several}: {name}", self.count));
             }
             let Some(figures) = self.train(&config, &name, prepared)? else {
-                terminal::say(format!("--resume {} goes on", self.path.display()));
+                terminal::say(format!("--resume {} continues", self.path.display()));
                 return Ok(Ended::Interrupted);
             };
             self.console.result(self.line(number, &config, &figures))?;

@@ -27,7 +27,7 @@ use unpadded::train::{Ended, Progress, Report, Trainer, Until};
 pub(crate) struct Training<'a> {
     pub(crate) config: &'a Config,
     pub(crate) folder: &'a Folder,
-    /// Whether it goes on from the last checkpoint of the folder.
+    /// Whether it continues from the last checkpoint of the folder.
     pub(crate) resumes: bool,
     pub(crate) quiet: bool,
     /// The time at which it is interrupted.

@@ -69,7 +69,7 @@ impl Labelled {
     }
 
     /// As read from this line; of 0, lines are not known.
-    pub(super) fn placed(self, file: &Arc<str>, line: u64) -> Self {
+    pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
         Self { place: (line > 0).then(|| (Arc::clone(file), line)), ..self }
     }
 

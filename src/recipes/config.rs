@@ -44,7 +44,7 @@ impl Config {
     /// Sets what the dotted name stands for.
     ///
     /// # Errors
-    /// If the task has no such setting (the nearest one is named), or the value is of another type.
+    /// If the task has no such setting (the nearest one is named), or the value is of another type, or names no column of the text.
     #[track_caller]
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
         let task = self.run.task;
@@ -63,6 +63,9 @@ impl Config {
                 None => format!("one of `{}`", known.join("`, `")),
             };
             return Err(Error::new(format!("settings of `{}`", task.name()), expected, format!("`{name}`")));
+        }
+        if (name, value) == ("data.text", &Value::List(Vec::new())) {
+            return Err(Error::new(name, "at least one column", value.to_string()));
         }
         let (section, key) = name.split_once('.').unwrap_or(("", name));
         match section {

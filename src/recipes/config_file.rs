@@ -141,7 +141,7 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
             Some(value) => config.set(path, &value),
             None => Err(Error::new(
                 path,
-                "a number, a text, a list of texts, true or false",
+                "a number, a text, a list of texts or numbers, true or false",
                 "another kind of value",
             )),
         };
@@ -258,7 +258,13 @@ fn scalar(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Integer(number) => integer(number),
         DeValue::Float(number) => number.as_str().replace('_', "").parse().ok().map(Value::Float),
         DeValue::Array(items) => {
-            let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
+            // A column may have a number, and a label may be one.
+            let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+                DeValue::String(text) => Some(text.to_string()),
+                DeValue::Integer(number) => integer(number).map(|value| value.to_string()),
+                DeValue::Float(number) => Some(number.as_str().to_owned()),
+                _ => None,
+            };
             items.iter().map(text).collect::<Option<_>>().map(Value::List)
         }
         _ => None,
@@ -271,7 +277,7 @@ fn integer(number: &DeInteger<'_>) -> Option<Value> {
 }
 
 impl Value {
-    /// A list of texts as TOML writes it, such as `["title", "body"]`; none of other text.
+    /// A list of texts or numbers as TOML writes it, such as `["title", "body"]`; none of other text.
     pub fn list(text: &str) -> Option<Self> {
         scalar(DeValue::parse(text).ok()?.get_ref()).filter(|value| matches!(value, Value::List(_)))
     }
@@ -410,8 +416,14 @@ mod tests {
         let said = wrong("[model\n");
         assert!(said.starts_with("run.toml:1: expected TOML, got "), "{said}");
         assert!(wrong("task = \"clasify\"").contains("run.toml:1: task: expected one of `classify`"));
+        let said = wrong("[data]\ntext = []\n");
+        assert!(said.contains("run.toml:2: data.text: expected at least one column, got []"), "{said}");
+        assert_eq!(
+            Value::list("[1, \"b\", 2.50]"),
+            Some(Value::List(vec!["1".into(), "b".into(), "2.50".into()]))
+        );
         assert!(wrong("\n[model]\ndropout = 1.5").contains("run.toml:3: model.dropout: expected a share"));
-        assert!(wrong("seed = [1]").contains("run.toml:1: seed: expected a number, a text"));
+        assert!(wrong("seed = [true]").contains("run.toml:1: seed: expected a number, a text"));
         let error = Config::load("no such file.toml").unwrap_err().to_string();
         assert!(
             error.starts_with("config `no such file.toml`: expected a file that can be read, got"),

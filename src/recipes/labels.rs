@@ -74,7 +74,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Scores a text of so many tokens, with its right label, by the probability of each label.
+    /// Scores a text of this number of tokens, with its right label, by the probability of each label.
     pub(super) fn add(
         &mut self,
         (text, truth): (&str, &str),

@@ -90,7 +90,7 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
     prepare_from(config, None).at_caller()
 }
 
-/// [`prepare`] for a training that [`Trainer::resume`] then goes on with, from its checkpoint: of a training that started from another model
+/// [`prepare`] for a training that [`Trainer::resume`] then continues, from its checkpoint: of a training that started from another model
 /// (`training.from`), the checkpoint has all that was taken from there.
 ///
 /// # Errors

@@ -50,6 +50,8 @@ pub struct HeldOut {
     pub cases: Vec<Case>,
     /// How many texts there are.
     pub count: usize,
+    /// Whether the counts of the labels include their labels.
+    pub counted: bool,
 }
 
 impl HeldOut {

@@ -7,7 +7,7 @@ use super::answer::Answer;
 use super::config::Config;
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
-use super::prepared::{Case, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
+use super::prepared::{Case, HeldOut, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
 use super::preview::Preview;
 use super::recipe::{Asked, Trained};
 use super::scored::{Outcome, Scored, in_parts};
@@ -220,7 +220,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         ));
     }
     let read = |path: &PathBuf| fitting(path, columns, &like);
-    let mut said = Vec::new();
+    let (mut said, divides) = (Vec::new(), dev.is_none());
     let (train, dev) = match &dev {
         Some(dev) => {
             let (dev, dropped) = read(dev)?;
@@ -260,7 +260,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         metric: "accuracy",
         coverage: None,
         lengths: train.records().iter().map(|row| row.indices.len()).collect(),
-        held_out: dev.records().iter().map(|row| case(row, first)).collect(),
+        held_out: HeldOut { counted: divides, ..dev.records().iter().map(|row| case(row, first)).collect() },
         said,
     })
 }

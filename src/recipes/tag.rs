@@ -468,7 +468,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
             });
         }
     })?;
-    held_out.count = of_dev.texts;
+    (held_out.count, held_out.counted) = (of_dev.texts, true);
     let labelled = of_train.labelled + of_dev.labelled == of_train.texts + of_dev.texts;
     both([(train.name(), of_train.texts), (dev.name(), of_dev.texts)])?;
     let tagging = scheme_of(&[&train, &dev])?;

@@ -31,6 +31,8 @@ fn several_labels_per_text_are_learnt_with_a_threshold_each() {
     let check = place.given(&["data", "check", "some.tsv"], "");
     let said = String::from_utf8(check.stdout).unwrap() + &String::from_utf8(check.stderr).unwrap();
     assert!(said.contains("data.target=labels"), "{said}");
+    let stats = place.said(&["data", "stats", "texts.tsv", "--set", "data.target=labels"], "");
+    assert!(stats.contains("labels of 150 texts, of which "), "{stats}");
     let of = [
         "--train",
         "texts.tsv",

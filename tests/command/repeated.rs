@@ -41,7 +41,7 @@ fn seeds_are_ordinary_runs_with_a_mean() {
     let said = place.refused(&["predict", "runs/classify-1"]);
     assert!(said.contains("got a folder of several runs"), "{said}");
 
-    // It goes on where it was: what has ended is not trained anew.
+    // It continues where it was: what has ended is not trained anew.
     let whole = bytes("runs/classify-1/seed-7");
     let before = bytes("runs/classify-1/seed-6");
     fs::write(folder.join("seed-6/best.ckpt"), "kept").unwrap();
@@ -86,7 +86,7 @@ fn folds_hold_out_each_text_once() {
     let report = fs::read_to_string(place.0.join("cross/folds.json")).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!((&report["folds"], report["runs"].as_array().unwrap().len()), (&4.into(), 4), "{report}");
-    // A fold goes on by itself, and is the same one.
+    // A fold continues by itself, and is the same one.
     place.said(&["train", "--resume", "cross/fold-2", "--epochs", "3"], "");
 
     let refused = |arguments: &[&str]| place.refused(&[arguments, &SMALL, &["--run", "none"]].concat());

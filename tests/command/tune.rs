@@ -56,7 +56,7 @@ fn a_search_trains_the_best_third_on() {
     assert_eq!(made(&trials(&place, "again")), made(&all));
     place.said(&[&tune[..], &["--run", "other", "--seed", "2"]].concat(), "");
     assert!(made(&trials(&place, "other")) != made(&all));
-    // A search that has ended shows its table again, and goes on with more trials.
+    // A search that has ended shows its table again, and continues with more trials.
     let said = place.said(&["tune", "--resume", "runs/tune-1"], "");
     assert!(said.contains("1 (as it is)") && said.contains("best: trial "), "{said}");
     place.said(&["tune", "--resume", "runs/tune-1", "--trials", "8"], "");

@@ -145,7 +145,7 @@ impl Tune {
             let interrupted = search.train(at, rung)?;
             search.save()?;
             if interrupted {
-                terminal::say(format!("tune --resume {} goes on", folder.path().display()));
+                terminal::say(format!("tune --resume {} continues", folder.path().display()));
                 return Ok(Ended::Interrupted);
             }
         }
@@ -204,7 +204,7 @@ impl Tune {
 }
 
 impl Search<'_> {
-    /// Saves the state, so that the search goes on from here.
+    /// Saves the state, so that the search can continue from here.
     fn save(&mut self) -> Outcome<()> {
         self.state.used = self.before + self.begun.elapsed().as_secs_f64();
         self.folder.write(run::TRIALS, &format!("{}\n", self.state.object()))
@@ -340,7 +340,7 @@ impl Search<'_> {
             let advice = match failed {
                 Some(why) => format!("trials failed: {why}"),
                 None => {
-                    format!("`unpadded tune --resume {} --budget` with a longer time goes on", at.display())
+                    format!("`unpadded tune --resume {} --budget` with a longer time continues", at.display())
                 }
             };
             return Err(format!(

@@ -187,7 +187,7 @@ mod tests {
         let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
         assert!((36..=39).contains(&rungs(1)) && (11..=14).contains(&rungs(2)), "{:?}", [1, 2, 3].map(rungs));
         assert!((3..=5).contains(&rungs(3)) && state.trials[9].rungs == 3, "{:?}", [1, 2, 3].map(rungs));
-        // Less than one whole training: the best of a few goes on as far as time lasts.
+        // Less than one whole training: the best of a few continues as far as time lasts.
         let mut state = search(20.0, None);
         made(&mut state);
         assert!(

@@ -189,7 +189,7 @@ impl Opened {
             other.notes.push(instead(&one, &name, given));
             Ok(other)
         });
-        let picked = found?;
+        let (picked, pair) = (found?, options.pair);
         options.notes.extend(picked.notes.iter().cloned());
         let names = picked.fields(file);
         keep(options, wanted, &picked.names);
@@ -206,7 +206,7 @@ impl Opened {
         let (wanted, header) = (picked.names, elements.is_some());
         let asked = move |line: &str| {
             json::object(line, Some(&wanted), elements.as_deref())?
-                .map(|object| fields::text_in(&object, &wanted, make).map(alone))
+                .map(|object| fields::text_in(&object, &wanted, make, pair).map(alone))
                 .transpose()
         };
         Ok(Self { source: Source::Lines(Box::new(OneLine(asked))), form: Form::Json, names, header })

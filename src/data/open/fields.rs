@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::wanted::missing_text;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::of_columns;
 
@@ -43,7 +44,7 @@ impl Value<'_> {
         }
     }
 
-    fn owned(&self) -> Value<'static> {
+    pub(super) fn owned(&self) -> Value<'static> {
         let own = |text: &Cow<'_, str>| Cow::Owned(text.to_string());
         match self {
             Self::Null => Value::Null,
@@ -248,18 +249,36 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
 /// What makes a text of a field of a record.
 pub(super) type Read = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
-/// The text of these fields, each read by `of`.
-pub(super) fn text_in(object: &Object<'_>, names: &[String], of: Read) -> Result<String, Reason> {
-    names.iter().map(|name| of(object, name)).collect::<Result<_, _>>().map(of_columns)
+/// The text of these fields, each read by `of`; of several, those without a text are empty. With `pair` the last is a second text.
+pub(super) fn text_in(object: &Object<'_>, names: &[String], of: Read, pair: bool) -> Result<String, Reason> {
+    let is_empty = |name: &String| match at(object, name) {
+        None | Some(Value::Null) => true,
+        Some(value) => matches!(value, Value::Text(text) if text.trim().is_empty()),
+    };
+    let empty: Vec<bool> = names.iter().map(is_empty).collect();
+    let missing = missing_text(&empty, pair);
+    let cell = |(place, (name, empty)): (usize, (&String, &bool))| match empty {
+        true if missing != Some(place) => Ok(String::new()),
+        _ => of(object, name),
+    };
+    names.iter().zip(&empty).enumerate().map(cell).collect::<Result<_, _>>().map(of_columns)
 }
 
 /// What separates labels.
 const BEHIND: char = '\u{1f}';
 
-/// A label, without white space around it. With `lists` a list of labels, each with U+001F behind it, or an empty string, too.
+/// A label, without white space around it. With `lists` a list of labels, each with U+001F behind it, or nothing, too.
 pub(super) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
-    let list = match found(object, name)? {
+    let list = match at(object, name) {
+        None | Some(Value::Null) if lists => return Ok(String::new()),
+        _ => found(object, name)?,
+    };
+    let list = match list {
         Value::List(list) if lists => list,
+        Value::Object(_) if lists => {
+            let got = list.kind().to_owned();
+            return Err(Reason { expected: format!("a string or a list in the field `{name}`"), got });
+        }
         Value::List(_) => {
             let got = format!("a list; {LABEL_LISTS}");
             return Err(Reason { expected: format!("a string in the field `{name}`"), got });

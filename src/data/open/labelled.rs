@@ -163,8 +163,9 @@ impl Form {
             Parts::Fields(picked) => {
                 let (mut texts, name) = (picked.names.clone(), Arc::from(file.name()));
                 let (label, lists) = (texts.pop().unwrap_or_default(), self.options.label_lists);
+                let pair = self.options.pair;
                 picked.records(file, move |object| {
-                    let text = fields::text_in(object, &texts, fields::text)?;
+                    let text = fields::text_in(object, &texts, fields::text, pair)?;
                     let found = Labelled::new(text, fields::label(object, &label, lists)?);
                     Ok(found.placed(&name, object.line))
                 })

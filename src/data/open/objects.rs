@@ -70,7 +70,40 @@ pub(super) fn picked(
         return of_lists(file, layout, &example, wanted, options);
     }
     let notes = layout.note().map(str::to_owned).into_iter().collect();
+    let example = completed(file, &layout, example, wanted, options)?;
     Ok(Picked { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
+}
+
+/// The first record with fields that it may lack, as later records have them.
+fn completed(
+    file: &TextFile,
+    layout: &json::Layout,
+    mut example: Object<'static>,
+    wanted: &[Wanted<'_>],
+    options: &ReadOptions,
+) -> Result<Object<'static>> {
+    const LOOKED_AT: usize = 1000;
+    let several = wanted.iter().filter(|one| one.what == "text").count() > 1;
+    let may_lack =
+        |one: &&Wanted<'_>| (one.what == "text" && several) || (one.what == "label" && options.label_lists);
+    let names = |one: &Wanted<'_>| -> Vec<String> {
+        one.given.map_or_else(
+            || one.known.iter().map(|name| (*name).to_owned()).collect(),
+            |given| vec![given.to_owned()],
+        )
+    };
+    let lacks = |one: &&Wanted<'_>| !names(one).iter().any(|name| at(&example, name).is_some());
+    let lacking: Vec<String> = wanted.iter().filter(may_lack).filter(lacks).flat_map(names).collect();
+    if lacking.is_empty() {
+        return Ok(example);
+    }
+    let later = json::first(file, layout, LOOKED_AT)?;
+    for name in lacking {
+        if let Some(value) = later.iter().find_map(|record| at(record, &name)) {
+            example.fields.push((name.into(), value.owned()));
+        }
+    }
+    Ok(example)
 }
 
 /// The first record.

@@ -124,6 +124,8 @@ pub struct ReadOptions {
     pub(super) tokens: Option<String>,
     pub(super) tags: Option<String>,
     pub(super) label_lists: bool,
+    /// Whether the last column of the text is a second text.
+    pub(super) pair: bool,
     pub(super) binary: bool,
     pub(super) phrases: bool,
     pub(super) stress: bool,
@@ -244,8 +246,9 @@ impl ReadOptions {
 
     /// The columns of a text that is in several: their cells, in this order, with one tab between them.
     ///
-    /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as columns. Tables, JSON and Parquet have
-    /// columns; an error names `data.text` where a file of another format is read. All columns are named: none is detected.
+    /// Tabs and line breaks within a cell become spaces, so that a text has as many parts as columns. A cell may be empty, and a field of
+    /// JSON null or missing, if another column has text. Tables, JSON and Parquet have columns; an error names `data.text` where a file of
+    /// another format is read. All columns are named: none is detected.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};
@@ -262,6 +265,12 @@ impl ReadOptions {
         Self { text: columns.into_iter().map(Into::into).collect(), ..self }
     }
 
+    /// The last of [`Self::texts`] is a second text: it and the first text may not be empty.
+    #[must_use]
+    pub(crate) fn pair(self, pair: bool) -> Self {
+        Self { pair, ..self }
+    }
+
     /// The column of the label.
     #[must_use]
     pub fn label(self, column: impl Into<String>) -> Self {
@@ -269,7 +278,8 @@ impl ReadOptions {
     }
 
     /// Several labels per text: in JSON and Parquet the label may be a list of texts or numbers. Each label has U+001F behind it, and a
-    /// list without a label is U+001F alone. An empty label cell is allowed, and a label that is no list is read as without this option.
+    /// list without a label is U+001F alone. An empty label cell is allowed, and a label that is null or missing; a label that is no list is
+    /// read as without this option.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, ReadOptions};

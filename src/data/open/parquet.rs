@@ -503,19 +503,21 @@ pub(super) struct Asked {
     rows: Rows,
     fields: Vec<String>,
     make: Read,
+    /// Whether the last of several fields is a second text.
+    pair: bool,
 }
 
 impl Asked {
-    pub(super) fn open(file: &TextFile, fields: Vec<String>, make: Read) -> Result<Self> {
+    pub(super) fn open(file: &TextFile, fields: Vec<String>, make: Read, pair: bool) -> Result<Self> {
         // A name may lead into an object, which is a column of that name.
-        Ok(Self { rows: Rows::open(file, &fields)?, fields, make })
+        Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
     }
 
     /// The number of the next row and its text, or why there is none; nothing behind the last.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Result<String>)>> {
         let Some(row) = self.rows.next()? else { return Ok(None) };
         let Rows { row: number, name, .. } = &self.rows;
-        let text = row.and_then(|row| text_in(&row, &self.fields, self.make));
+        let text = row.and_then(|row| text_in(&row, &self.fields, self.make, self.pair));
         let malformed = |Reason { expected, got }| {
             Error::of(ErrorKind::Format, format!("row {number} of {name}"), expected, got)
         };

@@ -163,7 +163,9 @@ impl Questions {
                 }))
             }
             #[cfg(feature = "parquet")]
-            Source::Rows(fields, text) => Records::Rows(Box::new(parquet::Asked::open(&file, fields, text)?)),
+            Source::Rows(fields, text) => {
+                Records::Rows(Box::new(parquet::Asked::open(&file, fields, text, options.pair)?))
+            }
         };
         let adds = Adds { form, names, added: Vec::new() };
         let (name, out) = (file.name(), Out::Nowhere);

@@ -23,6 +23,8 @@ struct Stored {
     label: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     label_lists: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pair: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,6 +90,7 @@ impl ReadOptions {
             text: Texts::of(&self.text),
             label: self.label.clone(),
             label_lists: self.label_lists,
+            pair: self.pair,
             source: self.source.clone(),
             target: self.target.clone(),
             tokens: self.tokens.clone(),
@@ -157,6 +160,7 @@ impl ReadOptions {
             },
             label: self.label.or(stored.label),
             label_lists: self.label_lists || stored.label_lists,
+            pair: self.pair || stored.pair,
             source: self.source.or(stored.source),
             target: self.target.or(stored.target),
             tokens: self.tokens.or(stored.tokens),

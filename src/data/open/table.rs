@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::columns::{Columns, Picked, number};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
-use super::wanted::{TEXT, Wanted};
+use super::wanted::{Empty, TEXT, Wanted, missing_text};
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, of_columns, shown, unbroken};
 use crate::data::{Malformed, Records, TextFile};
@@ -415,8 +415,7 @@ impl ReadOptions {
 pub(super) struct Table {
     dialect: Dialect,
     picked: Picked,
-    /// The place of the wanted column whose cells may be empty, the label's of texts with several labels or none.
-    may_be_empty: Option<usize>,
+    empty: Empty,
 }
 
 impl Table {
@@ -448,8 +447,7 @@ impl Table {
         let mut picked =
             if options.are_detected(wanted) { columns.pick_alike(wanted)? } else { columns.pick(wanted)? };
         picked.notes.splice(0..0, dialect.notes.iter().cloned());
-        let may_be_empty = wanted.iter().position(|one| options.label_lists && one.what == "label");
-        Ok(Self { dialect, picked, may_be_empty })
+        Ok(Self { dialect, picked, empty: Empty::of(wanted, options.pair, options.label_lists) })
     }
 
     /// Of a file whose name says that it is a table: the texts of its only column, if each of the first records has one cell.
@@ -536,21 +534,21 @@ impl Table {
 
     /// What reads the text in the first `count` wanted columns of all records, of the header, too.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
-        let Picked { columns, names, .. } = self.picked.clone();
+        let (Picked { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {
-            let cell = |(&column, name): (&usize, &String)| {
-                let cell = row.get_mut(column).map(std::mem::take).unwrap_or_default();
-                match cell.trim().is_empty() {
-                    true => Err(Reason {
-                        expected: format!("something in column `{name}`"),
-                        got: "nothing: fill the cell, or remove the record".to_owned(),
-                    }),
-                    false => Ok(cell),
-                }
-            };
-            let cells: Result<Vec<String>, Reason> =
-                columns.iter().zip(&names).take(count).map(cell).collect();
-            Ok(make(of_columns(cells?)))
+            let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
+            let cells: Vec<String> = columns.iter().take(count).map(cell).collect();
+            let empty: Vec<bool> = cells.iter().map(|cell| cell.trim().is_empty()).collect();
+            match missing_text(&empty, pair) {
+                Some(place) => Err(Reason {
+                    expected: format!(
+                        "something in column `{}`",
+                        names.get(place).map_or("", String::as_str)
+                    ),
+                    got: "nothing: fill the cell, or remove the record".to_owned(),
+                }),
+                None => Ok(make(of_columns(cells))),
+            }
         };
         // Behind a mark that is never closed, this much is read twice.
         const MOST: usize = 1 << 22;
@@ -564,12 +562,13 @@ impl Table {
         file: &TextFile,
         mut make: impl FnMut(&mut dyn FnMut(usize) -> String) -> R + Send + 'static,
     ) -> Result<Records<R>> {
-        let Picked { columns, names, width, header, .. } = self.picked.clone();
-        let (cells, may_be_empty) = (self.dialect.cells(), self.may_be_empty);
+        let (Picked { columns, names, width, header, .. }, mut empty) = (self.picked.clone(), Vec::new());
+        let (cells, may_be) = (self.dialect.cells(), self.empty);
         let make = move |mut row: Vec<String>| {
             let is_empty = |&column: &usize| row.get(column).is_none_or(|cell| cell.trim().is_empty());
-            let is_missing = |(place, column)| may_be_empty != Some(place) && is_empty(column);
-            if let Some(place) = columns.iter().enumerate().position(is_missing) {
+            empty.clear();
+            empty.extend(columns.iter().map(is_empty));
+            if let Some(place) = may_be.missing(&empty) {
                 let name = names.get(place).map_or("", String::as_str);
                 let expected = format!("something in column `{name}`");
                 let row = shown(&row.join(" | "));

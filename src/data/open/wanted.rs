@@ -11,6 +11,45 @@ pub(super) struct Wanted<'a> {
     pub(super) known: &'static [&'static str],
 }
 
+/// Which cells of a record may be empty.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Empty {
+    /// How many wanted columns are of texts, the first ones.
+    texts: usize,
+    /// Whether the last one of these is a second text.
+    pub(super) pair: bool,
+    /// Whether the label of a text with several labels or none may be.
+    label: bool,
+}
+
+impl Empty {
+    /// Of these columns, where texts are pairs, or may have several labels or none.
+    pub(super) fn of(wanted: &[Wanted<'_>], pair: bool, label_lists: bool) -> Self {
+        let count = |what: &str| wanted.iter().filter(|one| one.what == what).count();
+        Self { texts: count("text"), pair, label: label_lists && count("label") > 0 }
+    }
+
+    /// The place of the first cell that is empty and may not be, of cells of which these are.
+    pub(super) fn missing(self, empty: &[bool]) -> Option<usize> {
+        let (texts, others) = empty.split_at(self.texts.min(empty.len()));
+        let other = || others.iter().position(|empty| *empty && !self.label).map(|at| texts.len() + at);
+        missing_text(texts, self.pair).or_else(other)
+    }
+}
+
+/// The place of a text that is missing, of cells of which these are empty: some columns of a text may be, but not all. With `pair` the
+/// last cell is a second text.
+pub(super) fn missing_text(empty: &[bool], pair: bool) -> Option<usize> {
+    let (first, second) = match empty.split_last() {
+        Some((second, first)) if pair && !first.is_empty() => (first, Some(second)),
+        _ => (empty, None),
+    };
+    match first.contains(&false) {
+        false => Some(0).filter(|_| !first.is_empty()),
+        true => second.filter(|empty| **empty).map(|_| first.len()),
+    }
+}
+
 pub(super) const TEXT: &[&str] = &[
     "text",
     "sentence",

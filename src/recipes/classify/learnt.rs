@@ -35,7 +35,12 @@ pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
 pub(super) fn number(cell: &str) -> Result<f32> {
     let number = cell.trim().parse::<f32>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| {
-        let error = Error::of(ErrorKind::Format, "number of a text", "a number, as 2.5", format!("`{cell}`"));
+        let is_large = cell.contains(|c: char| c.is_ascii_digit()) && cell.trim().parse::<f32>().is_ok();
+        let expected = if is_large { "a number of at most 3.4e38" } else { "a number, as 2.5" };
+        let error = Error::of(ErrorKind::Format, "number of a text", expected, format!("`{cell}`"));
+        if is_large {
+            return error.noted("divide all numbers by the same number");
+        }
         error.noted("`data.target` is `number`; `data.label` sets the column of the numbers")
     })
 }
@@ -103,7 +108,8 @@ pub(super) struct Labels<'a> {
     counted: BTreeMap<String, [u64; 2]>,
     /// The number of texts to train on, the mean of their numbers, and the sum of squared differences from it.
     moments: (f64, f64, f64),
-    wrong: Option<Error>,
+    /// The first mistake, and its place.
+    wrong: Option<(Error, Option<String>)>,
 }
 
 impl<'a> Labels<'a> {
@@ -140,21 +146,28 @@ impl<'a> Labels<'a> {
                     *mean += difference / *n;
                     *squares += difference * (f64::from(number) - *mean);
                 }
-                Err(error) if self.wrong.is_none() => {
-                    let place = text.place().map(|place| error.clone().within(&place));
-                    self.wrong = Some(place.unwrap_or(error));
+                Err(error) => {
+                    self.wrong.get_or_insert_with(|| (error, text.place()));
                 }
-                Err(_) => {}
             },
         }
     }
 
     /// What is learnt; its counts are those of all texts that were added.
     pub(super) fn end(self, name: &str) -> Result<(Learnt, Weights)> {
+<<<<<<< HEAD
         let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
             self;
         if let Some(error) = wrong {
             return Err(error.noted(format!("in `{name}`")));
+=======
+        let Self { target, separator, texts, counted, moments: (n, mean, squares), wrong } = self;
+        if let Some((error, place)) = wrong {
+            return Err(match place {
+                Some(place) => error.within(&place),
+                None => error.noted(format!("in `{name}`")),
+            });
+>>>>>>> mendA
         }
         if target == Target::Number {
             let deviation = (squares / n.max(1.0)).sqrt();
@@ -346,6 +359,13 @@ mod tests {
         let said = counted(&config, &["1", "two"]).end("f").err().unwrap().to_string();
         assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
         assert!(counted(&config, &["2", "2"]).end("f").is_err());
+        let large = Labelled::new("text", "1e40").placed(&"f.csv".into(), 3);
+        let mut of = Labels::new(&config);
+        of.add(&large);
+        let said = of.end("f.csv").err().unwrap().to_string();
+        let expected = "f.csv:3: number of a text: expected a number of at most 3.4e38, got `1e40`; divide all numbers by the same \
+                        number";
+        assert_eq!(said, expected);
         Ok(())
     }
 }

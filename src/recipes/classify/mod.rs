@@ -116,7 +116,7 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
     let options = match columns.len() {
         0 | 1 => options,
-        _ => options.texts(columns),
+        _ => options.texts(columns).pair(config.data.pair.is_some()),
     };
     if config.data.target == Target::Labels { options.label_lists() } else { options }
 }
@@ -394,7 +394,10 @@ fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Learnt, config: &Co
     let feeds = [reader.feeds(), vec![LABEL]].concat();
     let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.name().into_owned());
     let sample = move |text: &Labelled| {
-        let of = |e: Error| placed(e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))), text);
+        let of = |e: Error| match text.place() {
+            Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place),
+            None => e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))),
+        };
         let mut fields = reader.fields(&text.text).map_err(of)?;
         fields.push(learnt.field(&text.label).map_err(of)?);
         Ok(fields)
@@ -459,6 +462,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     if part == 0 {
         dev.each(&mut measured)?;
     }
+    held_out.counted = part > 0;
     both([(train.name(), lengths.len()), (dev.name(), held_out.count)])?;
     let words = net::known(found.words, config)?;
     let coverage = tokens.coverage(&words);

@@ -81,9 +81,9 @@ fn columns_that_are_missing_or_given_twice_are_named() {
     let files = Files::new(
         "several-missing",
         &[
-            ("a.csv", b"premise,hypothesis,label\na,b,y\nc,,n\n" as &[u8]),
+            ("a.csv", b"premise,hypothesis,label\na,b,y\n, ,n\n" as &[u8]),
             ("bare.tsv", b"a\tb\ty\nc\td\tn\n"),
-            ("a.jsonl", b"{\"premise\": \"a\", \"label\": \"y\", \"hypothesis\": \"\"}\n"),
+            ("a.jsonl", b"{\"premise\": \"\", \"label\": \"y\", \"hypothesis\": \"\"}\n"),
         ],
     );
     let said = |name: &str, options: &ReadOptions| files.said(open(&files, name, options));
@@ -111,7 +111,7 @@ fn columns_that_are_missing_or_given_twice_are_named() {
             of_names().label("hypothesis"),
             "columns of the text and the label in file `a.csv`: expected two columns, got column 2 for both",
         ),
-        ("a.csv", of_names(), "a.csv:3: expected something in column `hypothesis`, got nothing"),
+        ("a.csv", of_names(), "a.csv:3: expected something in column `premise`, got nothing"),
         (
             "a.jsonl",
             given(["premise", "other"]),
@@ -122,15 +122,53 @@ fn columns_that_are_missing_or_given_twice_are_named() {
             given(["premise", "premise"]),
             "fields of the text in file `a.jsonl`: expected each field once, got `premise` twice",
         ),
-        (
-            "a.jsonl",
-            of_names(),
-            "a.jsonl:1: expected something in the field `hypothesis`, got an empty string",
-        ),
+        ("a.jsonl", of_names(), "a.jsonl:1: expected something in the field `premise`, got an empty string"),
     ] {
         let said = said(name, &options);
         assert!(said.starts_with(expected), "{said}");
     }
+}
+
+#[test]
+fn a_text_may_lack_some_of_its_columns() {
+    let files = Files::new(
+        "several-empty",
+        &[
+            ("a.csv", b"premise,hypothesis,label\n,b,y\nc,,n\nd,e,\n" as &[u8]),
+            (
+                "a.jsonl",
+                b"{\"hypothesis\": \"b\", \"label\": \"y\"}\n{\"premise\": \"c\", \"hypothesis\": null, \"label\": \"n\"}\n\
+                {\"premise\": \"d\", \"hypothesis\": \"e\", \"label\": \"\"}\n{\"premise\": null, \"label\": \"n\"}\n",
+            ),
+        ],
+    );
+    let labels = of_names().label_lists();
+    let expected = [("\tb", "y"), ("c\t", "n"), ("d\te", "")];
+    assert_eq!(texts(&open(&files, "a.csv", &labels).unwrap()), expected);
+    let some = open(&files, "a.jsonl", &labels.clone().malformed(Malformed::Skip)).unwrap();
+    assert_eq!(texts(&some), expected);
+    let said = files.said(open(&files, "a.jsonl", &labels));
+    assert!(said.starts_with("a.jsonl:4: expected a string in the field `premise`, got null"), "{said}");
+    let said = files.said(open(&files, "a.csv", &of_names()));
+    assert!(said.starts_with("a.csv:4: expected something in column `label`, got nothing"), "{said}");
+    for name in ["a.csv", "a.jsonl"] {
+        let questions = Questions::open(files.at(name), &of_names(), Asking::Text).unwrap();
+        assert_eq!(asked(questions)[..3], ["\tb", "c\t", "d\te"], "{name}");
+    }
+    // Both texts of a pair are there, also in what is asked later.
+    let pair = of_names().pair(true);
+    let said = files.said(open(&files, "a.csv", &pair));
+    assert!(said.starts_with("a.csv:2: expected something in column `premise`, got nothing"), "{said}");
+    let note = r#"{"text":["premise","hypothesis"],"label":"label","pair":true}"#;
+    assert_eq!(
+        open(&files, "a.csv", &pair.malformed(Malformed::Skip).label_lists()).unwrap().records().len(),
+        1
+    );
+    let questions =
+        Questions::open(files.at("a.jsonl"), &ReadOptions::new().or_note(note).unwrap(), Asking::Text);
+    let found = asked(questions.unwrap());
+    assert!(found[0].contains("expected a field `premise`") && found[1].contains("got null"), "{found:?}");
+    assert_eq!(found[2], "d\te");
 }
 
 #[test]
@@ -262,9 +300,9 @@ fn questions_are_texts_of_the_same_columns() {
     let files = Files::new(
         "several-questions",
         &[
-            ("a.csv", b"hypothesis,label,premise\n\"b\n1\",y,a\nd,n,\nf,y,e\n" as &[u8]),
+            ("a.csv", b"hypothesis,label,premise\n\"b\n1\",y,a\n,n,\nf,y,e\n" as &[u8]),
             ("bare.csv", b"a,b\nc,d\n"),
-            ("a.jsonl", b"{\"hypothesis\": \"b\", \"premise\": \"a\\t1\"}\n{\"premise\": \"c\"}\n"),
+            ("a.jsonl", b"{\"hypothesis\": \"b\", \"premise\": \"a\\t1\"}\n{\"premise\": \"c\"}\n{\"label\": \"c\"}\n"),
             ("lacks.csv", b"premise,label\na,y\n"),
             ("lacks.jsonl", b"{\"premise\": \"a\"}\n"),
             ("lacks.txt", b"premise\tlabel\na\ty\n"),
@@ -290,7 +328,7 @@ fn questions_are_texts_of_the_same_columns() {
         );
         let (_, found) = read("a.jsonl", options);
         assert_eq!(found[0], "a 1\tb");
-        assert!(found[1].starts_with("a.jsonl:2: expected a field `hypothesis`"), "{found:?}");
+        assert!(found[2].starts_with("a.jsonl:3: expected a field `premise`"), "{found:?}");
         for name in ["lacks.csv", "lacks.jsonl", "lacks.txt"] {
             let said = files.said(Questions::open(files.at(name), options, Asking::Text));
             let expected = format!("`hypothesis` of file `{name}`, the text: expected one of `premise`");
@@ -319,9 +357,11 @@ fn labels_may_be_lists() {
             (
                 "a.jsonl",
                 b"{\"text\": \"a\", \"labels\": [\" x \", \"y z\"]}\n{\"text\": \"b\", \"labels\": []}\n{\"text\": \"c\", \"labels\": [3, 1.50]}\n\
-                {\"text\": \"d\", \"labels\": \" x;y \"}\n{\"text\": \"e\", \"labels\": \"\"}\n{\"text\": \"f\", \"labels\": 7}\n"
+                {\"text\": \"d\", \"labels\": \" x;y \"}\n{\"text\": \"e\", \"labels\": \"\"}\n{\"text\": \"f\", \"labels\": 7}\n\
+                {\"text\": \"g\", \"labels\": null}\n{\"text\": \"h\"}\n"
                     as &[u8],
             ),
+            ("late.jsonl", b"{\"text\": \"a\"}\n{\"text\": \"b\", \"topics\": [\"x\"]}\n"),
             ("rows.json", b"[[\"a\", [\"x\"]], [\"b\", []]]"),
             ("header.json", b"[[\"text\", \"labels\"], [\"a\", [\"x\"]], [\"b\", []]]"),
             ("pandas.json", b"{\"text\": {\"0\": \"a\", \"1\": \"b\"}, \"labels\": {\"0\": [\"x\"], \"1\": []}}"),
@@ -343,8 +383,13 @@ fn labels_may_be_lists() {
         ("d", "x;y"),
         ("e", ""),
         ("f", "7"),
+        ("g", ""),
+        ("h", ""),
     ];
     assert_eq!(texts(&read("a.jsonl", &lists)), expected);
+    assert_eq!(texts(&read("late.jsonl", &lists.clone().label("topics"))), [("a", ""), ("b", "x\u{1f}")]);
+    let said = files.said(open(&files, "late.jsonl", &lists.clone().label("topic")));
+    assert!(said.starts_with("field `topic` of file `late.jsonl`, the label: expected one of"), "{said}");
     for name in ["rows.json", "header.json", "pandas.json"] {
         assert_eq!(texts(&read(name, &lists)), [("a", "x\u{1f}"), ("b", "\u{1f}")], "{name}");
     }
@@ -375,8 +420,7 @@ fn items_of_lists_are_labels() {
             "[[\"x\"]]",
             "labels in the list of the field `labels`, got a list: a label is a string or a number",
         ),
-        ("null", "a string in the field `labels`, got null"),
-        ("{\"x\": 1}", "a string in the field `labels`, got an object"),
+        ("{\"x\": 1}", "a string or a list in the field `labels`, got an object"),
     ];
     for (at, (labels, expected)) in wrong.into_iter().enumerate() {
         let text =
