@@ -155,19 +155,13 @@ impl<'a> Labels<'a> {
 
     /// What is learnt; its counts are those of all texts that were added.
     pub(super) fn end(self, name: &str) -> Result<(Learnt, Weights)> {
-<<<<<<< HEAD
         let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
             self;
-        if let Some(error) = wrong {
-            return Err(error.noted(format!("in `{name}`")));
-=======
-        let Self { target, separator, texts, counted, moments: (n, mean, squares), wrong } = self;
         if let Some((error, place)) = wrong {
             return Err(match place {
                 Some(place) => error.within(&place),
                 None => error.noted(format!("in `{name}`")),
             });
->>>>>>> mendA
         }
         if target == Target::Number {
             let deviation = (squares / n.max(1.0)).sqrt();
