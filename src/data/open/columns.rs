@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::options::DOUBT;
 use super::wanted::{Wanted, language, plain};
 use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
@@ -376,8 +377,13 @@ impl Columns<'_> {
         };
         let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
         let alone = label.is_some_and(|&label| {
-            let different = self.below(label).collect::<HashSet<_>>().len();
-            self.rows.len() > MANY && different * 4 <= self.rows.len() && !again(label)
+            // A cell may have several labels.
+            let labels =
+                |cell| str::split(cell, [',', ';', '|']).map(str::trim).filter(|label| !label.is_empty());
+            let below = self.below(label).flat_map(labels).collect::<HashSet<_>>();
+            let first = self.first(label).unwrap_or_default();
+            let is_new = !first.is_empty() && !labels(first).any(|label| below.contains(label));
+            self.rows.len() > MANY && below.len() * 4 <= self.rows.len() && is_new
         });
         let pairs = wanted.iter().any(|one| one.what == "source");
         // Two words without marks, shorter than nearly all below.
@@ -395,7 +401,7 @@ impl Columns<'_> {
         let cells = columns.iter().filter_map(|&column| self.first(column)).map(cut);
         let line = self.line;
         Some(format!(
-            "line {line} ({}) is read as a record; if it is a header, set `header` (`data.header` in a config) to true",
+            "line {line} ({}) {DOUBT}, set `header` (`data.header` in a config) to true",
             quoted(cells)
         ))
     }

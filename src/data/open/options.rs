@@ -8,6 +8,9 @@ use crate::data::lines::quoted;
 use crate::data::{Encoding, FirstIndex, Malformed, TagScheme, Tagging, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
+/// What a note says of a first line that may be a header.
+pub(super) const DOUBT: &str = "is read as a record; if it is a header";
+
 /// The form of a file, or of a folder, of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileFormat {
@@ -165,6 +168,11 @@ impl ReadOptions {
         self.found.encoding = Some(file.characters().0.name());
         let note = file.encoding_note().filter(|note| !self.notes.contains(note));
         self.notes.extend(note);
+    }
+
+    /// The note about a first line that is read as a record and may be a header.
+    pub(crate) fn doubt(&self) -> Option<&str> {
+        self.notes.iter().find(|note| note.contains(DOUBT)).map(String::as_str)
     }
 
     /// Whether columns have numbers.

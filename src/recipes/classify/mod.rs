@@ -493,6 +493,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let rate = config.label_smoothing();
     said.extend((rate > 0.0).then(|| format!("loss is with label smoothing of {rate}")));
     said.extend(read_as(train.read_as()));
+    said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
     said.extend(others);
     said.extend(net::vectors(config, &mut trainer, &reader.words)?);
     Ok(Prepared {

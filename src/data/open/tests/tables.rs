@@ -316,6 +316,18 @@ fn pairs_may_have_a_header_of_languages() {
 }
 
 #[test]
+fn a_header_above_several_labels_is_doubted() {
+    let line = |i: usize| format!("text {i}\tmore\t{}\n", ["a,b", "b", "a,c", "c,b,a"][i % 4]);
+    let below: String = (0..40).map(line).collect();
+    for (first, doubted) in [("the title\ttwo\ttopics\n", true), ("a text\tmore\tb,d\n", false)] {
+        let files = Files::new("doubted", &[("a.tsv", format!("{first}{below}").as_bytes())]);
+        let options = ReadOptions::new().texts(["1", "2"]).label("3").label_lists();
+        let found = LabelledTexts::open_with([files.at("a.tsv")], &options).unwrap();
+        assert_eq!((found.records().len(), found.read_as().doubt().is_some()), (41, doubted), "{first}");
+    }
+}
+
+#[test]
 fn two_files_are_read_line_by_line() {
     let files = Files::new(
         "two",
