@@ -355,7 +355,7 @@ mod tests {
         assert!(counted(&config, &["2", "2"]).end("f").is_err());
         let large = Labelled::new("text", "1e40").placed(&"f.csv".into(), 3);
         let mut of = Labels::new(&config);
-        of.add(&large);
+        of.add(&large, false);
         let said = of.end("f.csv").err().unwrap().to_string();
         let expected = "f.csv:3: number of a text: expected a number of at most 3.4e38, got `1e40`; divide all numbers by the same \
                         number";
