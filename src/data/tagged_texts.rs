@@ -89,7 +89,7 @@ impl TaggedText {
 /// let words = texts.words(str::to_lowercase, &Limits::default())?;
 /// let characters = texts.characters(&Limits::default())?;
 /// let tags = TaggedTexts::tags([&texts])?;
-/// let samples = texts.samples(str::to_lowercase, &words, &characters, &tags, None)?;
+/// let samples = texts.samples(str::to_lowercase, &words, Some(&characters), &tags, None)?;
 /// let train = unpadded::data::Loader::new(samples, &["words", "characters", "tags"])?.shuffle(1);
 /// assert_eq!(train.batch_count(), Some(1));
 /// # Ok::<(), unpadded::Error>(())

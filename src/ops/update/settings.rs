@@ -61,7 +61,7 @@ pub fn steps(attributes: &Attributes, name: &str) -> Result<usize> {
 
 /// 0 in the first `held` steps, where step 1 is the first, and 1 after them.
 pub fn after(held: usize, step: f64) -> f64 {
-    if step > held as f64 { 1.0 } else { 0.0 }
+    if held == 0 || step > held as f64 { 1.0 } else { 0.0 }
 }
 
 /// A number above 0 among the attributes.
