@@ -143,13 +143,14 @@ impl State {
             .ok_or_else(|| "an object without what a search has tried".to_owned())
     }
 
-    /// The trials that have a value, the best first; of equal ones the earlier first.
+    /// The trials that have a value and did not fail later, the best first; of equal ones the earlier first.
     pub(super) fn ranked(&self) -> Vec<&Trial> {
         let value = |trial: &Trial| match (trial.best, self.higher) {
             (Some((value, _)), Some(false)) => value,
             (best, _) => best.map_or(f64::INFINITY, |(value, _)| -value),
         };
-        let mut ranked: Vec<&Trial> = self.trials.iter().filter(|trial| trial.best.is_some()).collect();
+        let ends = |trial: &&Trial| trial.best.is_some() && trial.failed.is_none();
+        let mut ranked: Vec<&Trial> = self.trials.iter().filter(ends).collect();
         ranked.sort_by(|a, b| value(a).total_cmp(&value(b)));
         ranked
     }
@@ -189,7 +190,12 @@ mod tests {
             rungs: vec![1, 3],
             trials: vec![Trial::default(), trial, failed],
         };
-        assert_eq!(State::of(&state.object().to_string()), Ok(state));
+        assert_eq!(State::of(&state.object().to_string()), Ok(state.clone()));
+        // A trial that fails later is not the best, whatever it had reached.
+        let late =
+            Trial { number: 4, best: Some((0.9, 1)), failed: Some("not finite".into()), ..Trial::default() };
+        let with_late = State { trials: [state.trials.clone(), vec![late]].concat(), ..state };
+        assert_eq!(with_late.ranked().iter().map(|trial| trial.number).collect::<Vec<_>>(), [2]);
         for wrong in ["", "[]", "{\"seed\":1}"] {
             assert!(State::of(wrong).is_err(), "{wrong}");
         }
