@@ -45,33 +45,26 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Feeds words in sequences of `levels` levels, and their characters one level below if they are read. Returns the words and their
-    /// vectors.
+    /// Feeds words in sequences of `levels` levels, and their characters one level below if they are read. Returns the words and, side by
+    /// side, their vectors, the states of their spelling and those of the language model below.
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
-        let Some(spelling) = &self.spelling else {
-            let words = net.feed(words, DType::I64, &[], levels);
-            let known = self.words.of(words);
-            let vectors = net::without_some(known, self.model.word_dropout);
-            return (words, self.dropped(self.beside(net, known, vec![vectors])));
+        let spelt = self
+            .spelling
+            .as_ref()
+            .map(|spelling| spelling.of(net.feed(characters, DType::I64, &[], levels + 1)));
+        let words = match spelt {
+            Some([forth, _]) => net.feed_like(words, DType::I64, &[], forth),
+            None => net.feed(words, DType::I64, &[], levels),
         };
-        let spelt = spelling.of(net.feed(characters, DType::I64, &[], levels + 1));
-        let words = net.feed_like(words, DType::I64, &[], spelt[0]);
         let known = self.words.of(words);
-        let vectors = net::without_some(known, self.model.word_dropout);
-        (words, self.dropped(self.beside(net, known, vec![vectors, spelt[0], spelt[1]])))
-    }
-
-    /// Vectors side by side and, if a language model is below, its states after each of the known words (Peters et al., "Semi-supervised
-    /// sequence tagging with bidirectional language models", 2017).
-    fn beside(&self, net: &Builder, known: Var, mut vectors: Vec<Var>) -> Var {
+        let mut vectors = vec![net::without_some(known, self.model.word_dropout)];
+        vectors.extend(spelt.into_iter().flatten());
         if !self.below.is_empty() {
+            // Peters et al., "Semi-supervised sequence tagging with bidirectional language models", 2017.
             vectors.push(self.below.iter().fold(known, |h, layer| layer.of(h)));
         }
-        if let [alone] = vectors[..] { alone } else { net.concat(&vectors) }
-    }
-
-    fn dropped(&self, vectors: Var) -> Var {
-        vectors.dropout(self.model.embedding_dropout.unwrap_or(self.model.dropout))
+        let vectors = if let [alone] = vectors[..] { alone } else { net.concat(&vectors) };
+        (words, vectors.dropout(net::embedding_dropout(self.model)))
     }
 
     /// The states of the recurrent layers after each row.

@@ -27,7 +27,12 @@ pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
 
 /// Token vectors with word dropout and embedding dropout.
 pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
-    without_some(vectors, model.word_dropout).dropout(model.embedding_dropout.unwrap_or(model.dropout))
+    without_some(vectors, model.word_dropout).dropout(embedding_dropout(model))
+}
+
+/// The dropout of token vectors: what is set, else that between layers.
+pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
+    model.embedding_dropout.unwrap_or(model.dropout)
 }
 
 /// A trainer of `loss` with the optimizer of all recipes, for `steps` steps.
