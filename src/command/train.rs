@@ -10,7 +10,7 @@ use super::repeated::{Kind, Repeated};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
 use super::training::{Finished, Training, check_new, parts};
-use super::wanted::{Wanted, whole};
+use super::wanted::{Course, Wanted};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
@@ -36,18 +36,11 @@ Without --dev, each seed also holds out other texts. Each fold's figure is of it
 pub(crate) struct Train {
     #[command(flatten)]
     wanted: Wanted,
-    /// What to measure on after each epoch; without it, a part of the training texts is held out
-    #[arg(long, value_name = "PATH")]
-    dev: Option<String>,
+    #[command(flatten)]
+    course: Course,
     /// What to measure the best epoch on once, at the end
     #[arg(long, value_name = "PATH")]
     test: Option<String>,
-    /// How often to go through the texts
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
-    epochs: Option<u64>,
-    /// Where random numbers start
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
-    seed: Option<u64>,
     /// The run folder [default: the first runs/TASK-NUMBER that is not there]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     run: Option<PathBuf>,
@@ -67,7 +60,7 @@ pub(crate) struct Train {
     /// Of several processes: the seconds to wait for another one before all end with an error; above the time that rank 0 needs to save
     /// a checkpoint
     #[cfg(feature = "mpi")]
-    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", default_value = "300", value_parser = whole::<u64>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", default_value = "300", value_parser = super::wanted::whole::<u64>)]
     deadline: u64,
     #[command(flatten)]
     console: Console,
@@ -89,13 +82,10 @@ impl Train {
             Some(folder) => self.wanted.over(file::resumed(folder)?)?,
             None => self.wanted.config()?,
         };
-        for (to, flag) in [(&mut config.data.dev, &self.dev), (&mut config.data.test, &self.test)] {
-            if flag.is_some() {
-                to.clone_from(flag);
-            }
+        self.course.over(&mut config);
+        if self.test.is_some() {
+            config.data.test.clone_from(&self.test);
         }
-        config.training.epochs = self.epochs.unwrap_or(config.training.epochs);
-        config.run.seed = self.seed.unwrap_or(config.run.seed);
         config.check().asked()?;
         Ok(config)
     }

@@ -116,3 +116,28 @@ impl Wanted {
         Ok(config)
     }
 }
+
+/// What is trained for how long: the flags of a training and of a search.
+#[derive(Args)]
+pub(crate) struct Course {
+    /// What to measure on after each epoch; without it, a part of the training texts is held out
+    #[arg(long, value_name = "PATH")]
+    dev: Option<String>,
+    /// Epochs of a whole training: passes over the training texts
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
+    epochs: Option<u64>,
+    /// Seed of all random numbers: equal seeds give equal results
+    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
+    seed: Option<u64>,
+}
+
+impl Course {
+    /// A config with the values of the flags.
+    pub(crate) fn over(&self, config: &mut Config) {
+        if self.dev.is_some() {
+            config.data.dev.clone_from(&self.dev);
+        }
+        config.training.epochs = self.epochs.unwrap_or(config.training.epochs);
+        config.run.seed = self.seed.unwrap_or(config.run.seed);
+    }
+}

@@ -18,7 +18,7 @@ use super::run::{self, Folder};
 use super::scores::{Table, shares};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, parts, prepared};
-use super::wanted::{Wanted, whole};
+use super::wanted::{Course, Wanted};
 use super::{file, json};
 use unpadded::ErrorKind;
 use unpadded::checkpoint::Better;
@@ -54,17 +54,10 @@ pub(crate) struct Tune {
     /// The most trials [default: as many as the budget has time for]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     trials: Option<u64>,
-    /// What to measure on; without it, a part of the training texts is held out
-    #[arg(long, value_name = "PATH")]
-    dev: Option<String>,
+    #[command(flatten)]
+    course: Course,
     #[arg(long, value_name = "PATH", hide = true)]
     test: Option<String>,
-    /// The epochs of a whole training
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
-    epochs: Option<u64>,
-    /// Where random numbers start: equal seeds draw equal settings
-    #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
-    seed: Option<u64>,
     /// The folder of the trials [default: the first runs/tune-NUMBER that is not there]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     run: Option<PathBuf>,
@@ -170,11 +163,7 @@ impl Tune {
             None => {
                 let space = self.wanted.config.as_ref().map(Space::load).transpose().asked()?.flatten();
                 let mut config = self.wanted.config()?;
-                if self.dev.is_some() {
-                    config.data.dev.clone_from(&self.dev);
-                }
-                config.training.epochs = self.epochs.unwrap_or(config.training.epochs);
-                config.run.seed = self.seed.unwrap_or(config.run.seed);
+                self.course.over(&mut config);
                 config.check().asked()?;
                 let space = match space {
                     Some(space) => {
