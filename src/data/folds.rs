@@ -1,6 +1,6 @@
 //! Cross-validation: a data set in parts of about equal sizes, each of which is held out once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use super::Fingerprint;
@@ -38,51 +38,66 @@ impl fmt::Display for Fold {
 /// Records that are in one fold, because they are equal in what decides it.
 struct Group {
     key: u64,
-    stratum: String,
     records: usize,
+    /// How many records have each label.
+    strata: BTreeMap<String, usize>,
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold, by the seed and the records alone; the rest comes first. Equal records are in one fold, as with
-    /// [`Self::hold_out`]. Folds have about as many records, and about as many of each label where records have one.
+    /// Holds out one fold, by the seed and the records alone; the rest comes first. Records that [`Self::hold_out`] keeps on one side are in
+    /// one fold. Folds have about as many records, and about as many of each label where records have one.
     pub(crate) fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
         let key = |record: &R| record.held_out_by(Fingerprint::default().number(seed)).finish();
         let mut groups: HashMap<u64, Group> = HashMap::new();
         for record in self.records() {
-            let (key, stratum) = (key(record), record.stratum());
-            let group = groups.entry(key).or_insert_with(|| Group {
-                key,
-                stratum: stratum.clone().into_owned(),
-                records: 0,
-            });
+            let key = key(record);
+            let group =
+                groups.entry(key).or_insert_with(|| Group { key, records: 0, strata: BTreeMap::new() });
             group.records += 1;
-            // Of texts with several labels, the same one in any order of the file.
-            if *stratum < *group.stratum {
-                group.stratum = stratum.into_owned();
-            }
+            *group.strata.entry(record.stratum().into_owned()).or_default() += 1;
         }
         let held: HashSet<u64> = dealt(groups.into_values().collect(), fold).into_iter().collect();
         self.hold_out_where(|record| held.contains(&key(record)))
     }
 }
 
-/// The keys of the groups in a fold: stratum by stratum, each group is dealt to the fold with the fewest records of the stratum.
+/// The keys of the groups in a fold: each group is dealt to the fold that has the smallest share of the group's labels, and of such
+/// folds to the one with the fewest records.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
     // Large groups first, so that small ones even them out. The keys are an order by chance.
-    groups.sort_by(|a, b| a.stratum.cmp(&b.stratum).then(b.records.cmp(&a.records)).then(a.key.cmp(&b.key)));
-    let mut sizes = vec![0; fold.folds as usize];
+    groups.sort_by(|a, b| {
+        b.records.cmp(&a.records).then_with(|| a.strata.cmp(&b.strata)).then(a.key.cmp(&b.key))
+    });
+    let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
+    for (label, count) in groups.iter().flat_map(|group| &group.strata) {
+        *totals.entry(label).or_default() += count;
+    }
+    #[derive(Default, Clone)]
+    struct Dealt<'a> {
+        records: usize,
+        strata: HashMap<&'a str, usize>,
+    }
+    let mut folds = vec![Dealt::default(); fold.folds as usize];
     let mut found = Vec::new();
-    for stratum in groups.chunk_by(|a, b| a.stratum == b.stratum) {
-        let mut inside = vec![0; sizes.len()];
-        for group in stratum {
-            let fewest = inside.iter().zip(&sizes).enumerate().min_by_key(|(at, sizes)| (*sizes, *at));
-            let Some(at) = fewest.map(|(at, _)| at) else { continue };
-            for sizes in [&mut inside, &mut sizes] {
-                sizes.get_mut(at).into_iter().for_each(|size| *size += group.records);
+    for group in &groups {
+        let share = |of: &Dealt<'_>| -> f64 {
+            let shares = group.strata.iter().map(|(label, count)| {
+                let inside = of.strata.get(&**label).copied().unwrap_or(0);
+                (count * inside) as f64 / totals.get(&**label).copied().unwrap_or(1) as f64
+            });
+            shares.sum()
+        };
+        let fewest = folds.iter().map(|of| (share(of), of.records)).enumerate();
+        let fewest = fewest.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let Some((at, _)) = fewest else { continue };
+        if let Some(of) = folds.get_mut(at) {
+            of.records += group.records;
+            for (label, count) in &group.strata {
+                *of.strata.entry(label).or_default() += count;
             }
-            if at as u64 + 1 == fold.number {
-                found.push(group.key);
-            }
+        }
+        if at as u64 + 1 == fold.number {
+            found.push(group.key);
         }
     }
     found
@@ -123,6 +138,35 @@ mod tests {
         turned.reverse();
         assert_eq!(turned, folds[1]);
         assert!(held(&texts, 2, 4) != folds[1]);
+    }
+
+    #[test]
+    fn texts_of_a_group_are_in_one_fold() {
+        // Forty authors with one to seven texts each; a quarter of the texts of every author are rare.
+        let mut records = Vec::new();
+        for author in 0..40 {
+            for i in 0..4 * (author % 3 + 1) {
+                let label = if i % 4 == 0 { "rare" } else { "frequent" };
+                let mut text = Labelled::new(format!("text {i} of {author}"), label);
+                text.group = Some(format!("author {author}"));
+                records.push(text);
+            }
+        }
+        let texts = LabelledTexts::new("texts", records);
+        let authors = |of: &LabelledTexts| -> BTreeSet<Option<String>> {
+            of.records().iter().map(|text| text.group.clone()).collect()
+        };
+        let mut seen = 0;
+        for number in 1..=5 {
+            let (rest, held) = texts.clone().hold_out_fold(Fold::new(number, 5).unwrap(), 7);
+            assert!(authors(&rest).is_disjoint(&authors(&held)));
+            let rare = held.records().iter().filter(|text| text.label == "rare").count();
+            assert!((14..=18).contains(&rare) && (56..=72).contains(&held.records().len()), "{rare}");
+            seen += held.records().len();
+        }
+        assert_eq!(seen, texts.records().len());
+        let (rest, held) = texts.hold_out(4, 7);
+        assert!(authors(&rest).is_disjoint(&authors(&held)) && !held.records().is_empty());
     }
 
     #[test]

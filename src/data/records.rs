@@ -58,6 +58,8 @@ pub struct Labelled {
     /// The label, without white space around it. Of several labels
     /// ([`ReadOptions::label_lists`](super::ReadOptions::label_lists)) each has U+001F behind it.
     pub label: String,
+    /// What it is held out by, in place of the text: [`ReadOptions::group`](super::ReadOptions::group).
+    pub(super) group: Option<String>,
     /// The file, and the line in which it ends, for messages.
     place: Option<(Arc<str>, u64)>,
 }
@@ -65,7 +67,7 @@ pub struct Labelled {
 impl Labelled {
     /// A text with its label.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
-        Self { text: text.into(), label: label.into(), place: None }
+        Self { text: text.into(), label: label.into(), group: None, place: None }
     }
 
     /// As read from this line; of 0, lines are not known.

@@ -68,6 +68,7 @@ impl Recipe for Lm {
             "text.vectors",
             "data.binary",
             "data.phrases",
+            "data.group",
             "data.first_index",
             "data.repair_tags",
             "data.scheme",

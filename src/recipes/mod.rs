@@ -118,6 +118,17 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Prepared> {
             return refused("none beside `data.window`: folds are of texts in memory", format!("{window}"));
         }
     }
+    if let Some(group) = &config.data.group {
+        let got = match (&paths.train, &paths.dev) {
+            (_, Some(dev)) => Some(format!("`{group}` and `{}`", dev.display())),
+            (None, None) => Some(format!("`{group}`, and the texts that come with the program")),
+            (Some(_), None) => None,
+        };
+        if let Some(got) = got {
+            let expected = "none unless a part of `data.train` is held out, or its folds: groups decide that division alone";
+            return Err(Error::new("data.group", expected, got));
+        }
+    }
     let left_out = paths.left_out();
     let mut prepared = config.run.task.recipe().prepare(config, paths)?;
     let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;

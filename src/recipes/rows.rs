@@ -186,6 +186,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let beside = [
         ("data.target", config.data.target != Target::Label, config.data.target.name()),
         ("data.pair", config.data.pair.is_some(), "a column"),
+        ("data.group", config.data.group.is_some(), "a column"),
         ("model.characters", config.model.characters, "true"),
         ("model.embedding_dropout", config.model.embedding_dropout.is_some(), "a share"),
         ("model.recurrent_dropout", config.model.recurrent_dropout > 0.0, "a share"),

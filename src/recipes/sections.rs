@@ -150,8 +150,10 @@ section! {
         test: Option<String> = None;
         /// Hold-out: the share of the training texts that is measured on where there is no `dev`, from 0 to 0.5; rounded to one text in a whole number.
         hold_out: f64 = 0.1;
-        /// Fold of a cross-validation, measured on in the place of `hold_out`: `"2/5"` is the second of five; `train --folds 5` sets it. Equal texts are in one fold, and folds have about equal shares of each label (default: none).
+        /// Fold of a cross-validation, measured on in the place of `hold_out`: `"2/5"` is the second of five; `train --folds 5` sets it. Equal texts are in one fold (`group` keeps more together), and folds have about equal shares of each label (default: none).
         fold: Option<Fold> = None;
+        /// Group column, such as the author, the patient or the document of a text: texts with the same value in it are all in one fold, or on one side of the hold-out. In tables, JSON and Parquet.
+        group: Option<String> = None;
         /// Format of the files: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain` (default: detected and printed).
         format: Option<String> = None;
         /// Column of the text: its name or number, or its field in JSON Lines or Parquet; of tagged texts the words, of pairs the source. Of `classify` several columns are joined, as in `["title", "body"]`, with a separator token between them.

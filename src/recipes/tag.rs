@@ -87,6 +87,7 @@ impl Recipe for Tag {
             "text.lowercase",
             "data.binary",
             "data.phrases",
+            "data.group",
             "data.separator",
             "data.first_index",
             "data.pair",

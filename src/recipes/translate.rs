@@ -82,6 +82,7 @@ impl Recipe for Translate {
             "training.focal",
             "data.binary",
             "data.phrases",
+            "data.group",
             "data.first_index",
             "data.repair_tags",
             "data.scheme",

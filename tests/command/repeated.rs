@@ -104,6 +104,48 @@ fn folds_hold_out_each_text_once() {
 }
 
 #[test]
+fn texts_of_a_group_are_held_out_together() {
+    let place = Place::new("folds-of-groups");
+    let mut csv = "text,label,author\n".to_owned();
+    let mut json = String::new();
+    for i in 0..96 {
+        let (label, author) = (["good", "bad"][i % 2], i / 8);
+        csv += &format!("{label} text number {i},{label},author {author}\n");
+        json += &format!(
+            "{{\"author\": {author}, \"text\": \"{label} text number {i}\", \"label\": \"{label}\"}}\n"
+        );
+    }
+    place.write("texts.csv", &csv);
+    place.write("texts.jsonl", &json);
+    // A test file needs no such column.
+    place.write("test.tsv", "text\tlabel\ngood text\tgood\nbad text\tbad\n");
+    for file in ["texts.csv", "texts.jsonl"] {
+        let train = ["train", "--train", file, "--set", "data.group=author", "--epochs", "1"];
+        // Three of twelve authors with eight texts each are in a fold.
+        let fold = ["--set", "data.fold=2/4", "--test", "test.tsv", "--run", "one", "--overwrite"];
+        let said = place.given(&with(&train, &fold), "").stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("group in `author`") && said.contains("24 held out"), "{said}");
+        place.said(&with(&train, &["--folds", "4", "--run", &format!("{file}-folds")]), "");
+    }
+    let refused = |arguments: &[&str]| {
+        place.refused(&[&["train", "--run", "none", "--set", "data.group=author"], arguments].concat())
+    };
+    let said = refused(&["--train", "texts.csv", "--dev", "texts.csv"]);
+    assert!(said.contains("data.group: expected none unless a part of `data.train` is held out"), "{said}");
+    let said = refused(&["--train", "texts.csv", "--set", "data.group=writer"]);
+    assert!(said.contains("group") && said.contains("`writer`"), "{said}");
+    place.write("trees.txt", "(4 (3 good) (4 film))\n(0 (1 bad) (0 film))\n");
+    let said = refused(&["--train", "trees.txt"]);
+    assert!(said.contains("column of the group (`data.group` in a config)"), "{said}");
+    place.write("rows.svm", "+1 1:1 2:1\n-1 3:1\n");
+    let said = refused(&["--train", "rows.svm"]);
+    assert!(said.contains("data.group"), "{said}");
+    let said = refused(&["--train", "texts.csv", "--task", "lm"]);
+    assert!(said.contains("data.group"), "{said}");
+}
+
+#[test]
 fn other_tasks_have_folds_too() {
     let place = Place::new("folds-of-tasks");
     let words: String = (0..30)

@@ -91,10 +91,13 @@ fn all_placed(file: &TextFile, records: Records<Vec<Labelled>>) -> Stream<Labell
     }))
 }
 
-/// The columns of the text, and behind them that of the label.
+/// The columns of the text, behind them the column of the label, and last the column of the group if one is set.
 fn wanted(options: &ReadOptions) -> Vec<Wanted<'_>> {
     let mut wanted = Wanted::texts(&options.text);
     wanted.push(Wanted { what: "label", given: options.label.as_deref(), known: LABEL });
+    let group =
+        options.group.as_deref().map(|group| Wanted { what: "group", given: Some(group), known: &[] });
+    wanted.extend(group);
     wanted
 }
 
@@ -129,9 +132,10 @@ impl Form {
                 (table.names().to_vec(), Parts::Cells(table))
             }
         };
-        if let Some((label, texts)) = names.split_last() {
-            (options.text, options.label) = (texts.to_vec(), Some(label.clone()));
-        }
+        let mut texts = names;
+        options.group = options.group.take().and_then(|_| texts.pop());
+        options.label = texts.pop();
+        options.text = texts;
         Ok(parts)
     }
 
@@ -147,6 +151,7 @@ impl Form {
     }
 
     fn records(&self, file: &TextFile) -> Result<Stream<Labelled>> {
+        let grouped = self.options.group.is_some();
         let found: Result<Stream<Labelled>> = match &self.parts {
             Parts::Tree => {
                 let binary = self.options.binary;
@@ -162,18 +167,24 @@ impl Form {
             Parts::FastText => fasttext::records(file),
             Parts::Fields(picked) => {
                 let (mut texts, name) = (picked.names.clone(), Arc::from(file.name()));
+                let group = if grouped { texts.pop() } else { None };
                 let (label, lists) = (texts.pop().unwrap_or_default(), self.options.label_lists);
                 let pair = self.options.pair;
                 picked.records(file, move |object| {
                     let text = fields::text_in(object, &texts, fields::text, pair)?;
-                    let found = Labelled::new(text, fields::label(object, &label, lists)?);
+                    let mut found = Labelled::new(text, fields::label(object, &label, lists)?);
+                    found.group =
+                        group.as_deref().map(|name| fields::label(object, name, false)).transpose()?;
                     Ok(found.placed(&name, object.line))
                 })
             }
             Parts::Cells(table) => {
-                let label = table.names().len().saturating_sub(1);
+                let label = table.names().len().saturating_sub(1 + usize::from(grouped));
                 let of = move |cell: &mut dyn FnMut(usize) -> String| {
-                    Labelled::new(of_columns((0..label).map(&mut *cell).collect()), cell(label).trim())
+                    let text = of_columns((0..label).map(&mut *cell).collect());
+                    let mut found = Labelled::new(text, cell(label).trim());
+                    found.group = grouped.then(|| cell(label + 1).trim().to_owned());
+                    found
                 };
                 table.records(file, of).map(|found| placed(file, found))
             }
@@ -445,7 +456,7 @@ impl Record for Labelled {
     const PLURAL: &'static str = "texts";
 
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {
-        fingerprint.text(&self.text)
+        fingerprint.text(self.group.as_ref().unwrap_or(&self.text))
     }
 
     fn stratum(&self) -> std::borrow::Cow<'_, str> {

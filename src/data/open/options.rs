@@ -122,6 +122,7 @@ pub struct ReadOptions {
     /// The columns of the text; empty where none was given or found.
     pub(super) text: Vec<String>,
     pub(super) label: Option<String>,
+    pub(super) group: Option<String>,
     pub(super) source: Option<String>,
     pub(super) target: Option<String>,
     pub(super) tokens: Option<String>,
@@ -187,10 +188,11 @@ impl ReadOptions {
     }
 
     /// The columns by what is in them; empty where none was given or found.
-    pub(super) fn columns(&self) -> [(&'static str, &[String]); 6] {
+    pub(super) fn columns(&self) -> [(&'static str, &[String]); 7] {
         [
             ("text", &self.text),
             ("label", self.label.as_slice()),
+            ("group", self.group.as_slice()),
             ("source", self.source.as_slice()),
             ("target", self.target.as_slice()),
             ("words", self.tokens.as_slice()),
@@ -198,18 +200,20 @@ impl ReadOptions {
         ]
     }
 
-    /// Checks that no more than one column is given for a text of a format that has no columns.
+    /// Checks that neither several columns of a text nor a column of groups are given for a format that has no columns.
     ///
     /// # Errors
-    /// If there are several.
+    /// If they are.
     pub(super) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
-        if self.text.len() < 2 {
-            return Ok(());
-        }
-        let what = format!("columns of the text (`data.text` in a config) of {of}");
+        let (what, key, columns) = match &self.group {
+            _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),
+            Some(_) => ("column of the group", "data.group", self.group.as_slice()),
+            None => return Ok(()),
+        };
+        let what = format!("{what} (`{key}` in a config) of {of}");
         let expected = format!("a file with columns (CSV, TSV, JSON or Parquet), since `{format}` has none");
-        let got = quoted(self.text.iter().map(String::as_str));
-        let advice = "write the texts into such a file, or leave `data.text` out";
+        let got = quoted(columns.iter().map(String::as_str));
+        let advice = format!("write the texts into such a file, or leave `{key}` out");
         Err(Error::of(ErrorKind::Format, what, expected, got).noted(advice))
     }
 
@@ -283,6 +287,24 @@ impl ReadOptions {
     #[must_use]
     pub fn label(self, column: impl Into<String>) -> Self {
         Self { label: Some(column.into()), ..self }
+    }
+
+    /// The column of a group, such as the author or the document of a text: [`DataSet::hold_out`](super::DataSet::hold_out) and the folds
+    /// of a cross-validation keep texts with the same value in it on one side.
+    ///
+    /// ```
+    /// use unpadded::data::{LabelledTexts, ReadOptions};
+    /// # let path = std::env::temp_dir().join(format!("unpadded-group-{}.csv", std::process::id()));
+    /// # let lines: String = (0..40).map(|i| format!("text {i},{},author {}\n", i % 2, i / 4)).collect();
+    /// # std::fs::write(&path, format!("text,label,author\n{lines}")).unwrap();
+    /// let texts = LabelledTexts::open_with([&path], &ReadOptions::new().group("author"))?; // four texts of each author
+    /// assert_eq!(texts.hold_out(5, 1).1.records().len() % 4, 0);
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn group(self, column: impl Into<String>) -> Self {
+        Self { group: Some(column.into()), ..self }
     }
 
     /// Several labels per text: in JSON and Parquet the label may be a list of texts or numbers. Each label has U+001F behind it, and a

@@ -412,6 +412,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let train = match train {
         Some(path) => {
             let like = reading(config, options(config, COLUMNS)?).phrases(config.data.phrases);
+            let like = config.data.group.iter().fold(like, ReadOptions::group);
             Texts::open(path, config, &like)?
         }
         None => Texts::Held(embedded::reviews(true)?),
