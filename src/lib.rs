@@ -18,7 +18,8 @@
 //! | [`kernels`] | products, vector maths, gather and scatter, random numbers: the only `unsafe` |
 //! | [`tensor`] | what a variable holds: dense, selected rows, csr, coo |
 //! | [`wire`] | framing and checksums of files |
-//! | [`program`] | programs as data: shapes, step blocks, differentiation, the contract [`Op`](program::Op) |
+//! | [`operator`] | the contract of an operator, [`Op`](operator::Op), and what is known of a value before it is computed |
+//! | [`program`] | programs as data: variables, operators, step blocks, differentiation |
 //! | [`ops`] | the operators, a folder a family, and their catalogue |
 //! | [`executor`] | from a program to slots and buffers; the step executor |
 //! | [`testing`] | the check that every operator passes, a user's own too (the feature `testing`) |
@@ -35,7 +36,7 @@
 //! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
 //! | [`guide`] | no code: pages that teach, each example of which is a test |
 //!
-//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::build::step`],
+//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::construction::step`],
 //! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
 //! goes through it stop by stop.
 
@@ -49,6 +50,7 @@ pub mod kernels;
 pub mod layers;
 pub mod lod;
 pub mod metrics;
+pub mod operator;
 pub mod ops;
 pub mod optimizer;
 pub mod parallel;
@@ -67,8 +69,9 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
 /// Arrays: what goes into a [`Variable`] and what comes out of one.
 pub use ndarray;
+pub use operator::{Mode, Registry};
 pub use printable::Printable;
-pub use program::{Builder, Fallback, Mode, Program, Registry, Var};
+pub use program::{Builder, Fallback, Program, Var};
 pub use tensor::{DType, Variable};
 
 /// The tour: from lines of text to a model that predicts, on one page.

@@ -22,7 +22,8 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::predict::Predictor;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
-use unpadded::{DType, Program, program::Spec, wire};
+use unpadded::operator::Spec;
+use unpadded::{DType, Program, wire};
 
 /// Bytes that loading takes at its peak, and whether it loads.
 fn load(bytes: &[u8]) -> (usize, bool) {

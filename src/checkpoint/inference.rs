@@ -6,9 +6,9 @@ use super::checkpoint::Checkpoint;
 use super::purpose::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{self, Scope};
+use crate::operator::{BlockId, VarId};
 use crate::ops;
 use crate::optimizer::averages;
-use crate::program::{BlockId, VarId};
 
 impl Checkpoint {
     /// The same for inference alone: what the outputs and the metrics need of the program, and the parameters of that, those of

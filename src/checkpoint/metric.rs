@@ -1,6 +1,6 @@
 //! What a file says of a metric.
 
-use crate::program::Attributes;
+use crate::operator::Attributes;
 
 /// A metric of the training, for a predictor to compute it too.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,8 @@ use super::sections::{BEST, BEST_ROWS, CARRIED, ROWS, TENSOR, Wrong, about, malf
 use super::stored::{Head, RowsHead, StoredHead, StoredRowsHead};
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::{Program, Spec, VarDesc, VarRole};
+use crate::operator::Spec;
+use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 use crate::wire::record::{from_bytes, to_bytes};
 use crate::wire::{LONGEST, Reader, STRUCTURED, Writer};

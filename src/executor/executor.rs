@@ -14,8 +14,9 @@ use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
 use crate::executor::run::threads::{MOST_THREADS, Threads};
 use crate::kernels::arena::Plain;
-use crate::program::contract::call::Repeated;
-use crate::program::{Program, Registry, Role, VarId};
+use crate::operator::call::Repeated;
+use crate::operator::{Registry, VarId};
+use crate::program::{Program, Role};
 use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.

@@ -8,9 +8,8 @@ use super::run::request::Run;
 use super::run::scope::Scope;
 use super::run::threads::Threads;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{
-    Extent, LossTerms, Program, Reads, Registry, Role, Total, TotalVar, VarId, VarRole, grad_name,
-};
+use crate::operator::{Extent, Reads, Registry, Total, VarId};
+use crate::program::{LossTerms, Program, Role, TotalVar, VarRole, grad_name};
 use crate::tensor::{Dense, Storage, Variable};
 use crate::with_float;
 

@@ -4,7 +4,8 @@ use super::executor::Executor;
 use super::run::request::Run;
 use super::run::scope::Scope;
 use crate::error::{AtCaller, Result};
-use crate::program::{Program, Registry};
+use crate::operator::Registry;
+use crate::program::Program;
 
 /// Lets all rows of parameters make the moves that they owe. Under a gradient of selected rows in the
 /// [mode](crate::ops::SparseMode) `exact` a row that a training step does not touch moves later, before the program reads it next.

@@ -3,7 +3,7 @@
 use super::layer::at_least_one;
 use crate::error::Error;
 use crate::layers::{Instance, Layer, Linear};
-use crate::program::build::vars::unknown_of;
+use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
 /// A softmax over many classes, ordered from the most frequent to the rarest, that costs what the frequent ones cost (Grave et al.,

@@ -5,7 +5,7 @@ use ndarray::Array2;
 use super::init;
 use crate::error::Error;
 use crate::layers::{Instance, Layer};
-use crate::program::build::vars::unknown_of;
+use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
 /// A linear-chain conditional random field: scores of tags that follow each other, learnt beside the scores of each row's tags, which its

@@ -4,7 +4,8 @@ use super::layer::wide;
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Layer, init};
-use crate::program::{Builder, Extent, Initializer, Var};
+use crate::operator::Extent;
+use crate::program::{Builder, Initializer, Var};
 use crate::tensor::DType;
 
 /// Options of [`Builder::embedding`].

@@ -9,9 +9,10 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+use crate::operator::Attributes;
+use crate::program::Initializer;
 use crate::program::description::initialize;
 pub use crate::program::description::initialize::evaluate;
-use crate::program::{Attributes, Initializer};
 
 /// Zeros.
 pub fn zeros() -> Initializer {

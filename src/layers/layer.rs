@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use crate::error::{Error, ErrorKind};
-use crate::program::build::vars::unknown_of;
+use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
 /// Operators with parameters of their own: [`Linear`](crate::layers::Linear), [`Lstm`](crate::layers::Lstm), and any of

@@ -7,7 +7,8 @@ use crate::layers::init;
 use crate::layers::recurrent::{
     self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
-use crate::program::{Builder, Initializer, Spec, Step, Var, Vars};
+use crate::operator::Spec;
+use crate::program::{Builder, Initializer, Step, Var, Vars};
 
 /// Options of [`Builder::lstm`].
 #[derive(Debug, Clone, PartialEq)]

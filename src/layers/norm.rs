@@ -3,7 +3,8 @@
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Layer, init};
-use crate::program::{Attributes, Builder, Initializer, Var};
+use crate::operator::Attributes;
+use crate::program::{Builder, Initializer, Var};
 
 /// Options of [`Builder::norm`].
 #[derive(Debug, Clone, PartialEq)]

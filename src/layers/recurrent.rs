@@ -6,7 +6,8 @@ use super::layer::{times, wide};
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::init;
-use crate::program::{Builder, Initializer, Recurrence, Spec, Step, Var, Vars};
+use crate::operator::Spec;
+use crate::program::{Builder, Initializer, Recurrence, Step, Var, Vars};
 
 /// The weights of a recurrent layer, its gates side by side (G of them; LSTM: i, f, g, o; GRU: r, z, n). PyTorch's are
 /// the transposes: [`from_torch`](crate::layers::from_torch).

@@ -4,7 +4,8 @@ use super::layer::{times, wide};
 use super::recurrent::{STATE, sequence_input, state_width};
 use crate::builder_methods;
 use crate::layers::{Layer, RecurrentLayer, Stateful, init};
-use crate::program::{Builder, Recurrence, Spec, Step, Var, Vars};
+use crate::operator::Spec;
+use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
 /// Options of [`Builder::sru`].
 #[derive(Debug, Clone, PartialEq)]

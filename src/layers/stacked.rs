@@ -3,7 +3,7 @@
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::layer::{Instance, Layer, RecurrentLayer, Stateful};
-use crate::program::build::vars::unknown_of;
+use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
 /// Options of [`Builder::stacked`]: several layers like one.

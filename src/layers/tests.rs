@@ -1,7 +1,8 @@
 //! What layers append: shapes, names, starts, and errors at the user's line.
 
 use super::*;
-use crate::program::{BlockId, Builder, Program, Var, VarRole};
+use crate::operator::BlockId;
+use crate::program::{Builder, Program, Var, VarRole};
 use crate::tensor::DType;
 
 fn net() -> (Builder, Var) {

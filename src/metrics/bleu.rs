@@ -6,7 +6,8 @@ use std::hash::Hash;
 use super::edits::pairs;
 use super::{Better, Metric, MetricKind};
 use crate::error::Result;
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::Variable;
 
 /// The longest n-grams that count.

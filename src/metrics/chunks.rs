@@ -8,7 +8,8 @@ use super::classes::ratio;
 use super::{Better, Metric, MetricKind, one_a_row};
 use crate::data::{Chunk, TagScheme, Vocabulary};
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
 /// F1 of chunks: 2 · right / (found + there), over all kinds together. A chunk that was found is right if its first and

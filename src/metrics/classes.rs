@@ -3,7 +3,8 @@
 use super::sums::Sums;
 use super::{Better, Metric, MetricKind, one_a_row, same_sequences};
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 

@@ -8,7 +8,8 @@ use super::sums::Sums;
 use super::{Better, Metric, MetricKind};
 use crate::data::Vocabulary;
 use crate::error::Result;
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::Variable;
 
 /// Its name in files, and of what it is told.

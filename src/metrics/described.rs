@@ -16,7 +16,8 @@ use super::{
 use crate::checkpoint::MetricDesc;
 use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{Program, Registry, Var};
+use crate::operator::Registry;
+use crate::program::{Program, Var};
 
 /// A file may ask for so many bins, and for so many classes: of a matrix, and of their counts.
 const MOST_BINS: usize = 1 << 24;

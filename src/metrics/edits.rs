@@ -4,7 +4,8 @@ use super::classes::ratio;
 use super::{Better, Metric, MetricKind, one_a_row};
 use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
 /// Its name in files.

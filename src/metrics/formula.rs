@@ -5,9 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::program::{
-    LossTerms, Op, OpDesc, Operand, Program, Registry, Role, Total, TotalVar, Var, VarId, VarKind,
-};
+use crate::operator::{Op, Operand, Registry, Total, VarId};
+use crate::program::{LossTerms, OpDesc, Program, Role, TotalVar, Var, VarKind};
 use crate::tensor::{DType, Dense, Variable};
 
 /// A scalar loss as a function of sums and means over rows.

@@ -2,7 +2,8 @@
 
 use super::{Better, Counts, Metric, MetricKind};
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::{DType, Dense, Variable};
 
 /// Its name in files.

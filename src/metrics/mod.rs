@@ -102,7 +102,8 @@ pub use tokens::TokenAccuracy;
 
 use crate::error::{Error, Result};
 use crate::executor::checked_weight;
-use crate::program::{Attributes, Builder, Program, Registry, Spec, Var, VarId};
+use crate::operator::{Attributes, Registry, Spec, VarId};
+use crate::program::{Builder, Program, Var};
 use crate::tensor::{DType, Variable};
 use formula::Formula;
 use std::sync::Arc;

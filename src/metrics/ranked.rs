@@ -3,7 +3,8 @@
 use super::classes::{Classified, ratio};
 use super::{Better, Metric, MetricKind};
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
 /// Their names in files, and of what they are told.

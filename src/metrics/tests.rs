@@ -4,7 +4,8 @@ use ndarray::{Array1, Array2};
 
 use super::*;
 use crate::lod::Lod;
-use crate::program::{Builder, Registry};
+use crate::operator::Registry;
+use crate::program::Builder;
 
 /// Logits and labels of 23 rows over 4 classes; label 3 never occurs, one row has a NaN.
 fn rows() -> (Array2<f32>, Vec<i64>) {

@@ -4,7 +4,8 @@ use super::classes::ratio;
 use super::edits::pairs;
 use super::{Better, Metric, MetricKind};
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::program::Var;
 use crate::tensor::Variable;
 
 /// Its name in files.

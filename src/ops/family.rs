@@ -3,16 +3,16 @@
 /// Makes a wrapper a family of operators: each operator is what it wraps, which is declared.
 macro_rules! family {
     ($wrapper:ident) => {
-        impl<F: $crate::program::Declared> $crate::program::Declared for $wrapper<F> {
-            fn declaration() -> &'static $crate::program::Declaration {
+        impl<F: $crate::operator::Declared> $crate::operator::Declared for $wrapper<F> {
+            fn declaration() -> &'static $crate::operator::Declaration {
                 F::declaration()
             }
 
-            fn parse(attributes: &$crate::program::Attributes) -> $crate::error::Result<Self> {
+            fn parse(attributes: &$crate::operator::Attributes) -> $crate::error::Result<Self> {
                 F::parse(attributes).map(Self)
             }
 
-            fn declared(&self) -> &'static $crate::program::Declaration {
+            fn declared(&self) -> &'static $crate::operator::Declaration {
                 F::declaration()
             }
         }

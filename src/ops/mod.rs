@@ -54,7 +54,8 @@ pub(crate) use update::settle::settle_attributes;
 /// What a bag of rows is made to: see [`LookupBag`].
 pub use crate::kernels::BagPool;
 
-use crate::program::{Builder, Registry, Var};
+use crate::operator::Registry;
+use crate::program::{Builder, Var};
 // What the methods of the families name.
 use {
     attention::{additive::*, dot::*, rotary::*},

@@ -3,8 +3,8 @@
 use ndarray::array;
 
 use super::catalogue;
+use crate::operator::{Attributes, Operand};
 use crate::program::description::language::{APPENDED, CARRY, COPY, FILL, TO_DENSE};
-use crate::program::{Attributes, Operand};
 use crate::tensor::Variable;
 
 #[test]

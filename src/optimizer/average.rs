@@ -2,8 +2,9 @@
 
 use super::rate::own;
 use crate::error::{Error, ErrorKind, Result};
+use crate::operator::{Attributes, BlockId, Registry, VarId};
 use crate::program::description::initialize::ZEROS;
-use crate::program::{Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarId};
+use crate::program::{Append, Initializer, Program, Role};
 use crate::tensor::StorageKind;
 
 /// The operator of an average.

@@ -6,7 +6,8 @@
 //!
 //! ```
 //! use unpadded::optimizer::{Adam, Optimizer, Schedule};
-//! use unpadded::program::{Attributes, Initializer};
+//! use unpadded::operator::Attributes;
+//! use unpadded::program::Initializer;
 //! use unpadded::{Builder, DType, ops};
 //! let net = Builder::new();
 //! let zeros = || Initializer::new("zeros", Attributes::new());
@@ -41,11 +42,10 @@ pub(crate) use rate::{adjustable, base_rate, take_rate};
 pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::operator::{Attributes, BlockId, Owes, Registry, Spec, VarId};
 use crate::ops::HISTORY_SHAPE;
 use crate::program::description::initialize::ZEROS;
-use crate::program::{
-    Append, Attributes, BlockId, Initializer, Owes, Program, Registry, Role, Spec, VarId, backward,
-};
+use crate::program::{Append, Initializer, Program, Role, backward};
 use crate::tensor::{DType, StorageKind};
 
 /// An update operator by kind, with its own settings.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::operator::Attributes;
 use crate::ops::{Schedule, SparseMode};
-use crate::program::Attributes;
 
 /// What all optimizers have.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +68,8 @@ impl Options {
 ///
 /// ```
 /// use unpadded::optimizer::{AdamW, Group, Optimizer};
-/// use unpadded::program::{Attributes, Initializer};
+/// use unpadded::operator::Attributes;
+/// use unpadded::program::Initializer;
 /// use unpadded::{Builder, DType, ops};
 /// let net = Builder::new();
 /// let ones = || Initializer::new("constant", Attributes::new().with("value", 1.0));

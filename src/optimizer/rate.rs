@@ -1,10 +1,9 @@
 //! The learning rate of a program that is complete: what multiplies it, and another one in its place.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::operator::{Attributes, BlockId, Spec, VarId};
 use crate::program::description::initialize::CONSTANT;
-use crate::program::{
-    Attributes, BlockId, Bound, Initializer, OpDesc, Program, Spec, VarDesc, VarId, VarKind, VarRole,
-};
+use crate::program::{Bound, Initializer, OpDesc, Program, VarDesc, VarKind, VarRole};
 use crate::tensor::DType;
 
 /// The name of the state that multiplies the learning rate of every step, where an optimizer is
@@ -14,7 +13,8 @@ use crate::tensor::DType;
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};
 /// use unpadded::optimizer::{Optimizer, RATE_SCALE, Sgd};
-/// use unpadded::program::{Attributes, Initializer};
+/// use unpadded::operator::Attributes;
+/// use unpadded::program::Initializer;
 /// use unpadded::tensor::Dense;
 /// use unpadded::{Builder, DType, ops};
 /// let net = Builder::new();

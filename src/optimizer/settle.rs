@@ -1,10 +1,9 @@
 //! What stands before the readers of a parameter whose rows may owe moves.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::operator::{Attributes, BlockId, Registry, Spec, VarId};
 use crate::ops::settle_attributes;
-use crate::program::{
-    Append, Attributes, BlockId, OpDesc, Program, RECURRENT, Registry, Role, Spec, StepDesc, VarId,
-};
+use crate::program::{Append, OpDesc, Program, RECURRENT, Role, StepDesc};
 
 /// A parameter whose rows may owe moves.
 pub(super) struct Owing {

@@ -1,8 +1,9 @@
 //! What each optimizer appends, and what it refuses.
 
 use super::*;
+use crate::operator::Spec;
 use crate::ops::catalogue;
-use crate::program::{Spec, StopGradient, VarRole};
+use crate::program::{StopGradient, VarRole};
 use crate::tensor::{DType, StorageKind};
 use crate::{Builder, Var};
 

@@ -10,7 +10,7 @@ use super::deal::parts_of;
 use super::tree::{subtrees, sum};
 use super::world::World;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::RowValue;
+use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 

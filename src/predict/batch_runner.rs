@@ -8,8 +8,9 @@ use crate::data::{Batch, Data};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::metrics::{Metric, check_count};
-use crate::program::contract::keys::locate;
-use crate::program::{CarriedState, Levels, Program, VarId, VarRole};
+use crate::operator::keys::locate;
+use crate::operator::{Levels, VarId};
+use crate::program::{CarriedState, Program, VarRole};
 use crate::tensor::Variable;
 
 /// A batch, and the data that it is of.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Place, Result};
 use crate::lod::Lod;
-use crate::program::{CarriedState, Program, VarId};
+use crate::operator::VarId;
+use crate::program::{CarriedState, Program};
 use crate::tensor::{Dense, Variable};
 
 /// What so many sequences are fed of a state of the program: zeros at first, then the rows of those that go on.

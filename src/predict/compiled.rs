@@ -7,7 +7,8 @@ use super::model::Model;
 use super::windows::Windows;
 use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Threads};
-use crate::program::{Program, VarId};
+use crate::operator::VarId;
+use crate::program::Program;
 use crate::tensor::Variable;
 
 /// The part of a model for a set of outputs, which one thread at a time runs.

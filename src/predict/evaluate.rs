@@ -10,7 +10,8 @@ use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Run};
 use crate::metrics::{Metric, Scores, metric_of};
-use crate::program::{Var, VarId};
+use crate::operator::VarId;
+use crate::program::Var;
 
 impl Predictor {
     /// The loss and the metrics of the training over all of `data`, to the bit what [`Trainer::evaluate`] gives with these

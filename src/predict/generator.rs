@@ -9,7 +9,7 @@ use super::sampling::Sampling;
 use super::stepping::{Begun, Engine, Stepping};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::lod::Lod;
-use crate::program::VarId;
+use crate::operator::VarId;
 use crate::tensor::{DType, Variable, with_element};
 
 /// Writes with a trained model: the very program that was trained to say what comes next is run token by token, and each
@@ -191,7 +191,7 @@ impl<'a> ModelSteps<'a> {
         let stepping = &generator.stepping;
         let batched = |&&(name, _): &&(&str, &Variable)| {
             let before = &stepping.stepped.before;
-            before.find(name).is_some_and(|id| before.spec(id).is_ok_and(crate::program::Spec::batched))
+            before.find(name).is_some_and(|id| before.spec(id).is_ok_and(crate::operator::Spec::batched))
         };
         let of_feeds = feeds.iter().find(batched).map(|(_, value)| value.batch_size());
         let sources = of_feeds.or(options.sources()).unwrap_or(1);

@@ -6,7 +6,8 @@ use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Scope};
-use crate::program::{BlockId, CarriedState, Program, RECURRENT, Registry, VarId, VarRole};
+use crate::operator::{BlockId, Registry, VarId};
+use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 
 /// A model that was loaded. Nothing changes it.
 pub(super) struct Model {

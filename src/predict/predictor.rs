@@ -15,8 +15,9 @@ use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Threads;
+use crate::operator::{Registry, Spec, VarId};
 use crate::ops;
-use crate::program::{CarriedState, Registry, Spec, VarId, VarRole};
+use crate::program::{CarriedState, VarRole};
 use crate::tensor::Variable;
 
 /// A model to predict with.

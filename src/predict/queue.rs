@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::predictor::Predictor;
 use crate::error::{AtCaller, Result};
-use crate::program::{Extent, OpDesc, Reach, Spec, VarId};
+use crate::operator::{Extent, Reach, Spec, VarId};
+use crate::program::OpDesc;
 use crate::tensor::{StorageKind, Variable};
 
 /// A predictor that many threads ask at once: requests that come while others run are joined into one batch, and each is answered

@@ -9,7 +9,7 @@ use super::stepping::{Begun, Engine, Stepping};
 use crate::checkpoint::{feeds_from_bytes, feeds_to_bytes};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::lod::Lod;
-use crate::program::{LevelId, VarId};
+use crate::operator::{LevelId, VarId};
 use crate::tensor::Variable;
 
 /// Inference one step at a time: the rows of one or several sequences come one after another, and what a row leaves in the

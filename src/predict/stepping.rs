@@ -9,7 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Placed, Run, Scope, Threads};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
-use crate::program::{Program, Spec, Stepped, VarId, VarRole};
+use crate::operator::{Spec, VarId};
+use crate::program::{Program, Stepped, VarRole};
 use crate::tensor::{Element, StorageKind, Variable, with_element};
 
 /// A model cut into what is computed once and a step: see [`Program::stepped`]. What holds a text's place in it, a session or

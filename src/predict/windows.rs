@@ -8,7 +8,8 @@ use super::carried::zeros;
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope, Threads};
 use crate::lod::Lod;
-use crate::program::{Carried, LevelId, Program, Registry, Streamed, VarId, Windowed};
+use crate::operator::{LevelId, Registry, VarId};
+use crate::program::{Carried, Program, Streamed, Windowed};
 use crate::tensor::{Variable, with_element};
 
 /// A program that infers in [windows](Program::streamed).

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::operator::attributes::{Attributes, Literal};
 use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarKind;
-use crate::program::spec::attributes::{Attributes, Literal};
 use crate::program::stored::{MAX_LITERAL_DEPTH, StoredProgram};
 use crate::wire::record;
 use crate::wire::{self, Reader, Writer};
@@ -138,7 +138,8 @@ fn too_deep(literal: &Literal, depth: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{BlockId, Spec, StopGradient, VarDesc, VarRole};
+    use crate::operator::{BlockId, Spec};
+    use crate::program::{StopGradient, VarDesc, VarRole};
     use crate::tensor::{DType, StorageKind};
 
     /// A program with a step block and gradients, made without knowing any operator.

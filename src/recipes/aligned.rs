@@ -11,8 +11,9 @@ use crate::data::{Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::lod::Lod;
+use crate::operator::{Attributes, Operand, VarId};
 use crate::ops;
-use crate::program::{Attributes, Builder, Operand, VarId};
+use crate::program::Builder;
 use crate::tensor::Variable;
 
 /// Finds how much a translation attends to each source token, by the weights of the attention of a checkpoint (Bahdanau, Cho and Bengio,

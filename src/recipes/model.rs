@@ -70,7 +70,7 @@ impl Model {
             let found = (checkpoint.outputs.get(output), checkpoint.vocabularies.get(vocabulary));
             let (Some(output), Some(vocabulary)) = found else { continue };
             let id = checkpoint.program.find(output);
-            let width = id.and_then(|id| checkpoint.program.spec(id).ok()).map(crate::program::Spec::width);
+            let width = id.and_then(|id| checkpoint.program.spec(id).ok()).map(crate::operator::Spec::width);
             if width != Some(vocabulary.len()) || vocabulary.len() == 0 {
                 return Err(wrong(format!("{} tokens for the columns of `{output}`", vocabulary.len())));
             }

@@ -9,9 +9,10 @@ use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope, Stage};
+use crate::operator::{BlockId, Mode, VarId};
 use crate::ops;
 use crate::program::backward::differentiate;
-use crate::program::{Append, BlockId, Mode, Program, Role, VarId};
+use crate::program::{Append, Program, Role};
 use crate::tensor::Variable;
 
 /// How much each word of a text speaks for a label, to first order: with x the word's vector and p the label's probability, x · ∂ log p / ∂x

@@ -1,7 +1,7 @@
 //! Rows dealt to parts: row r is row r / n of part r mod n, for the shards of a process as for the ranks of a world.
 
 use crate::error::Result;
-use crate::program::RowValue;
+use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 

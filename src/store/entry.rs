@@ -8,7 +8,7 @@ use super::merge::{Merging, checked_finite};
 use super::rule::Rule;
 use super::shard::Shard;
 use crate::error::{Error, Result};
-use crate::program::Registry;
+use crate::operator::Registry;
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind};
 use crate::with_float;
 

@@ -11,7 +11,7 @@ use super::rounds::{Mode, Rounds};
 use super::rule::Rule;
 use super::saved;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::program::Registry;
+use crate::operator::Registry;
 use crate::tensor::{Dense, Storage};
 
 /// More workers or shards than any machine has threads; a larger number is a mistake.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::{RowMerge, View, ViewMut, all_finite};
-use crate::program::RowValue;
+use crate::operator::RowValue;
 use crate::tensor::{Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 

@@ -3,13 +3,13 @@
 use std::panic::Location;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::operator::{
+    Arity, Attributes, BlockId, Extent, Levels, Literal, Op, Owes, Registry, Signature, Slot, Spec, VarId,
+};
 use crate::ops::{HISTORY_SHAPE, Schedule, SparseMode, settle_attributes};
 use crate::optimizer::Optimizer;
 use crate::program::description::initialize::ZEROS;
-use crate::program::{
-    Append, Arity, Attributes, BlockId, Extent, Initializer, Levels, Literal, Op, OpDesc, Owes, Program,
-    Registry, Role, Signature, Slot, Spec, VarDesc, VarId, VarKind, VarRole,
-};
+use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
 /// Operators that look at more of a parameter than at its rows one by one.

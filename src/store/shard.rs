@@ -5,7 +5,8 @@ use super::rule::{HISTORY, Rule, SETTLED, VALUE};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::kernels::arena::Plain;
-use crate::program::{Program, Registry, Role, VarId};
+use crate::operator::{Registry, VarId};
+use crate::program::{Program, Role};
 use crate::tensor::{Dense, Element, Storage, StorageKind, Variable};
 
 /// The update of a shard by gradients of one storage.

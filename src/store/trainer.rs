@@ -8,10 +8,9 @@ use super::rule::{Rule, update_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Scope, Stage, Threads, Totals, Whole};
 use crate::kernels::arena::Plain;
+use crate::operator::{Attributes, Registry, VarId};
 use crate::program::description::initialize::{self, ZEROS};
-use crate::program::{
-    Attributes, Initializer, LossTerms, OpDesc, Program, Registry, Role, VarId, VarKind, VarRole,
-};
+use crate::program::{Initializer, LossTerms, OpDesc, Program, Role, VarKind, VarRole};
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind, Variable};
 use crate::with_float;
 

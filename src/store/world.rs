@@ -12,8 +12,8 @@ use super::merge::{merge, parts};
 use super::rule::Rule;
 use super::{saved, shard_files};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::operator::Registry;
 use crate::parallel::World;
-use crate::program::Registry;
 use crate::tensor::{DType, Dense, SelectedRows, Storage};
 use crate::with_float;
 

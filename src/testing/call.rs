@@ -6,13 +6,13 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
-use crate::program::contract::call::{Direct, InputGradients, Repeated, pooled, stored, two_dimensional};
-use crate::program::contract::context::{
+use crate::operator::call::{Direct, InputGradients, Repeated, pooled, stored, two_dimensional};
+use crate::operator::context::{
     Backward, Call, Forward, OperandAt, Pass, Prepare, Prepared, Scratch, Wiring,
 };
-use crate::program::contract::entries::Pooled;
-use crate::program::contract::keys::Keys;
-use crate::program::{Extent, Op, Reads, Spec};
+use crate::operator::entries::Pooled;
+use crate::operator::keys::Keys;
+use crate::operator::{Extent, Op, Reads, Spec};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 
 /// Gradients of the outputs, by slot: the weights of a loss.

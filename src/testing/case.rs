@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::call::{self, Given, How, Weights};
 use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
-use crate::program::contract::call::{Direct, InputGradients};
-use crate::program::contract::context::Scratch;
-use crate::program::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample, Spec};
+use crate::operator::call::{Direct, InputGradients};
+use crate::operator::context::Scratch;
+use crate::operator::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// What a call's random numbers are keyed by, where nothing else is said.

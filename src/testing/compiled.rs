@@ -7,12 +7,10 @@ use super::values::{Broken, Outcome, at_stored, ensure, filled, same_bits, withi
 use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Stage};
 use crate::lod::Lod;
-use crate::program::contract::call::{Direct, InputGradients};
+use crate::operator::call::{Direct, InputGradients};
+use crate::operator::{Attributes, BlockId, Literal, Operand, Reach, Registry, Spec, VarId};
 use crate::program::description::initialize::ZEROS;
-use crate::program::{
-    Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Reach, Registry, Spec, VarDesc,
-    VarId, VarKind, VarRole, backward,
-};
+use crate::program::{Append, Initializer, Program, VarDesc, VarKind, VarRole, backward};
 use crate::tensor::{DType, Dense, StorageKind, Variable};
 
 pub(super) const ROOT: BlockId = BlockId(0);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::case::{Case, Ran, SEED, STEP, graded};
 use super::values::{Outcome, ensure, near};
-use crate::program::contract::call::Direct;
-use crate::program::{Attributes, Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
+use crate::operator::call::Direct;
+use crate::operator::{Attributes, Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
 use crate::tensor::{DType, Storage};
 
 /// How far the third operator may be from the two, in f64, relative to the largest number: its sums have another order.

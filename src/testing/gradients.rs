@@ -7,8 +7,8 @@ use super::values::{
     Broken, Outcome, ensure, filled, filled_like, has_nan, near, numbers, same_bits, same_numbers, stored,
     with_stored,
 };
-use crate::program::Spec;
-use crate::program::contract::call::InputGradients;
+use crate::operator::Spec;
+use crate::operator::call::InputGradients;
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 impl Case<'_> {

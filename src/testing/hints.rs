@@ -5,8 +5,8 @@ use super::call::{self, Given, How};
 use super::case::{Case, Ran, each};
 use super::values::{Outcome, all, ensure, filled, near, numbers, same_bits};
 use crate::kernels::Float;
-use crate::program::contract::context::{Pass, Prepared, Scratch};
-use crate::program::{Reach, Spec, Total};
+use crate::operator::context::{Pass, Prepared, Scratch};
+use crate::operator::{Reach, Spec, Total};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
 

@@ -3,8 +3,8 @@
 use super::case::{Case, Ran};
 use super::values::{Outcome, beside, ensure, filled, near, same_bits};
 use crate::error::Result;
-use crate::program::contract::call::Direct;
-use crate::program::{Attributes, Merge, Operand};
+use crate::operator::call::Direct;
+use crate::operator::{Attributes, Merge, Operand};
 use crate::tensor::{DType, Storage, Variable};
 
 /// How far a sum of two gradients may be from the one gradient: a few roundings.
@@ -80,7 +80,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that the operator of [`Merge::parts`](crate::program::Merge::parts) cuts the output into those of the calls.
+    /// Checks that the operator of [`Merge::parts`](crate::operator::Merge::parts) cuts the output into those of the calls.
     fn cut_again(&self, merge: &Merge, both: &Ran, calls: [&Ran; 2]) -> Outcome {
         let widths = calls.map(|ran| ran.direct.output_specs()[0][0].width());
         let attributes = Attributes::new().with("sizes", widths.to_vec());

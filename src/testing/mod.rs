@@ -9,11 +9,11 @@
 //! unpadded = { version = "0.1", features = ["testing"] }
 //! ```
 //!
-//! An operator writes no test of its own for any of that; it gives [samples](crate::program::Op::samples). For the
+//! An operator writes no test of its own for any of that; it gives [samples](crate::operator::Op::samples). For the
 //! operators of your own crate the check is one line:
 //!
 //! ```
-//! use unpadded::program::{Attributes, Forward, InferShape, Op, Sample};
+//! use unpadded::operator::{Attributes, Forward, InferShape, Op, Sample};
 //! use unpadded::{Registry, Result, Var, operator, testing, with_float};
 //!
 //! operator! {
@@ -115,10 +115,10 @@ use case::Case;
 use values::{Broken, Outcome};
 
 use crate::lod::Lod;
+use crate::operator::{Mode, Registry, Sample};
 use crate::ops;
-use crate::program::{Mode, Registry, Sample};
 
-/// Holds every operator of a registry to the contract of [`Op`](crate::program::Op), on its own samples. What the programs
+/// Holds every operator of a registry to the contract of [`Op`](crate::operator::Op), on its own samples. What the programs
 /// around it need is taken from the catalogue, so a registry of your own operators alone will do.
 ///
 /// # Errors

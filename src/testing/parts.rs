@@ -7,8 +7,8 @@ use super::case::{Case, Ran, SEED, STREAM, each};
 use super::values::{Outcome, bits_eq, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::contract::call::Direct;
-use crate::program::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, Spec};
+use crate::operator::call::Direct;
+use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {

@@ -7,8 +7,8 @@ use super::case::{Case, Ran, SEED, STEP};
 use super::values::{Outcome, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::contract::call::Direct;
-use crate::program::{Mode, Operand, Pieces, Reach, RunFacts};
+use crate::operator::call::Direct;
+use crate::operator::{Mode, Operand, Pieces, Reach, RunFacts};
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
@@ -124,7 +124,7 @@ fn taken(value: &Variable, ranges: &[Range<usize>], lod: &Arc<Lod>) -> Result<Va
 }
 
 /// Zeros in the shape of an output.
-fn zeros(direct: &Direct, outputs: &[crate::program::Slot], name: &str) -> Outcome<Variable> {
+fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outcome<Variable> {
     let slot = outputs.iter().position(|slot| slot.name == name);
     let Some(spec) = slot.and_then(|slot| direct.output_specs()[slot].first()) else {
         return Err(super::values::Broken(format!("no output `{name}` to hand on")));

@@ -4,8 +4,8 @@ use super::case::{Case, STREAM};
 use super::values::{Broken, Outcome, ensure, has_nan};
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::Operand;
-use crate::program::contract::call::Direct;
+use crate::operator::Operand;
+use crate::operator::call::Direct;
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {

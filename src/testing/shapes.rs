@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::case::{Case, each};
 use super::values::{Outcome, all, bits_eq, ensure, filled, has_nan, numbers, same_bits};
 use crate::lod::Lod;
-use crate::program::{Extent, LodEffect, Operand};
+use crate::operator::{Extent, LodEffect, Operand};
 use crate::tensor::{DType, Variable};
 
 impl Case<'_> {

@@ -10,11 +10,10 @@ use super::values::{Broken, Outcome, filled, near, same_bits, within};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Stage, interpret};
 use crate::lod::Lod;
+use crate::operator::call::Direct;
+use crate::operator::{Extent, LevelId, Levels, Reach, Spec, VarId};
 use crate::ops::Pool;
-use crate::program::contract::call::Direct;
-use crate::program::{
-    Builder, Extent, LevelId, Levels, Program, Reach, Recurrence, Spec, Step, Var, VarId, VarRole, backward,
-};
+use crate::program::{Builder, Program, Recurrence, Step, Var, VarRole, backward};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
 /// How far a gradient may be from the interpreter's, whose sums over steps are in another order.

@@ -3,8 +3,8 @@
 use super::told::Told;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
+use crate::operator::Attributes;
 use crate::optimizer::{average, averages};
-use crate::program::Attributes;
 use crate::tensor::Storage;
 
 /// Which average of the parameters a training evaluates and predicts with: [`Trainer::averaged`].

@@ -6,8 +6,8 @@ use super::told::Told;
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Parts, Run, Scope};
 use crate::metrics::{Better, Metric};
+use crate::operator::VarId;
 use crate::predict::{BatchRunner, DataBatch};
-use crate::program::VarId;
 use crate::tensor::Variable;
 
 /// A trainer's program, ready to run.

@@ -14,9 +14,9 @@ use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Run, Stage, Totals, Whole};
 use crate::metrics::restore;
+use crate::operator::VarId;
 use crate::parallel::{self, Gradients, by_tokens, in_turn, subtrees};
 use crate::predict::DataBatch;
-use crate::program::VarId;
 use crate::store::{Part, merge};
 use crate::tensor::{StorageKind, Variable};
 

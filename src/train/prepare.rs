@@ -6,9 +6,10 @@ use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Parts, Profile, Threads};
 use crate::metrics::Better;
+use crate::operator::{BlockId, Spec, VarId};
 use crate::predict::BatchRunner;
 use crate::program::transform::terms::whole_batch;
-use crate::program::{BlockId, LossTerms, Spec, Var, VarId};
+use crate::program::{LossTerms, Var};
 
 impl Trainer {
     /// Warns of operators without a gradient between the loss and trained parameters.

@@ -10,8 +10,9 @@ use super::{Process, Stop, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
+use crate::operator::VarId;
 use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
-use crate::program::{Role, VarId};
+use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
 /// More parts than any training has processes; a larger number is a mistake.

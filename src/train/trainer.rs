@@ -18,10 +18,11 @@ use crate::data::Vocabulary;
 use crate::error::{Error, Result};
 use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
+use crate::operator::{Registry, VarId};
 use crate::optimizer::Optimizer;
 use crate::parallel::World;
 use crate::program::transform::blocked::blocked;
-use crate::program::{Builder, Program, Registry, Var, VarId};
+use crate::program::{Builder, Program, Var};
 use crate::tensor::{Storage, Variable};
 use crate::wire::Target;
 

@@ -7,8 +7,9 @@ use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{
     Activation, Gru, Linear, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
 };
+use unpadded::operator::VarId;
 use unpadded::ops::Update;
-use unpadded::program::{Program, VarId, Vars, backward};
+use unpadded::program::{Program, Vars, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Mode, Var, Variable, ops};
 

@@ -2,7 +2,8 @@
 //! compute what whole calls do.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
-use unpadded::program::{Program, Step, VarId, backward};
+use unpadded::operator::VarId;
+use unpadded::program::{Program, Step, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
 

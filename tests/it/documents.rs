@@ -8,15 +8,15 @@ use unpadded::{Builder, DType, ops};
 /// head of `Builder`; that those in the table exist is seen by the links of the documents.
 #[test]
 fn every_method_of_the_builder_is_in_a_family() {
-    let builder = include_str!("../../src/program/build/builder.rs");
+    let builder = include_str!("../../src/program/construction/builder.rs");
     let table = builder.lines().filter(|line| line.starts_with("/// | "));
     let listed: BTreeSet<&str> = table.flat_map(|line| links(line, "(Self::")).collect();
     let mut known: BTreeSet<&str> = links(include_str!("../../src/ops/operators.md"), "(Builder::").collect();
     let sources = [
         builder,
-        include_str!("../../src/program/build/naming.rs"),
-        include_str!("../../src/program/build/carried.rs"),
-        include_str!("../../src/program/build/step.rs"),
+        include_str!("../../src/program/construction/naming.rs"),
+        include_str!("../../src/program/construction/carried.rs"),
+        include_str!("../../src/program/construction/step.rs"),
         include_str!("../../src/layers/layer.rs"),
         include_str!("../../src/layers/recurrent.rs"),
         include_str!("../../src/layers/stacked.rs"),

@@ -2,9 +2,10 @@
 
 use unpadded::executor::{Executor, Part, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::operator::{Attributes, Forward, InferShape, Op, Sample, VarId};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
-use unpadded::program::{Attributes, Forward, InferShape, Op, Program, Sample, VarId, backward};
+use unpadded::program::{Program, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, operator, ops};
 

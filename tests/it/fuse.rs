@@ -4,10 +4,9 @@
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
 use unpadded::layers::init::uniform;
+use unpadded::operator::{Attributes, Facts, Forward, Fusion, Hints, InferShape, Op, Sample, VarId};
 use unpadded::ops::CrossEntropy;
-use unpadded::program::{
-    Attributes, Facts, Forward, Fusion, Hints, InferShape, Op, Program, Sample, Step, VarId, backward,
-};
+use unpadded::program::{Program, Step, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable, operator, ops};
 

@@ -4,8 +4,9 @@ use ndarray::{Array2, array};
 use unpadded::error::{Error, ErrorKind};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::init;
+use unpadded::operator::{BlockId, VarId};
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
-use unpadded::program::{Append, BlockId, Program, VarId};
+use unpadded::program::{Append, Program};
 use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
 use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 

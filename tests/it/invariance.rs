@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::operator::VarId;
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::{Program, VarId, backward};
+use unpadded::program::{Program, backward};
 use unpadded::{Builder, Mode, Variable, ops};
 
 use crate::models::{self, Model, Random};

@@ -2,11 +2,12 @@
 
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::{Gru, init};
-use unpadded::ops::{Pool, catalogue};
-use unpadded::program::{
-    Append, Attributes, Backward, BlockId, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op,
-    Recurrence, Sample, VarId, Vars,
+use unpadded::operator::{
+    Attributes, Backward, BlockId, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample,
+    VarId,
 };
+use unpadded::ops::{Pool, catalogue};
+use unpadded::program::{Append, Recurrence, Vars};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable, operator};
 
@@ -288,7 +289,7 @@ fn a_memory_may_not_decide() {
     let spread = program.find("sequence_expand_as").unwrap();
     let request = Append {
         inputs: vec![("x", vec![spread])],
-        attributes: unpadded::program::Attributes::new().with("tokens", vec![1]),
+        attributes: unpadded::operator::Attributes::new().with("tokens", vec![1]),
         ..Append::forward("sequence_erase")
     };
     program.append(&case.registry, BlockId(1), request).unwrap();

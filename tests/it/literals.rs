@@ -8,13 +8,14 @@ use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::kernels::{Float, Store};
 use unpadded::layers::Linear;
+use unpadded::operator::call::Direct;
+use unpadded::operator::{
+    Attributes, Backward, Forward, Gradient, Hints, InferShape, Literal, LiteralRef, Op, Operand, Prepare,
+    RowValue, Sample, Spec, VarId,
+};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::call::Direct;
-use unpadded::program::{
-    Attributes, Backward, Forward, Gradient, Hints, InferShape, Literal, LiteralRef, Op, Operand, Prepare,
-    RowValue, Sample, Spec, VarId, VarKind, VarRole,
-};
+use unpadded::program::{VarKind, VarRole};
 use unpadded::{
     Builder, DType, ErrorKind, Lod, Program, Registry, Result, Var, Variable, operator, ops, testing,
     with_float,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
-use unpadded::program::{Program, Recurrence, Step, VarId, backward};
+use unpadded::operator::VarId;
+use unpadded::program::{Program, Recurrence, Step, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 

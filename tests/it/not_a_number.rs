@@ -3,8 +3,8 @@
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::init;
+use unpadded::operator::{Attributes, Operand};
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::{Attributes, Operand};
 use unpadded::{Builder, DType, ErrorKind, Var, Variable, ops};
 
 fn called(kind: &str, attributes: &Attributes, x: Variable) -> Variable {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use unpadded::program::{Attributes, LodEffect, Op, Operand, Sample, Slot, Spec};
+use unpadded::operator::{Attributes, LodEffect, Op, Operand, Sample, Slot, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Lod, Variable, layers::init, ops};
 

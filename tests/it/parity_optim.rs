@@ -3,9 +3,9 @@
 use ndarray::{Array2, ArrayD, arr0};
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::layers::init;
+use unpadded::operator::call::Direct;
+use unpadded::operator::{Attributes, Operand, RunFacts};
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
-use unpadded::program::call::Direct;
-use unpadded::program::{Attributes, Operand, RunFacts};
 use unpadded::tensor::{DType, Dense, SelectedRows, Storage};
 use unpadded::{Builder, Variable, ops};
 
@@ -102,7 +102,7 @@ pub(crate) fn adam(epsilon: f64) -> Rule {
 }
 
 impl Rule {
-    pub(crate) fn with(mut self, name: &str, value: impl Into<unpadded::program::Literal>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<unpadded::operator::Literal>) -> Self {
         self.attributes.set(name, value);
         self
     }

@@ -1,8 +1,8 @@
 //! A queue answers every request with the bits that it has alone, whatever comes beside it.
 
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::operator::{Attributes, Facts, Forward, InferShape, Op, Sample};
 use unpadded::ops::Pool;
-use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
 use unpadded::{Builder, DType, Lod, Registry, Result, Variable, operator, ops};
 
 use crate::sessions::predictor;

@@ -6,8 +6,9 @@ use ndarray::Array2;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::Transpose;
 use unpadded::layers::{Conv, Embedding, Gru, Highway, Lstm, Norm, Qrnn};
+use unpadded::operator::Attributes;
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::{Attributes, Initializer};
+use unpadded::program::Initializer;
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Lod, Var, Variable};
 

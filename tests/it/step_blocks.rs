@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::operator::{Kernel, Reach, VarId};
 use unpadded::ops::catalogue;
-use unpadded::program::{Kernel, Reach, VarId};
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{DType, Mode, Result, Variable};
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use ndarray::{Array2, Ix2, arr0, array};
 use unpadded::error::ErrorKind;
 use unpadded::executor::{Executor, Run, Scope};
+use unpadded::operator::{Attributes, BlockId, Spec, VarId};
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lamb, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
 };
-use unpadded::program::{Attributes, BlockId, Initializer, Program, Spec, VarDesc, VarId, VarKind, VarRole};
+use unpadded::program::{Initializer, Program, VarDesc, VarKind, VarRole};
 use unpadded::store::{Key, KeyValueStore, LocalStore, LocalWorker, Mode, Rule};
 use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
 use unpadded::{DType, Result, Variable, ops};

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use ndarray::{Array2, array};
+use unpadded::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
 use unpadded::optimizer::{Optimizer, Options, UpdateRule};
-use unpadded::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
 use unpadded::store::{KeyValueStore, LocalStore, LocalWorker, Mode, Rule};
 use unpadded::tensor::{SelectedRows, Storage};
 use unpadded::{Result, operator, ops};

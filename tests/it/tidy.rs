@@ -10,13 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 24] = [
+const LAYERS: [&str; 25] = [
     "printable",
     "error",
     "lod",
     "kernels",
     "tensor",
     "wire",
+    "operator",
     "program",
     "ops",
     "executor",

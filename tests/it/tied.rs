@@ -3,8 +3,9 @@
 use crate::refused::Outcome;
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::init;
+use unpadded::operator::VarId;
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::{Program, VarId, backward};
+use unpadded::program::{Program, backward};
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 

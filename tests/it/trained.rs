@@ -8,8 +8,9 @@ use unpadded::data::Vocabulary;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::Better;
+use unpadded::operator::Attributes;
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::{Attributes, VarRole};
+use unpadded::program::VarRole;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Program, Variable, ops};
 

@@ -11,9 +11,10 @@ use unpadded::data::{
 };
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::{Accuracy, Average, F1, Loss};
+use unpadded::operator::Attributes;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Schedule, Sgd};
-use unpadded::program::{Attributes, Initializer};
+use unpadded::program::Initializer;
 use unpadded::tensor::Dense;
 use unpadded::train::{Ended, Progress, Report, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result};

@@ -6,14 +6,15 @@ use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::Float;
 use unpadded::layers::{Lstm, init};
+use unpadded::operator::call::Direct;
+use unpadded::operator::sample::numbers;
+use unpadded::operator::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, Operand, RowValue, Sample,
+    Spec, VarId,
+};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::call::Direct;
-use unpadded::program::sample::numbers;
-use unpadded::program::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, Operand, Program, RowValue,
-    Sample, Spec, VarId, backward,
-};
+use unpadded::program::{Program, backward};
 use unpadded::tensor::Dense;
 use unpadded::{
     Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, operator, ops, testing,

@@ -4,9 +4,10 @@
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::kernels::Float;
 use unpadded::layers::init;
+use unpadded::operator::{Attributes, BlockId, Owes};
 use unpadded::ops::{ElementRule, ElementStep, Moment, RuleSettings, settings};
 use unpadded::optimizer::{Optimizer, Options, Schedule, UpdateRule};
-use unpadded::program::{Append, Attributes, BlockId, Owes, Program, Role};
+use unpadded::program::{Append, Program, Role};
 use unpadded::{Builder, DType, Registry, Result, Variable, ops, testing, update_rule};
 
 use crate::models::Random;

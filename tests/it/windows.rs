@@ -1,8 +1,8 @@
 //! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
 
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
+use unpadded::operator::{Attributes, Facts, Forward, InferShape, Op, Sample, VarId};
 use unpadded::ops::Pool;
-use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample, VarId};
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
-use unpadded::program::{BlockId, OpDesc, Program, Role, VarDesc, VarId, VarKind, VarRole};
+use unpadded::operator::{BlockId, VarId};
+use unpadded::program::{OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 
 use super::arrange::{Arranged, Pair, arrange};
 use crate::command::report::escape;

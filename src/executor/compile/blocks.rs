@@ -10,7 +10,7 @@ use super::saved::Saved;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{OpId, Views};
-use crate::program::{BlockId, VarId};
+use crate::operator::{BlockId, VarId};
 
 /// The blocks by number.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::executor::plan::{Home, Slot};
-use crate::program::Extent;
+use crate::operator::Extent;
 use crate::tensor::DType;
 
 /// Lifetimes that do not overlap, first to last.
@@ -198,7 +198,7 @@ mod tests {
     fn slot(life: Life, width: usize) -> Slot {
         let (rows, home) = (Extent::Batch, Home::Whole);
         let (persistent, alias, pool) = (false, None, None);
-        let var = crate::program::VarId(0);
+        let var = crate::operator::VarId(0);
         Slot { var, dtype: DType::F32, width, rows, home, buffer: 0, life, persistent, alias, pool }
     }
 

@@ -16,10 +16,9 @@ use crate::executor::plan::{
 };
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Store;
-use crate::program::contract::context::{OperandAt, Wiring};
-use crate::program::{
-    BlockId, Extent, LevelId, Pair, Pass, Program, Reach, Role, StepDesc, StepGradient, VarId,
-};
+use crate::operator::context::{OperandAt, Wiring};
+use crate::operator::{BlockId, Extent, LevelId, Pass, Reach, VarId};
+use crate::program::{Pair, Program, Role, StepDesc, StepGradient};
 
 /// What was found of a program.
 pub(crate) struct Found<'a> {
@@ -129,7 +128,7 @@ impl Found<'_> {
     /// The name of the variable in each input slot that has one variable.
     fn names(&self, id: OpId, parsed: &Parsed) -> Vec<(&'static str, String)> {
         let desc = self.source.desc(id);
-        let named = |slot: &crate::program::Slot| match *desc.input(slot.name) {
+        let named = |slot: &crate::operator::Slot| match *desc.input(slot.name) {
             [var] if var != VarId::NONE => Some((slot.name, self.source.program.var(var).name.clone())),
             _ => None,
         };

@@ -8,7 +8,8 @@ use std::collections::HashSet;
 
 use crate::executor::plan::{Access, Chain, Instr, Ref, Slot, Span};
 use crate::kernels::cpu;
-use crate::program::{BlockId, Extent, Reach, Role};
+use crate::operator::{BlockId, Extent, Reach};
+use crate::program::Role;
 
 /// Fewer rows than this are not worth the calls.
 const LEAST_ROWS: usize = 8;

@@ -1,7 +1,7 @@
 //! About how much a call computes: the numbers that it writes, and the multiply-adds of products.
 
 use crate::executor::plan::{Effort, OpInstr, Ref};
-use crate::program::{Extent, Reach};
+use crate::operator::{Extent, Reach};
 
 /// So many multiply-adds of a product take about as long as writing one number elsewhere.
 const MULTIPLY_ADDS: usize = 16;

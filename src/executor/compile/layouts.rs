@@ -13,7 +13,8 @@ use super::schedule::{Call, Item, LoopItem, Schedule};
 use super::source::Source;
 use crate::error::Result;
 use crate::executor::rewrite::needs::{gradient_reads, needed_values};
-use crate::program::{BlockId, Extent, LevelId, OpDesc, Reach, Role, StepDesc, VarId, grad_name};
+use crate::operator::{BlockId, Extent, LevelId, Reach, VarId};
+use crate::program::{OpDesc, Role, StepDesc, grad_name};
 
 /// The order of a loop's rows: by the sequences of a level, run from one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

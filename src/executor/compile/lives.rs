@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::pools::pooled;
 use super::slots::Slots;
 use crate::executor::plan::{Access, Chain, Instr, Loop, MemoryPlan, Ref, Slot};
-use crate::program::BlockId;
+use crate::operator::BlockId;
 
 /// Lives until the run ends: fetched values.
 const FOREVER: usize = usize::MAX;

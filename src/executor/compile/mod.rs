@@ -30,7 +30,8 @@ use crate::error::Result;
 use crate::executor::plan::Plan;
 use crate::executor::rewrite::needs::{live, started};
 use crate::executor::rewrite::rewrite;
-use crate::program::{Program, Registry, VarId};
+use crate::operator::{Registry, VarId};
+use crate::program::Program;
 
 /// Compiles a program for the wanted variables; `nexts` are those of the root block that pass from run to run as a memory does
 /// from step to step.

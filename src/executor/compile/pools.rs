@@ -2,7 +2,7 @@
 
 use super::slots::Slots;
 use crate::executor::plan::{Instr, OpInstr, Slot};
-use crate::program::contract::context::OperandAt;
+use crate::operator::context::OperandAt;
 use crate::tensor::StorageKind;
 
 /// The places in the pool that a call uses.

@@ -6,7 +6,8 @@ use super::source::Source;
 use crate::error::Result;
 use crate::executor::plan::OpId;
 use crate::executor::rewrite::needs::values_read;
-use crate::program::{BlockId, Role, VarId};
+use crate::operator::{BlockId, VarId};
+use crate::program::Role;
 
 /// Forward values that must be there still when the backward pass comes.
 pub(crate) type Saved = HashSet<VarId>;

@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::executor::plan::{OpId, Span, Why};
 use crate::executor::rewrite::classes::Class;
 use crate::executor::rewrite::needs::gradient_reads;
-use crate::program::{BlockId, Pass, Program, Role, VarId, grad_name};
+use crate::operator::{BlockId, Pass, VarId};
+use crate::program::{Program, Role, grad_name};
 
 /// The variables of each slot of a call, [`VarId::NONE`] where it has none to do with.
 pub(crate) type Slots = Vec<Vec<VarId>>;

@@ -10,7 +10,8 @@ use super::source::Source;
 use super::stores::Stores;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Home, Ref, Slot, Views};
-use crate::program::{BlockId, Extent, Pair, Spec, StepDesc, StepGradient, VarId, VarRole};
+use crate::operator::{BlockId, Extent, Spec, VarId};
+use crate::program::{Pair, StepDesc, StepGradient, VarRole};
 use crate::tensor::StorageKind;
 
 /// A copy of a variable from step-major order into the batch's, which is due before an operator of the root block.

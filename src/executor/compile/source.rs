@@ -8,11 +8,9 @@ use crate::error::{Error, ErrorKind, Place, Result};
 use crate::executor::plan::{Note, OpId};
 use crate::executor::rewrite::Rewritten;
 use crate::executor::rewrite::needs::{live, wanted_slots};
-use crate::program::contract::levels::{Made, made_levels};
-use crate::program::{
-    BlockId, Facts, Hints, LodEffect, Op, OpDesc, Program, RECURRENT, Registry, Role, Signature, Spec,
-    StepDesc, StepGradient, VarId,
-};
+use crate::operator::levels::{Made, made_levels};
+use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Registry, Signature, Spec, VarId};
+use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient};
 
 /// An operator, and what it says of itself.
 pub(crate) struct Parsed {

@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::executor::plan::{Home, OpId};
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Store;
-use crate::program::{BlockId, Pair, Pass, StepDesc, StepGradient, VarId};
+use crate::operator::{BlockId, Pass, VarId};
+use crate::program::{Pair, StepDesc, StepGradient};
 
 /// How a loop begins with the gradient of what a memory holds next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

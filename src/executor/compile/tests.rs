@@ -5,8 +5,9 @@ use super::text::Names;
 use super::{blocks, layouts, lives, saved, schedule, slots, source, stores};
 use crate::executor::rewrite::rewrite;
 use crate::layers::{Linear, init};
+use crate::operator::{BlockId, VarId};
 use crate::ops::{Pool, catalogue};
-use crate::program::{BlockId, Builder, Program, Recurrence, Var, VarId, VarRole, backward};
+use crate::program::{Builder, Program, Recurrence, Var, VarRole, backward};
 use crate::tensor::DType;
 
 /// What every analysis found.

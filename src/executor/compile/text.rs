@@ -14,7 +14,7 @@ use super::source::Source;
 use super::stores::{Handed, Stores};
 use crate::executor::plan::{Home, OpId, Span, Why};
 use crate::kernels::Store;
-use crate::program::{BlockId, Pass, VarId};
+use crate::operator::{BlockId, Pass, VarId};
 
 /// Names for the numbers of a program.
 pub(crate) struct Names<'a>(pub(crate) &'a Source<'a>);

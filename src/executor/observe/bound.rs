@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::executor::observe::profile::nothing;
-    use crate::program::Cost;
+    use crate::operator::Cost;
 
     const RATES: Rates = Rates {
         f32: 200e9,

@@ -27,8 +27,9 @@ use crate::executor::plan::{
     Access, Chain, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span, Why, parts,
 };
 use crate::kernels::Store;
-use crate::program::contract::context::OperandAt;
-use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
+use crate::operator::context::OperandAt;
+use crate::operator::{BlockId, Extent, Pass, VarId};
+use crate::program::{OpDesc, Program, grad_name};
 use crate::tensor::StorageKind;
 
 /// A compiled program, to be printed: see the [module](self).

@@ -37,7 +37,7 @@
 //! # What the numbers mean
 //! *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
 //! all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
-//! ([`Op::cost`](crate::program::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
+//! ([`Op::cost`](crate::operator::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
 //! from a cache or from memory. The table's second line says what this machine does at best, and its column *bound* which of
 //! it an entry comes nearest to: see [`bound`](super::bound).
 
@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use crate::executor::plan::{Instr, Loop, OpInstr, Plan, Span};
 use crate::executor::run::recorder::{Recorder, Totals};
-use crate::program::Cost;
+use crate::operator::Cost;
 use crate::tensor::DType;
 
 /// In which part of a program, or of a step block, an entry's calls were.

@@ -1,6 +1,6 @@
 //! About how much a call computes, known when a program is compiled: what decides whether threads share it.
 
-use crate::program::Extent;
+use crate::operator::Extent;
 
 /// About how much a call computes, counted in numbers that it writes.
 #[derive(Debug, Clone, Copy)]

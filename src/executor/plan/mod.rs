@@ -16,11 +16,10 @@ pub(crate) use why::{Pin, Why};
 
 use crate::error::{Error, Place};
 use crate::kernels::Store;
-use crate::program::contract::context::{OperandAt, Wiring};
-use crate::program::contract::levels::Made;
-use crate::program::{
-    BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
-};
+use crate::operator::context::{OperandAt, Wiring};
+use crate::operator::levels::Made;
+use crate::operator::{BlockId, Extent, LevelId, Literal, Op, Pass, Reach, Spec, VarId};
+use crate::program::{Program, Role, StepDesc};
 use crate::tensor::{DType, StorageKind};
 
 /// An operator of a program.

@@ -1,6 +1,6 @@
 //! Slots: room for a value, and what views of it a call has.
 
-use crate::program::{BlockId, Extent, VarId};
+use crate::operator::{BlockId, Extent, VarId};
 use crate::tensor::DType;
 
 /// How the rows of a slot lie in its buffer.

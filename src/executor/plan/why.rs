@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::program::VarId;
+use crate::operator::VarId;
 
 /// Why an operator of a step block runs when it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

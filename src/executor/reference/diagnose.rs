@@ -6,7 +6,8 @@ use crate::executor::reference::values::BlockValues;
 use crate::executor::rewrite::needs::live;
 use crate::executor::run::request::Run;
 use crate::executor::run::scope::Scope;
-use crate::program::{OpDesc, Program, Registry, VarId, VarRole};
+use crate::operator::{Registry, VarId};
+use crate::program::{OpDesc, Program, VarRole};
 use crate::tensor::{Dense, Storage};
 
 /// What in a run first was NaN or infinite, as an error that names it: a feed, a parameter or the optimizer's state, else

@@ -14,13 +14,13 @@ use crate::executor::reference::values::{Around, BlockValues, computed_sparse, s
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::kernels::{ViewMut, flush};
-use crate::program::contract::call::Direct;
-use crate::program::contract::context::RunFacts;
-use crate::program::contract::keys::{Names, RowKey};
+use crate::operator::call::Direct;
+use crate::operator::context::RunFacts;
+use crate::operator::keys::{Names, RowKey};
+use crate::operator::{BlockId, Extent, Op, Operand, Registry, VarId};
 use crate::program::description::initialize;
 use crate::program::{
-    BlockId, Extent, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc, StepGradient,
-    VarId, VarKind, VarRole, grad_name,
+    OpDesc, Pair, Program, RECURRENT, Role, StepDesc, StepGradient, VarKind, VarRole, grad_name,
 };
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::Spec;
+use crate::operator::Spec;
 use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, with_element};
 use crate::with_float;
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::reference::rows::{add, add_stored, part};
 use crate::lod::Lod;
-use crate::program::contract::keys::RowKey;
-use crate::program::{BlockId, Extent, LevelId, Program, VarDesc, VarId};
+use crate::operator::keys::RowKey;
+use crate::operator::{BlockId, Extent, LevelId, VarId};
+use crate::program::{Program, VarDesc};
 use crate::tensor::{Storage, StorageKind, Variable};
 
 /// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.

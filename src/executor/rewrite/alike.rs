@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::program::{Attributes, Bound, Op, VarId};
+use crate::operator::{Attributes, Op, VarId};
+use crate::program::Bound;
 
 /// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
 pub(super) struct Node {

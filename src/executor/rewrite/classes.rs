@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Extent, Program, VarId};
+use crate::operator::{Extent, VarId};
+use crate::program::Program;
 
 /// What a variable of a step block has rows for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

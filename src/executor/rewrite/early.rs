@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::Draft;
 use crate::error::Result;
 use crate::executor::rewrite::needs::values_read;
-use crate::program::{BlockId, LevelId, OpDesc, RECURRENT, Role, VarId, grad_name};
+use crate::operator::{BlockId, LevelId, VarId};
+use crate::program::{OpDesc, RECURRENT, Role, grad_name};
 
 impl Draft<'_> {
     /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients it reads are

@@ -9,7 +9,7 @@
 //! Operators of a step block that no memory needs are moved out of it for this, forward and backward alike
 //! ([`Draft::sink`]): they then read the block's outputs.
 //!
-//! [`Op::fusions`]: crate::program::Op::fusions
+//! [`Op::fusions`]: crate::operator::Op::fusions
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,9 +18,8 @@ use super::{Draft, Origin};
 use crate::error::Result;
 use crate::executor::plan::Note;
 use crate::executor::rewrite::needs::{live, reads};
-use crate::program::{
-    Attributes, BlockId, Bound, Fusion, Op, OpDesc, Role, Signature, Slot, VarId, grad_name,
-};
+use crate::operator::{Attributes, BlockId, Fusion, Op, Signature, Slot, VarId};
+use crate::program::{Bound, OpDesc, Role, grad_name};
 
 impl Draft<'_> {
     /// Fuses what can be fused in the operators that the wanted variables need; returns what could not be, and why.

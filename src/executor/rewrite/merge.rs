@@ -24,9 +24,9 @@ use crate::error::Result;
 use crate::executor::plan::Note;
 use crate::executor::rewrite::classes::{Class, Classes};
 use crate::executor::rewrite::needs::values_read;
+use crate::operator::{Attributes, BlockId, Extent, Merge, Op, Reach, VarId};
 use crate::program::{
-    Attributes, BlockId, Bound, Extent, Merge, Op, OpDesc, RECURRENT, Reach, Role, StepDesc, StepGradient,
-    StopGradient, VarId, VarRole, grad_name,
+    Bound, OpDesc, RECURRENT, Role, StepDesc, StepGradient, StopGradient, VarRole, grad_name,
 };
 
 /// What holds for the variables of a step block.

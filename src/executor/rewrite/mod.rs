@@ -1,8 +1,8 @@
 //! What becomes of a program before it is compiled: operators that several can be are put in their place, by what they
 //! declare ([`Op::fusions`], [`Op::merges`]). The program that was given stays as it is.
 //!
-//! [`Op::fusions`]: crate::program::Op::fusions
-//! [`Op::merges`]: crate::program::Op::merges
+//! [`Op::fusions`]: crate::operator::Op::fusions
+//! [`Op::merges`]: crate::operator::Op::merges
 
 mod alike;
 pub(crate) mod classes;
@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use crate::error::{Place, Result};
 use crate::executor::plan::Note;
-use crate::program::{BlockId, Op, OpDesc, Program, Registry, Role, VarId};
+use crate::operator::{BlockId, Op, Registry, VarId};
+use crate::program::{OpDesc, Program, Role};
 
 /// A program with some operators changed, each of which was parsed once.
 pub(crate) struct Rewritten {

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{BlockId, Op, OpDesc, Program, Reads, Role, Spec, VarId, grad_name};
+use crate::operator::{BlockId, Op, Reads, Spec, VarId};
+use crate::program::{OpDesc, Program, Role, grad_name};
 
 /// The input slots whose gradients a backward operator computes.
 pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {

@@ -4,10 +4,8 @@ use std::collections::HashMap;
 
 use super::Draft;
 use crate::error::Result;
-use crate::program::{
-    BlockId, Bound, Extent, OpDesc, Pair, Reach, Role, Spec, StepDesc, StopGradient, VarId, VarRole,
-    grad_name,
-};
+use crate::operator::{BlockId, Extent, Reach, Spec, VarId};
+use crate::program::{Bound, OpDesc, Pair, Role, StepDesc, StopGradient, VarRole, grad_name};
 
 const ROOT: BlockId = BlockId(0);
 

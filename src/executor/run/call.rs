@@ -11,11 +11,12 @@ use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
 use crate::kernels::{flush, helpers, join};
-use crate::program::contract::context::{Backward, Call, Forward, Pass, Prepare, RunFacts, Scratch};
-use crate::program::contract::entries::Pooled;
-use crate::program::contract::keys::Keys;
-use crate::program::contract::literals::Literals;
-use crate::program::{Cost, Extent, Reach, Role};
+use crate::operator::context::{Backward, Call, Forward, Pass, Prepare, RunFacts, Scratch};
+use crate::operator::entries::Pooled;
+use crate::operator::keys::Keys;
+use crate::operator::literals::Literals;
+use crate::operator::{Cost, Extent, Reach};
+use crate::program::Role;
 
 impl RunState<'_> {
     /// What an operator is told of a call, beside its operands.

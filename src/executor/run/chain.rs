@@ -12,7 +12,7 @@ use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Share, Steps};
 use crate::kernels::helpers;
-use crate::program::{BlockId, Extent};
+use crate::operator::{BlockId, Extent};
 
 impl<'p> RunState<'p> {
     /// Runs a chain outside a loop, on all rows of the block.

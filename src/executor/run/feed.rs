@@ -7,9 +7,10 @@ use crate::executor::plan::{Home, Plan};
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{Placed, Run};
 use crate::lod::Lod;
-use crate::program::contract::call::Repeated;
-use crate::program::contract::levels::LevelTable;
-use crate::program::{BlockId, Extent, LevelId, Program, Spec, StepDesc, VarId, VarRole};
+use crate::operator::call::Repeated;
+use crate::operator::levels::LevelTable;
+use crate::operator::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::program::{Program, StepDesc, VarRole};
 use crate::tensor::Variable;
 
 impl Machine {

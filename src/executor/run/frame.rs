@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::executor::plan::{Home, InnerLevel, Loop, MadeLevel};
 use crate::executor::run::rank_table::RankTable;
 use crate::lod::Lod;
-use crate::program::contract::keys::RowKey;
-use crate::program::contract::levels::LevelTable;
-use crate::program::{Extent, LevelId};
+use crate::operator::keys::RowKey;
+use crate::operator::levels::LevelTable;
+use crate::operator::{Extent, LevelId};
 
 /// Which rows of a step block are being computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

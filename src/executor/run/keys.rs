@@ -5,9 +5,9 @@ use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
 use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::state::{CallRows, RunState, step_parent};
-use crate::program::contract::keys::{Keys, Names, RowKey};
-use crate::program::contract::levels::LevelTable;
-use crate::program::{BlockId, Extent, LevelId};
+use crate::operator::keys::{Keys, Names, RowKey};
+use crate::operator::levels::LevelTable;
+use crate::operator::{BlockId, Extent, LevelId};
 
 impl Frame {
     /// Makes the keys of all rows, from those of the rows outside.

@@ -10,7 +10,7 @@ use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Lists, Tools, Worker};
 use crate::kernels::arena::{Lane, Part, Share, Steps};
 use crate::kernels::{cpu, helpers};
-use crate::program::Extent;
+use crate::operator::Extent;
 
 /// Some steps of a loop, and how many lanes run them, each for its own sequences.
 struct LaneSteps<'p> {

@@ -14,11 +14,11 @@ use crate::executor::run::state::{Kept, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::Lane;
 use crate::lod::Lod;
-use crate::program::contract::context::NewLevels;
-use crate::program::contract::infer::infer;
-use crate::program::contract::levels::bind_made;
-use crate::program::contract::shapes::{InputSlots, Phase};
-use crate::program::{BlockId, Extent, LevelId};
+use crate::operator::context::NewLevels;
+use crate::operator::infer::infer;
+use crate::operator::levels::bind_made;
+use crate::operator::shapes::{InputSlots, Phase};
+use crate::operator::{BlockId, Extent, LevelId};
 
 impl<'p> RunState<'p> {
     /// Makes the levels of a call: at the root for all rows, in a step block for those of every step.

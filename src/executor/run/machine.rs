@@ -17,9 +17,10 @@ use crate::executor::run::worth::Worth;
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Plain, Region};
 use crate::lod::Lod;
-use crate::program::contract::call::{Intake, Repeated, stored};
-use crate::program::contract::entries::Pooled;
-use crate::program::{Extent, OpDesc, Program, Size, Spec, VarId};
+use crate::operator::call::{Intake, Repeated, stored};
+use crate::operator::entries::Pooled;
+use crate::operator::{Extent, Size, Spec, VarId};
+use crate::program::{OpDesc, Program};
 use crate::tensor::{DType, Dense, Element, Storage, with_element};
 
 /// What a plan runs on.

@@ -10,7 +10,7 @@ use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Lane, OperandRoom, Plain, Region};
 use crate::kernels::{Store, View, ViewMut, gather_rows, helpers, join};
-use crate::program::{BlockId, Extent};
+use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
 impl RunState<'_> {

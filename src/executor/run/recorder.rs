@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::program::Cost;
+use crate::operator::Cost;
 
 /// A thread keeps at most so many events for a trace; the totals go on.
 pub(crate) const MOST_EVENTS: usize = 1 << 16;

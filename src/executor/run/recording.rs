@@ -9,9 +9,9 @@ use crate::executor::run::recorder::EventKind;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::Region;
-use crate::program::contract::context::OperandAt;
-use crate::program::contract::entries::Pooled;
-use crate::program::{Cost, RowTable, Work};
+use crate::operator::context::OperandAt;
+use crate::operator::entries::Pooled;
+use crate::operator::{Cost, RowTable, Work};
 
 impl Worker {
     /// In how many loops the thread is, if that is recorded.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::lod::Lod;
-use crate::program::contract::context::Mode;
-use crate::program::{Role, VarId};
+use crate::operator::VarId;
+use crate::operator::context::Mode;
+use crate::program::Role;
 use crate::tensor::Variable;
 
 /// How far a run goes.

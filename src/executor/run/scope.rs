@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, OperandRoom, Plain, Region};
-use crate::program::contract::entries::Pooled;
+use crate::operator::entries::Pooled;
+use crate::operator::{RowTable, Spec};
 use crate::program::description::initialize;
-use crate::program::{Program, RowTable, Spec, VarDesc, VarKind};
+use crate::program::{Program, VarDesc, VarKind};
 use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
 
 /// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone

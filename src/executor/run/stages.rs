@@ -7,9 +7,10 @@ use crate::executor::run::state::RunState;
 use crate::executor::run::worker::Tools;
 use crate::kernels::all_finite;
 use crate::kernels::arena::{Arena, Lane, OperandRoom};
-use crate::program::contract::context::OperandAt;
-use crate::program::contract::rows::RowBuffer;
-use crate::program::{BlockId, Extent, Role};
+use crate::operator::context::OperandAt;
+use crate::operator::rows::RowBuffer;
+use crate::operator::{BlockId, Extent};
+use crate::program::Role;
 use crate::tensor::DType;
 
 /// Which stages of a run come now.

@@ -7,10 +7,10 @@ use crate::executor::run::request::Run;
 use crate::executor::run::worth::Worth;
 use crate::kernels::arena::{Lane, OperandRoom, Region};
 use crate::kernels::{Extent2, flush};
-use crate::program::contract::context::{Prepared, RunFacts};
-use crate::program::contract::entries::Pooled;
-use crate::program::contract::levels::LevelTable;
-use crate::program::{BlockId, Extent};
+use crate::operator::context::{Prepared, RunFacts};
+use crate::operator::entries::Pooled;
+use crate::operator::levels::LevelTable;
+use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
 /// What all threads of a run see.

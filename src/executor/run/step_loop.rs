@@ -15,7 +15,7 @@ use crate::executor::run::state::{RunState, step_parent};
 use crate::executor::run::worker::Tools;
 use crate::kernels::Store;
 use crate::kernels::arena::Lane;
-use crate::program::{BlockId, Cost, Extent};
+use crate::operator::{BlockId, Cost, Extent};
 
 impl<'p> RunState<'p> {
     /// Runs an instruction on the rows where the run is now.

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use crate::executor::run::recorder::Recorder;
 use crate::kernels::arena::{OperandRoom, Region, Share};
-use crate::program::contract::context::Scratch;
-use crate::program::contract::entries::Pooled;
+use crate::operator::context::Scratch;
+use crate::operator::entries::Pooled;
 
 /// A thread's own memory.
 #[derive(Default)]

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::program::{Block, BlockId, Literal, OpDesc, Program, RECURRENT, Role, VarDesc, VarId};
+use crate::operator::{BlockId, Literal, VarId};
+use crate::program::{Block, OpDesc, Program, RECURRENT, Role, VarDesc};
 
 /// Where a parameter stands in PyTorch: its module by the name of the layer here, and its tensors there.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,8 +7,8 @@ use crate::kernels::{
     Additive, AdditiveGradients, AdditiveResult, additive_attention, additive_attention_backward,
 };
 use crate::lod::Lod;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::{Dense, Variable};
@@ -75,7 +75,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 0, 1])?);
     /// let op = ops::catalogue().parse("additive_attention", &Attributes::new())?;

@@ -6,10 +6,11 @@ use super::parts::{self, Geometry, Queries, Rooms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::AttentionResult;
 use crate::lod::Lod;
-use crate::program::contract::sample::numbers;
-use crate::program::{
-    Attributes, Backward, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample, Var,
+use crate::operator::sample::numbers;
+use crate::operator::{
+    Attributes, Backward, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample,
 };
+use crate::program::Var;
 use crate::tensor::Variable;
 use crate::{builder_methods, operator, with_float};
 
@@ -70,7 +71,7 @@ builder_methods! { DotAttentionPlain, Builder, Var;
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 0, 1])?);
     /// let op = ops::catalogue().parse("dot_attention", &Attributes::new().with("heads", 1usize).with("after", 0usize))?;
@@ -110,7 +111,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 1])?);
     /// let op = ops::catalogue().parse("dot_attention", &Attributes::new().with("heads", 1usize))?;

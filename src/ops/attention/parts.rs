@@ -9,7 +9,7 @@ use crate::kernels::{
     attention, attention_backward, helpers, join,
 };
 use crate::lod::Lod;
-use crate::program::Sequences;
+use crate::operator::Sequences;
 
 /// Below this many multiply-adds a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;

@@ -3,9 +3,9 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View, ViewMut};
 use crate::operator;
-use crate::program::attributes::or_default;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::attributes::or_default;
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences,
     Spec,
 };
@@ -22,7 +22,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("rotary", &Attributes::new().with("heads", 1usize))?;

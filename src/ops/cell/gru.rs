@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::sample::numbers;
+use crate::operator::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -30,7 +30,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let rows = |numbers| Variable::sequences(numbers, lod.clone());
@@ -141,8 +141,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::program::Declared;
-    use crate::program::contract::call::{Direct, InputGradients};
+    use crate::operator::Declared;
+    use crate::operator::call::{Direct, InputGradients};
 
     #[test]
     fn each_gradient_may_be_asked_for_alone() -> Result<()> {

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::kernels::{LstmBackward, lstm_backward, lstm_forward};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::sample::numbers;
+use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -19,7 +19,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let big = 100.0; // opens a gate, or saturates tanh
@@ -109,7 +109,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::program::contract::call::Direct;
+    use crate::operator::call::Direct;
     use crate::tensor::Storage;
 
     /// The gradients that a seed on `h`, on `c` or both leaves, for the slots wanted.

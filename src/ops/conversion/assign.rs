@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
+use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
 use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 
@@ -11,7 +11,7 @@ operator! {
     /// A copy of `x`, of any dtype, shape and LoD; the gradient is copied back.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let op = ops::catalogue().parse("assign", &Attributes::new())?;
@@ -86,7 +86,7 @@ operator! {
     /// f32 and f64.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let cast = ops::catalogue().parse("cast", &Attributes::new().with("dtype", "f32"))?;

@@ -3,7 +3,7 @@
 use super::assign::{copy, copy_back};
 use crate::error::{Error, Result};
 use crate::operator;
-use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Operand, Sample, Spec};
+use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, Operand, Sample, Spec};
 
 operator! {
     /// A copy of `x`: the value after a batch of the state whose value before the batch is the feed `before`. A
@@ -11,7 +11,7 @@ operator! {
     /// read; it only names the feed.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let (before, x) = (Variable::dense(ndarray::array![[0.0f32]]), Variable::dense(ndarray::array![[2.0f32]]));
     /// let op = ops::catalogue().parse("carry", &Attributes::new())?;

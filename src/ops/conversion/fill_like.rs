@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::program::{Forward, InferShape, Op, Sample};
+use crate::operator::{Forward, InferShape, Op, Sample};
 use crate::with_float;
 
 operator! {
@@ -13,7 +13,7 @@ operator! {
     /// the gradient of the loss with respect to itself is 1.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("fill_like", &Attributes::new().with("value", 0.5))?;
     /// let out = op.call(&[Operand::batch("x", Variable::from_sequences(&[vec![1.0, 2.0], vec![]])?)])?;

@@ -2,11 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
-use crate::program::contract::sample::numbers;
-use crate::program::{
-    Attributes, Backward, Builder, Declared, Extent, Forward, Gradient, Hints, InferShape, Op, Reads,
-    RowValue, Sample, Spec, Var,
+use crate::operator::sample::numbers;
+use crate::operator::{
+    Attributes, Backward, Declared, Extent, Forward, Gradient, Hints, InferShape, Op, Reads, RowValue,
+    Sample, Spec,
 };
+use crate::program::{Builder, Var};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -93,7 +94,7 @@ functions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let add = ops::catalogue().parse("add", &Attributes::new())?;
@@ -114,7 +115,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let sub = ops::catalogue().parse("sub", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![1.0, 4.0]));
     /// assert_eq!(sub.call(&[x, y])?[0].as_slice::<f64>()?, [4.0, -2.0]);
@@ -131,7 +132,7 @@ functions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
@@ -154,7 +155,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let div = ops::catalogue().parse("div", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![2.0, -4.0]));
     /// assert_eq!(div.call(&[x, y])?[0].as_slice::<f64>()?, [2.5, -0.5]);
@@ -173,7 +174,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let div = ops::catalogue().parse("div_no_nan", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, 2.0, 0.0]), Operand::constant("y", array![2.0, 0.0, 0.0]));
     /// assert_eq!(div.call(&[x, y])?[0].as_slice::<f64>()?, [2.5, 0.0, 0.0]);
@@ -191,7 +192,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let maximum = ops::catalogue().parse("maximum", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
     /// assert_eq!(maximum.call(&[x, y])?[0].as_slice::<f64>()?, [5.0, 4.0]);
@@ -209,7 +210,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let minimum = ops::catalogue().parse("minimum", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
     /// assert_eq!(minimum.call(&[x, y])?[0].as_slice::<f64>()?, [1.0, -2.0]);

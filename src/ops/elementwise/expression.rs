@@ -3,7 +3,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use crate::program::build::vars::unknown_of;
+use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
 /// An operator between two variables, and the same with a number on either side. Numbers are `f64` or `i32`: with `f32` too

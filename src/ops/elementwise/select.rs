@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::kernels::{Store, View};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::sample::numbers;
+use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
@@ -18,7 +18,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let rows = |array| Variable::sequences(array, lod.clone());

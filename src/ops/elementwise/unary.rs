@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
 };
 use crate::with_float;

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Float, exceeds};
 use crate::operator;
-use crate::program::{Attributes, Forward, InferShape, Op, RowValue, Sample};
+use crate::operator::{Attributes, Forward, InferShape, Op, RowValue, Sample};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -16,7 +16,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = array![[1.0, 3.0, 2.0], [5.0, 7.0, 7.0]];
     /// let x = Variable::sequences(x, Lod::from_lengths1(&[1, 0, 1])?)?;

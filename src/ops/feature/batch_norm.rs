@@ -9,7 +9,7 @@ use crate::kernels::{
     ColumnNorm, Float, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums,
 };
 use crate::operator;
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Mode, Op, RowValue, Sample, Spec,
 };
 use crate::with_float;
@@ -28,7 +28,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[5.0], [1.0], [3.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("batch_norm", &Attributes::new().with("epsilon", 1e-12))?;
@@ -208,7 +208,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let op = ops::catalogue().parse("running_average", &Attributes::new().with("momentum", 0.25))?;
     /// let out = op.call(&[Operand::constant("x", array![4.0, 8.0]), Operand::constant("average", array![0.0, 4.0])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 5.0]);

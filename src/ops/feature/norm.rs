@@ -5,7 +5,7 @@ use ndarray::array;
 use crate::error::{Error, Result};
 use crate::kernels::{Centre, Float, RowNorm, RowNormGradients, norm_rows, norm_rows_gradient};
 use crate::operator;
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::DType;
@@ -29,7 +29,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 3.0], [5.0, -5.0], [7.0, 7.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("layer_norm", &Attributes::new().with("epsilon", 1e-12))?;
@@ -61,7 +61,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 7.0], [0.0, 0.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let op = ops::catalogue().parse("rms_norm", &Attributes::new().with("epsilon", 1e-12))?;

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::kernels::{Float, Store, exceeds};
 use crate::operator;
-use crate::program::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = array![[1.0, 3.0, 2.0], [5.0, 7.0, 7.0]];
     /// let x = Variable::sequences(x, Lod::from_lengths1(&[1, 0, 1])?)?;

@@ -12,12 +12,13 @@ use crate::kernels::{
 };
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::attributes::or_default;
-use crate::program::spec::attributes::Attribute;
-use crate::program::{
+use crate::operator::attributes::Attribute;
+use crate::operator::attributes::or_default;
+use crate::operator::{
     Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
-    RowTable, RowValue, Sample, Sequences, Spec, Stored, Var, Work,
+    RowTable, RowValue, Sample, Sequences, Spec, Stored, Work,
 };
+use crate::program::Var;
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
@@ -60,7 +61,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("embedding_bag", &Attributes::new().with("pool", "mean"))?;
     /// let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Store, View, ViewMut, join};
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::{
+use crate::operator::{
     Backward, Cost, DENSE, Extent, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer, RowValue,
     Sample, Spec, Stored, TableRows, Work,
 };
@@ -30,7 +30,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("embedding", &Attributes::new())?;
     /// let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];
@@ -246,8 +246,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::program::Operand;
-    use crate::program::contract::call::Direct;
+    use crate::operator::Operand;
+    use crate::operator::call::Direct;
     use crate::tensor::{Dense, Storage};
 
     fn gradient(op: Embedding, before: Option<Dense>) -> Result<Storage> {

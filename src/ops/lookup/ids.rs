@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::View;
-use crate::program::InferShape;
+use crate::operator::InferShape;
 use crate::tensor::DType;
 
 /// The ids of a call, one a row.

@@ -5,8 +5,8 @@ use ndarray::array;
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::operator;
+use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
 use crate::ops::lookup::ids::{self, ids};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
@@ -19,7 +19,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let logits = Variable::sequences(array![[0.1, 0.9], [0.8, 0.2], [0.3, 0.3]], lod.clone())?;

@@ -5,8 +5,9 @@ use crate::builder_methods;
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float};
 use crate::operator;
-use crate::program::attributes::or_default;
-use crate::program::{Attributes, Var};
+use crate::operator::Attributes;
+use crate::operator::attributes::or_default;
+use crate::program::Var;
 
 /// What [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with) may be told; nothing of it by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -54,7 +55,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[0.0], [1000.0], [-1000.0]], lod.clone())?;
@@ -157,7 +158,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[0.0], [1000.0], [-1000.0]], lod.clone())?;
@@ -251,7 +252,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[0.25], [3.0], [3.0]], lod.clone())?;

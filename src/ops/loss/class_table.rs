@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::kernels::{Float, Store, View, ViewMut};
+use crate::operator::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
 use crate::ops::lookup::ids;
-use crate::program::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
 
 /// The slots of all of them.
 pub(in crate::ops) const X: usize = 0;

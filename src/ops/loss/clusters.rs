@@ -4,8 +4,8 @@ use ndarray::Array1;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
+use crate::operator::{Attributes, Facts, Forward, InferShape, Op, Sample};
 use crate::ops::lookup::ids::{check, ids};
-use crate::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
 use crate::tensor::{DType, Variable};
 
 operator! {
@@ -17,7 +17,7 @@ operator! {
     /// and no gradient passes.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let labels = Variable::from_sequences(&[vec![1i64, 4], vec![], vec![5]])?;
     /// let op = ops::catalogue().parse("class_clusters", &Attributes::new().with("ends", vec![2usize, 5, 9]))?;

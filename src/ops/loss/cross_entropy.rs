@@ -5,11 +5,12 @@ use ndarray::array;
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
-use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::program::attributes::or_default;
-use crate::program::{
-    Attributes, Backward, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec, Var,
+use crate::operator::attributes::or_default;
+use crate::operator::{
+    Attributes, Backward, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
 };
+use crate::ops::lookup::ids::{self, Ids, ids};
+use crate::program::Var;
 use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -31,7 +32,7 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0]], lod.clone())?;
@@ -66,7 +67,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0], [1.0, 2.0]], lod.clone())?;

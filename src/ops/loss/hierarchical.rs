@@ -4,8 +4,8 @@ use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients}
 use super::sampled;
 use crate::error::{Error, Result};
 use crate::kernels::Float;
+use crate::operator::{Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec};
 use crate::ops::lookup::ids::{Ids, ids};
-use crate::program::{Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::StorageKind;
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -69,7 +69,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[3, 0])?;
     /// let op = ops::catalogue().parse("hierarchical_sigmoid", &Attributes::new().with("classes", 3usize))?;

@@ -11,12 +11,12 @@ use crate::kernels::{
 };
 use crate::lod::Lod;
 use crate::operator;
-use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
     Prepare, RowValue, Sample, Spec, Work,
 };
+use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -50,7 +50,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0])?;
     /// let op = ops::catalogue().parse("linear_cross_entropy", &Attributes::new())?;
@@ -447,7 +447,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let op = ops::catalogue().parse("cross_entropy_share", &Attributes::new().with("ignore_index", -1i64))?;
     /// let out = op.call(&[
     ///     Operand::constant("weight", array![[0.0, 0.0]]),

@@ -3,8 +3,8 @@
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::Variable;

@@ -3,8 +3,8 @@
 use super::pointwise::{Pointwise, Weights};
 use crate::kernels::{Arithmetic, Float};
 use crate::operator;
+use crate::operator::Attributes;
 use crate::ops::feature::norm::above_zero;
-use crate::program::Attributes;
 
 operator! {
     /// The mean squared difference of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over its n columns.
@@ -14,7 +14,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 3.0]], lod.clone())?;
@@ -63,7 +63,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let x = Variable::sequences(array![[1.5], [4.0]], lod.clone())?;
@@ -127,7 +127,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let half = 0.5f64.ln();

@@ -4,13 +4,14 @@ use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients}
 use crate::error::{Error, Result};
 use crate::kernels::Float;
 use crate::lod::Lod;
-use crate::ops::lookup::ids::{Ids, ids};
-use crate::program::attributes::or_default;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::attributes::or_default;
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, RowValue, Sample,
-    Spec, Var,
+    Spec,
 };
+use crate::ops::lookup::ids::{Ids, ids};
+use crate::program::Var;
 use crate::tensor::{DType, StorageKind, Variable};
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -55,7 +56,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0])?;
     /// let op = ops::catalogue().parse("nce", &Attributes::new().with("samples", 1usize).with("sparse", true))?;
@@ -103,7 +104,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0])?;
     /// let op = ops::catalogue().parse("sampled_softmax", &Attributes::new().with("samples", 2usize))?;

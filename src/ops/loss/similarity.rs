@@ -3,8 +3,8 @@
 use super::pointwise::one_each;
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
-use crate::program::contract::sample::numbers;
-use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::sample::numbers;
+use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]], lod.clone())?;

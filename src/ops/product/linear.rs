@@ -5,8 +5,8 @@ use ndarray::{Array2, array};
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass, Prepare,
     RowValue, Sample, Spec, Work,
 };
@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("linear", &Attributes::new())?;

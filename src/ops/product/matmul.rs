@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue, Sample,
     Spec, Work,
 };
@@ -20,7 +20,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let attributes = Attributes::new().with("transpose_x", false).with("transpose_y", true);
     /// let op = ops::catalogue().parse("matmul", &attributes)?;
     /// let out = op.call(&[
@@ -49,7 +49,7 @@ builder_methods! { MatmulPlain, Builder, Var;
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let no = Attributes::new().with("transpose_x", false).with("transpose_y", false);
     /// let out = ops::catalogue().parse("matmul", &no)?.call(&[
     ///     Operand::constant("x", array![[1.0, 2.0], [3.0, 4.0]]),

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, Sample, Spec, Work,
 };
 use crate::tensor::Variable;
@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], lod.clone())?;
@@ -54,7 +54,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[0, 1])?;
     /// let x = Variable::sequences(array![[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], lod.clone())?;

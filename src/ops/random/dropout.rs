@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View, ViewMut};
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, Sample, Spec,
 };
 use crate::with_float;
@@ -18,7 +18,7 @@ operator! {
     /// block all its steps do. That is variational dropout (Gal and Ghahramani, 2016).
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![], vec![3.0]])?;
     /// let op = ops::catalogue().parse("dropout", &Attributes::new().with("rate", 0.5))?;

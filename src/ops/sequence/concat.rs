@@ -5,12 +5,12 @@ use ndarray::Array2;
 use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::operator;
-use crate::ops::sequence::samples::of_lengths;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences,
     Spec,
 };
+use crate::ops::sequence::samples::of_lengths;
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
@@ -23,7 +23,7 @@ operator! {
     /// side by side.)
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1i64, 2], vec![], vec![3]])?;
     /// let y = Variable::from_sequences(&[vec![7i64], vec![], vec![8, 9]])?;

@@ -1,7 +1,7 @@
 //! Attributes that count something: whole numbers from 1.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::Attributes;
+use crate::operator::Attributes;
 
 /// A whole number from 1.
 pub(in crate::ops) fn count(attributes: &Attributes, name: &str) -> Result<usize> {

@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::kernels::{Float, Store, View, ViewMut};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::Variable;
@@ -18,7 +18,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0], [2.0], [3.0], [4.0]], Lod::from_lengths1(&[3, 0, 1])?)?;
     /// let op = ops::catalogue().parse("cumulative_sum", &Attributes::new())?;
@@ -45,7 +45,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0, 3.0], [4.0, -4.0, 0.5]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let op = ops::catalogue().parse("cumulative_sum_features", &Attributes::new())?;

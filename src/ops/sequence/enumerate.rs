@@ -5,9 +5,9 @@ use ndarray::{Array1, Axis};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::Plain;
 use crate::operator;
+use crate::operator::{Extent, Facts, Forward, InferShape, LodEffect, Op, Sample};
 use crate::ops::lookup::ids::check;
 use crate::ops::sequence::counts::count;
-use crate::program::{Extent, Facts, Forward, InferShape, LodEffect, Op, Sample};
 use crate::tensor::{DType, Element, Number, Variable};
 
 operator! {
@@ -17,7 +17,7 @@ operator! {
     /// `[rows, window]`, in the LoD of x. An empty sequence has no rows. No gradient passes ids.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![5i64, 6, 7], vec![], vec![8]])?;
     /// let op = ops::catalogue().parse("sequence_enumerate", &Attributes::new().with("window", 2))?;

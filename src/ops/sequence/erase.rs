@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
+use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample};
 use crate::ops::lookup::ids::{check, ids};
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample};
 use crate::tensor::{DType, Variable};
 
 operator! {
@@ -21,7 +21,7 @@ operator! {
     /// (`Op::levels`): in a step block no memory may reach the ids.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![5i64, 0, 7, 0], vec![], vec![0, 3, 9]])?;
     /// let op = ops::catalogue().parse("sequence_erase", &Attributes::new().with("tokens", vec![0, 9]))?;
@@ -112,7 +112,7 @@ impl SequenceErase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Literal, Operand};
+    use crate::operator::{Literal, Operand};
 
     #[test]
     fn errors_say_what_is_wrong() -> Result<()> {

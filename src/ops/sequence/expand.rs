@@ -9,7 +9,7 @@ use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::{
+use crate::operator::{
     Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::{Variable, with_element};
@@ -34,7 +34,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let op = ops::catalogue().parse("sequence_expand", &Attributes::new())?;
     /// let y = Variable::sequences(array![0.0, 0.0, 0.0], Lod::from_lengths1(&[2, 0, 1])?)?;
@@ -231,8 +231,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::program::contract::call::Direct;
-    use crate::program::{Builder, Declared};
+    use crate::operator::Declared;
+    use crate::operator::call::Direct;
+    use crate::program::Builder;
     use crate::tensor::DType;
 
     #[test]

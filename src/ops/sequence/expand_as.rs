@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
     RowValue, Sample, Spec,
 };
@@ -27,7 +27,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let y = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let op = ops::catalogue().parse("sequence_expand_as", &Attributes::new())?;

@@ -8,12 +8,12 @@ use super::samples::of_lengths;
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Store};
 use crate::lod::Lod;
-use crate::ops::elementwise::select::{CONDITIONS, Condition};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
     Spec,
 };
+use crate::ops::elementwise::select::{CONDITIONS, Condition};
 use crate::tensor::{DType, Variable, with_element};
 use crate::{builder_methods, operator, with_float};
 
@@ -57,7 +57,7 @@ builder_methods! { SequenceFilterPlain, Builder, Var;
     /// once, and what is refused: [`sequence_filter_all`](crate::Builder::sequence_filter_all).
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let keep = Variable::from_sequences(&[vec![1i64, 0, 2], vec![], vec![0]])?;
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0]])?;
@@ -86,7 +86,7 @@ operator! {
     /// places they went to.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let keep = Variable::from_sequences(&[vec![1i64, 0, 2], vec![], vec![0]])?;
     /// let x = Variable::from_sequences(&[vec![10.0, 30.0], vec![], vec![]])?;
@@ -288,7 +288,7 @@ impl Op for SequencePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Operand;
+    use crate::operator::Operand;
 
     #[test]
     fn a_sequence_with_too_few_rows_is_named() -> Result<()> {

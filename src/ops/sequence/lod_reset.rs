@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::ops::lookup::ids::{check, ids};
-use crate::ops::sequence::samples::of_lengths;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue,
     Sample, Spec,
 };
+use crate::ops::lookup::ids::{check, ids};
+use crate::ops::sequence::samples::of_lengths;
 use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
@@ -24,7 +24,7 @@ operator! {
     /// output may be made of rows of several sequences of x, so that the operator cannot stand in a step block.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![3.0]])?;
     /// let y = Variable::from_sequences(&[vec![0i64], vec![0, 0]])?;
@@ -55,7 +55,7 @@ operator! {
     /// block no memory may reach `lengths`. One may reach x.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let words = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4, 5]])?;
     /// let lengths = Variable::from_sequences(&[vec![2i64, 1], vec![], vec![2]])?;
@@ -236,7 +236,7 @@ fn passed<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Operand;
+    use crate::operator::Operand;
 
     fn said(kind: &str, x: &[Vec<f64>], slot: &str, other: &[Vec<i64>]) -> Result<String> {
         let operands = [

@@ -5,8 +5,8 @@ use ndarray::Array1;
 use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::operator;
+use crate::operator::{Extent, Forward, InferShape, Op, Sample};
 use crate::ops::lookup::ids::{check, ids};
-use crate::program::{Extent, Forward, InferShape, Op, Sample};
 use crate::tensor::{DType, Element, Number, Variable, with_element};
 
 operator! {
@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let attributes = Attributes::new().with("length", 3).with("dtype", "f32");
     /// let op = ops::catalogue().parse("sequence_mask", &attributes)?;

@@ -9,12 +9,12 @@ use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::ops::lookup::ids::{Ids, check, ids};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue,
     Sample, Spec,
 };
+use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
 use crate::with_float;
 
@@ -28,7 +28,7 @@ operator! {
     /// others of this crate do not.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![], vec![3.0]])?;
     /// let attributes = Attributes::new().with("length", 3).with("pad_value", -1.0);
@@ -64,7 +64,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::dense(array![[1.0, 2.0, -1.0], [-1.0, -1.0, -1.0], [3.0, -1.0, -1.0]]);
     /// let op = ops::catalogue().parse("sequence_unpad", &Attributes::new())?;
@@ -301,7 +301,7 @@ mod tests {
     use ndarray::array;
 
     use super::*;
-    use crate::program::Operand;
+    use crate::operator::Operand;
 
     #[test]
     fn lengths_that_do_not_fit_name_their_sequence() -> Result<()> {

@@ -6,8 +6,8 @@ use super::pool_kind::{Before, Pool};
 use super::pool_piece::SequencePoolPiece;
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Store, View, exceeds};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces, RowValue, Sample,
     Spec,
 };
@@ -32,7 +32,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// // Two documents, of two sentences and of one.
     /// let lod = Lod::from_lengths(&[vec![2, 1], vec![2, 0, 1]])?;
@@ -58,7 +58,7 @@ builder_methods! { SequencePoolPlain, Builder, Var;
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0], [3.0], [5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "mean"))?;
@@ -211,8 +211,8 @@ mod tests {
 
     use super::*;
     use crate::lod::Lod;
-    use crate::program::Operand;
-    use crate::program::contract::call::Direct;
+    use crate::operator::Operand;
+    use crate::operator::call::Direct;
     use crate::tensor::{Dense, Storage};
 
     fn gradient(pool: Pool, before: Option<f64>) -> Result<Vec<f64>> {

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, View, exceeds};
-use crate::program::Attributes;
-use crate::program::spec::attributes::Attribute;
+use crate::operator::Attributes;
+use crate::operator::attributes::Attribute;
 
 /// What a row that stands for a sequence is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,9 +5,9 @@ use ndarray::Array1;
 use super::pool_kind::{Before, Pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::spec::attributes::Attribute;
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::operator::attributes::Attribute;
+use crate::operator::sample::numbers;
+use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::tensor::{DType, Dense, Variable};
 use crate::with_float;
 
@@ -23,7 +23,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sequence_pool_piece", &Attributes::new().with("pool", "mean"))?;
     /// let x = |rows: &[Vec<f64>]| Variable::from_sequences(rows).map(|x| Operand::batch("x", x));

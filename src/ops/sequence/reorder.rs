@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};
@@ -25,7 +25,7 @@ operator! {
     /// dtype; the gradient is put back in order. It reaches over the batch, and so cannot stand in a step block.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let y = Variable::from_sequences(&[vec![0i64, 0], vec![], vec![0, 0, 0]])?;
     /// let x = Variable::from_sequences(&[vec![1.0], vec![2.0, 3.0], vec![4.0]])?;

@@ -6,10 +6,12 @@ use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::kernels::{View, ViewMut};
 use crate::operator;
+use crate::operator::sample::numbers;
+use crate::operator::{
+    Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
 use crate::ops::sequence::counts::count;
 use crate::ops::sequence::samples::of_lengths;
-use crate::program::contract::sample::numbers;
-use crate::program::{Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec};
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
@@ -22,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 2])?;
     /// let x = Variable::sequences(array![[1i64, 2], [3, 4], [5, 6]], lod)?;
@@ -147,7 +149,7 @@ fn gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Attributes, Operand};
+    use crate::operator::{Attributes, Operand};
 
     #[test]
     fn a_width_that_does_not_divide_names_its_sequence() -> Result<()> {

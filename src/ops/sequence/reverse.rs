@@ -5,8 +5,8 @@ use ndarray::Array2;
 use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::{Variable, with_element};
@@ -19,7 +19,7 @@ operator! {
     /// kept; an empty sequence stays empty. The gradient is reversed likewise.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4, 5]])?;
     /// let op = ops::catalogue().parse("sequence_reverse", &Attributes::new())?;

@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::kernels::View;
 use crate::kernels::{ConvRows, Window, depthwise_forward, depthwise_gradient};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
     RowValue, Sample, Sequences, Spec, Work,
 };
@@ -22,7 +22,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0]])?;
     /// let op = ops::catalogue().parse("row_conv", &Attributes::new())?;

@@ -4,11 +4,11 @@ use ndarray::Array1;
 
 use crate::error::{Error, Result};
 use crate::operator;
-use crate::ops::lookup::ids::{Ids, below, check, ids, index};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
+use crate::ops::lookup::ids::{Ids, below, check, ids, index};
 use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
@@ -22,7 +22,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![0i64, 2, 0], vec![], vec![1]])?;
     /// let updates = Variable::from_sequences(&[vec![1.0, 2.0, 4.0], vec![], vec![8.0]])?;
@@ -139,7 +139,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Operand;
+    use crate::operator::Operand;
 
     #[test]
     fn an_id_out_of_range_is_named() -> Result<()> {

@@ -9,12 +9,12 @@ use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::ops::lookup::ids::{Ids, check, ids};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
     Sequences, Spec,
 };
+use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
@@ -32,7 +32,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0, 5.0]])?;
     /// let op = ops::catalogue().parse("sequence_slice", &Attributes::new())?;
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
     use crate::Builder;
-    use crate::program::Operand;
+    use crate::operator::Operand;
     use crate::tensor::DType;
 
     fn called(offset: Variable, length: Variable) -> String {

@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, View, exceeds};
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::Variable;
@@ -21,7 +21,7 @@ operator! {
     /// m_k goes to the chosen, divided by min(k, n). The output has the LoD of x without its last level.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 5.0, 3.0], vec![], vec![4.0]])?;
     /// let attributes = Attributes::new().with("counts", vec![1, 2]);
@@ -176,7 +176,7 @@ impl SequenceTopkPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Operand;
+    use crate::operator::Operand;
 
     #[test]
     fn equal_numbers_and_nan_count_in_order() -> Result<()> {

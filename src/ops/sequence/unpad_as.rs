@@ -7,8 +7,8 @@ use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};
@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let y = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let x = Variable::dense(array![[1.0, 2.0, -1.0], [-1.0, -1.0, -1.0], [3.0, -1.0, -1.0]]);

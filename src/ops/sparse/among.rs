@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
 use crate::kernels::{Float, Store, View};
-use crate::program::{CsrBuffer, RowBuffer, RowValue};
+use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 
 /// Entries of a matrix under other numbers of their columns: the places of these among ascending ids. It keeps its memory from
 /// call to call.

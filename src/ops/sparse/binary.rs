@@ -14,11 +14,11 @@
 use crate::error::Result;
 use crate::kernels::sparse::{intersection, union};
 use crate::kernels::{Store, View, ViewMut};
-use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, CSR, DENSE, Declaration, Declared, Forward, Gradient, InferShape, Kernel, Op, ROWS,
     Reads, RowValue, Sample, Signature, Slot, Spec, Stored,
 };
+use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -410,7 +410,7 @@ macro_rules! on_sparse {
             appended where `", $of, "` is, to such variables.\n\n\
             ```\n\
             use ndarray::array;\n\
-            use unpadded::program::{Attributes, Operand};\n\
+            use unpadded::operator::{Attributes, Operand};\n\
             use unpadded::tensor::{Csr, Storage};\n\
             use unpadded::{Variable, ops};\n\
             let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\

@@ -3,8 +3,8 @@
 use super::among::given;
 use crate::error::{Error, Result};
 use crate::operator;
-use crate::program::contract::sample::sparse_numbers;
-use crate::program::{Attributes, Backward, CSR, Forward, Gradient, InferShape, Op, Sample, Spec, Stored};
+use crate::operator::sample::sparse_numbers;
+use crate::operator::{Attributes, Backward, CSR, Forward, Gradient, InferShape, Op, Sample, Spec, Stored};
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::new(Csr::new([1, 3], vec![0, 1], vec![2], array![5.0])?, None)?;
@@ -127,7 +127,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::new(Csr::new([1, 5], vec![0, 3], vec![0, 2, 4], array![5.0, 6.0, 7.0])?, None)?;

@@ -5,8 +5,8 @@ use ndarray::array;
 use crate::error::Result;
 use crate::kernels::{Float, Store, View, ViewMut};
 use crate::operator;
-use crate::program::contract::entries::room_for_rows;
-use crate::program::{
+use crate::operator::entries::room_for_rows;
+use crate::operator::{
     Backward, CSR, CsrBuffer, DENSE, Forward, Gradient, InferShape, Op, ROWS, RowBuffer, RowValue, Sample,
     Spec, Stored,
 };
@@ -25,7 +25,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let bags = Csr::new([2, 3], vec![0, 2, 2], vec![2, 0], array![1.0, 5.0])?;
@@ -161,7 +161,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::ops;
     /// let op = ops::catalogue().parse("to_csr", &Attributes::new())?;
@@ -301,7 +301,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{SelectedRows, Storage};
     /// use unpadded::ops;
     /// let op = ops::catalogue().parse("to_selected_rows", &Attributes::new())?;

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Store;
 use crate::operator;
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, CSR, Forward, Gradient, InferShape, Op, ROWS, RowValue, Sample, Spec, Stored,
 };
 use crate::tensor::DType;
@@ -22,7 +22,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sparse_assign", &Attributes::new())?;
@@ -75,7 +75,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sparse_cast", &Attributes::new().with("dtype", "f32"))?;
@@ -96,7 +96,7 @@ operator! {
 
 /// The dtype of a sparse variable.
 fn float(attributes: &Attributes, name: &str) -> Result<DType> {
-    let dtype = <DType as crate::program::attributes::Attribute>::read(attributes, name)?;
+    let dtype = <DType as crate::operator::attributes::Attribute>::read(attributes, name)?;
     if matches!(dtype, DType::F32 | DType::F64) {
         return Ok(dtype);
     }

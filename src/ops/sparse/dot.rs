@@ -9,8 +9,8 @@ use crate::kernels::sparse::{
     Columns, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
 };
 use crate::kernels::{Store, View, ViewMut};
-use crate::program::contract::sample::{numbers, sparse_numbers};
-use crate::program::{
+use crate::operator::sample::{numbers, sparse_numbers};
+use crate::operator::{
     Attributes, Backward, CSR, Cost, DENSE, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op,
     Pass, ROWS, RowValue, Sample, Spec, Stored, Work,
 };
@@ -29,7 +29,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 2], vec![0, 1, 2], vec![1, 0], array![2.0, 3.0])?;
@@ -88,7 +88,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 2], vec![0, 1, 2], vec![1, 0], array![2.0, 3.0])?;

@@ -6,12 +6,12 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Store, View, ViewMut, helpers, join};
-use crate::ops::elementwise::activation;
-use crate::ops::elementwise::unary::{From, Function, OverViews};
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, CSR, CsrBuffer, Declaration, Declared, Forward, Gradient, InferShape, Op, ROWS,
     RowBuffer, RowValue, Sample, Signature, Slot, Spec, Stored,
 };
+use crate::ops::elementwise::activation;
+use crate::ops::elementwise::unary::{From, Function, OverViews};
 use crate::with_float;
 
 use super::samples::{changed, of_storages};
@@ -228,7 +228,7 @@ macro_rules! entrywise {
             too. It is appended where `", $of, "` is, to such a variable.\n\n\
             ```\n\
             use ndarray::array;\n\
-            use unpadded::program::{Attributes, Operand};\n\
+            use unpadded::operator::{Attributes, Operand};\n\
             use unpadded::tensor::{Csr, Storage};\n\
             use unpadded::{Variable, ops};\n\
             let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new()", $($with,)* ")?;\n\

@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::kernels::sparse::{Columns, csr_dense, sampled_product};
 use crate::kernels::{Float, Store, Transpose, View, ViewMut, affine_gradient};
 use crate::operator;
-use crate::ops::product::linear::product_of;
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Backward, CSR, Cost, DENSE, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer, RowValue, Sample,
     Spec, Stored, Work,
 };
+use crate::ops::product::linear::product_of;
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
@@ -25,7 +25,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let bags = Csr::new([2, 3], vec![0, 2, 2], vec![0, 2], array![1.0, 2.0])?;

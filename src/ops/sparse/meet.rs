@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
 use crate::kernels::{Store, View, ViewMut, helpers, join};
+use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 use crate::ops::elementwise::arithmetic::{Combine, Elements};
-use crate::program::{CsrBuffer, RowBuffer, RowValue};
 
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;

@@ -1,7 +1,7 @@
 //! Operators on variables that are not dense: csr (coo lies like it) and selected rows.
 //!
 //! Where one has the kernels of a dense operator for other storages, it stands for that one: see
-//! [`Declaration::stands_for`](crate::program::Declaration::stands_for).
+//! [`Declaration::stands_for`](crate::operator::Declaration::stands_for).
 //!
 //! | file | what it holds |
 //! |---|---|

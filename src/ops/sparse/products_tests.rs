@@ -6,10 +6,10 @@ use ndarray::{Array1, Array2};
 
 use crate::error::Result;
 use crate::kernels::random::{RowStream, fill_uniform};
+use crate::operator::call::Direct;
+use crate::operator::sample::numbers;
+use crate::operator::{Attributes, Operand, RunFacts};
 use crate::ops::catalogue;
-use crate::program::call::Direct;
-use crate::program::sample::numbers;
-use crate::program::{Attributes, Operand, RunFacts};
 use crate::tensor::{Csr, Dense, SelectedRows, Storage, StorageKind, Variable};
 
 /// A matrix with so many entries of 100 places, each fifth row and seventh column empty.

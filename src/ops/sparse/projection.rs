@@ -6,7 +6,7 @@ use crate::kernels::projection::{project_csr_row, project_gradient};
 use crate::kernels::sparse::CsrView;
 use crate::kernels::{Float, Store, View, ViewMut, helpers, join};
 use crate::operator;
-use crate::program::{
+use crate::operator::{
     Backward, CSR, Cost, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Work,
 };
 use crate::tensor::StorageKind;
@@ -32,7 +32,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 9], vec![0, 1, 1], vec![5], array![3.0])?;

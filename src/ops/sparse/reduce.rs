@@ -5,11 +5,11 @@ use ndarray::array;
 use crate::error::{Error, Result};
 use crate::kernels::Float;
 use crate::operator;
-use crate::ops::feature::reduce::{self, Reduction};
-use crate::program::{
+use crate::operator::{
     Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
     LodEffect, Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
 };
+use crate::ops::feature::reduce::{self, Reduction};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -239,7 +239,7 @@ macro_rules! on_sparse {
             " It is appended where `", $of, "` is, to such a variable.\n\n\
             ```\n\
             use ndarray::array;\n\
-            use unpadded::program::{Attributes, Operand};\n\
+            use unpadded::operator::{Attributes, Operand};\n\
             use unpadded::tensor::Csr;\n\
             use unpadded::{Variable, ops};\n\
             let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\
@@ -269,7 +269,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sum_rows", &Attributes::new())?;

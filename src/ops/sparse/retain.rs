@@ -6,12 +6,12 @@ use super::among::values;
 use crate::error::Result;
 use crate::kernels::Store;
 use crate::operator;
-use crate::ops::lookup::ids::{self, ids};
-use crate::program::contract::sample::{numbers, sparse_numbers};
-use crate::program::{
+use crate::operator::sample::{numbers, sparse_numbers};
+use crate::operator::{
     Attributes, Backward, CSR, DENSE, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS,
     RowValue, Sample, Spec, Stored,
 };
+use crate::ops::lookup::ids::{self, ids};
 use crate::tensor::{SelectedRows, Variable};
 use crate::with_float;
 
@@ -23,7 +23,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{SelectedRows, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = SelectedRows::new(9, vec![2, 5, 7], array![[1.0], [2.0], [3.0]])?;

@@ -3,8 +3,8 @@
 use ndarray::{Array2, array};
 
 use crate::error::Result;
-use crate::program::sample::{numbers, sparse_numbers};
-use crate::program::{Attributes, Sample};
+use crate::operator::sample::{numbers, sparse_numbers};
+use crate::operator::{Attributes, Sample};
 use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
 
 use super::meet::Zeros;

@@ -7,12 +7,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Store;
 use crate::lod::Lod;
 use crate::operator;
-use crate::ops::lookup::ids::{self, ids};
-use crate::program::contract::sample::{numbers, sparse_numbers};
-use crate::program::{
+use crate::operator::sample::{numbers, sparse_numbers};
+use crate::operator::{
     Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS, RowValue, Sample,
     Spec, Work,
 };
+use crate::ops::lookup::ids::{self, ids};
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
@@ -26,7 +26,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::new(Csr::new([2, 3], vec![0, 2, 3], vec![0, 2, 1], array![1.0, 2.0, 3.0])?, None)?;

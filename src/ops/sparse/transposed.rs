@@ -8,9 +8,9 @@ use crate::kernels::sparse::{
     Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
 };
 use crate::operator;
-use crate::program::contract::entries::room_for_rows;
-use crate::program::contract::sample::{numbers, sparse_numbers};
-use crate::program::{
+use crate::operator::entries::room_for_rows;
+use crate::operator::sample::{numbers, sparse_numbers};
+use crate::operator::{
     Attributes, Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass,
     RowValue, Sample, Spec, Work,
 };
@@ -26,7 +26,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, SelectedRows, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 3], vec![0, 1, 3], vec![2, 0, 2], array![1.0, 2.0, 3.0])?;

@@ -4,8 +4,8 @@ use ndarray::Array1;
 
 use crate::error::{Error, Result};
 use crate::kernels::Transitions;
-use crate::program::contract::sample::numbers;
-use crate::program::{Attributes, Forward, InferShape, RowValue, Sample, Spec};
+use crate::operator::sample::numbers;
+use crate::operator::{Attributes, Forward, InferShape, RowValue, Sample, Spec};
 use crate::tensor::Variable;
 
 /// The slots of all of them.

@@ -9,10 +9,10 @@ use crate::kernels::{
     ChainRoom, PairSums, Store, Transitions, View, ViewMut, helpers, join, log_sum, marginals,
 };
 use crate::operator;
-use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::program::{
+use crate::operator::{
     Backward, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sample, Sequences, Spec,
 };
+use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::with_float;
 
 operator! {
@@ -33,7 +33,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0])?;
     /// let op = ops::catalogue().parse("linear_chain_crf", &Attributes::new())?;

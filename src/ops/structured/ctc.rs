@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 use crate::kernels::{CtcRoom, Store, ctc, ctc_gradient};
 use crate::lod::Lod;
 use crate::operator;
-use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Backward, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
+use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
@@ -32,7 +32,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let logits = Variable::sequences(array![[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], Lod::from_lengths1(&[2, 1])?)?;
     /// let labels = Variable::from_sequences(&[vec![1i64], vec![1, 1]])?;

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
 use crate::lod::Lod;
 use crate::operator;
+use crate::operator::{Facts, Forward, Hints, InferShape, LodEffect, Op, Sample};
 use crate::ops::lookup::ids::{check, ids};
-use crate::program::{Facts, Forward, Hints, InferShape, LodEffect, Op, Sample};
 use crate::tensor::{DType, Dense, Variable};
 
 operator! {
@@ -21,7 +21,7 @@ operator! {
     /// other way round. [`ErrorRate`](crate::metrics::ErrorRate) is the metric. No gradient passes ids.
     ///
     /// ```
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let found = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4]])?;
     /// let reference = Variable::from_sequences(&[vec![1i64, 3], vec![5, 6], vec![4]])?;

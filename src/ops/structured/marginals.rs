@@ -5,7 +5,7 @@ use super::chain::{self, EMISSIONS};
 use crate::error::Result;
 use crate::kernels::{ChainRoom, Transitions, marginals};
 use crate::operator;
-use crate::program::{Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::operator::{Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::with_float;
 
 operator! {
@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[0.0, 0.0], [0.0, 0.0]], Lod::from_lengths1(&[2, 0])?)?;
     /// // Of the four paths, 1 behind 0 is forbidden.

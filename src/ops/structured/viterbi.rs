@@ -5,7 +5,7 @@ use super::chain::{self, EMISSIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{BestPaths, Transitions, best_paths};
 use crate::operator;
-use crate::program::{Attributes, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::operator::{Attributes, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[2.0, 0.0], [1.0, 2.0]], Lod::from_lengths1(&[2, 0])?)?;
     /// let op = ops::catalogue().parse("viterbi_decode", &Attributes::new().with("n_best", 2usize))?;

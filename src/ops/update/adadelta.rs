@@ -7,8 +7,8 @@ use super::owed::Moment;
 use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
+use crate::operator::Owes;
 use crate::ops::RuleSettings;
-use crate::program::Owes;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("rho", 0.5).with("epsilon", 1.0);
     /// let out = ops::catalogue().parse("adadelta", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -2.0]]),

@@ -6,7 +6,7 @@ use super::settings::number;
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
+use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
 use crate::with_float;
 
 operator! {
@@ -19,7 +19,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let attributes = Attributes::new().with("start", 0usize).with("decay", 0.75);
     /// let op = ops::catalogue().parse("average_weights", &attributes)?;
     /// let of = |average| [Operand::constant("param", array![8.0]), Operand::constant("average", average)];

@@ -6,7 +6,7 @@ use super::settings::positive;
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Sample, Spec};
+use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Sample, Spec};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -22,7 +22,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let clip = Attributes::new().with("storage", "dense").with("limit", 0.5);
     /// let out = ops::catalogue().parse("clip_gradient", &clip)?.call(&[
     ///     Operand::constant("param", array![[7.0, 7.0, 7.0]]),
@@ -139,8 +139,8 @@ impl<T: Float> Sweep for Clip<'_, T> {
 mod tests {
     use ndarray::Array2;
 
+    use crate::operator::{Attributes, Operand};
     use crate::ops::catalogue;
-    use crate::program::{Attributes, Operand};
     use crate::tensor::{Dense, SelectedRows, Storage, StorageKind, Variable};
 
     #[test]

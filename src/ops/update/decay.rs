@@ -2,7 +2,7 @@
 
 use super::rule::ElementStep;
 use crate::kernels::Float;
-use crate::program::Owes;
+use crate::operator::Owes;
 
 /// The decay of an update operator, as its attributes say. With p = param,
 ///

@@ -13,7 +13,7 @@ use super::rule::{self, ElementStep, SparseMode};
 use super::settle;
 use crate::error::Result;
 use crate::kernels::{Float, sweep};
-use crate::program::{Attributes, Declared, Forward, InferShape, Owes, Sample};
+use crate::operator::{Attributes, Declared, Forward, InferShape, Owes, Sample};
 use crate::tensor::StorageKind;
 
 /// The settings that every update rule has. [`update_rule!`](crate::update_rule) writes the implementation.
@@ -33,7 +33,7 @@ pub trait RuleSettings: Declared + Clone + PartialEq {
 
 /// An update rule that moves each element by itself: the arithmetic, and what rows without a gradient owe.
 ///
-/// `FIELDS` are the parameter and its states, at most [`MOST_TABLES`](crate::program::MOST_TABLES). The operator itself, with its
+/// `FIELDS` are the parameter and its states, at most [`MOST_TABLES`](crate::operator::MOST_TABLES). The operator itself, with its
 /// slots, is declared by [`update_rule!`](crate::update_rule).
 pub trait ElementRule<const FIELDS: usize>: RuleSettings {
     /// The arithmetic of one update. Without L1 and L2 it is what `self.decay().before(rate, …)` wraps.
@@ -149,7 +149,7 @@ impl<T: Float, R: ElementRule<N>, const N: usize> Kernel<T> for Erased<'_, R, N>
 
 impl<R: ElementRule<N>, const N: usize> Rule for Erased<'_, R, N> {
     fn fields(&self) -> usize {
-        const { assert!(N > 0 && N <= crate::program::MOST_TABLES, "a parameter and its states") };
+        const { assert!(N > 0 && N <= crate::operator::MOST_TABLES, "a parameter and its states") };
         N
     }
 }
@@ -159,7 +159,7 @@ impl<R: ElementRule<N>, const N: usize> Rule for Erased<'_, R, N> {
 pub mod parts {
     use super::*;
 
-    pub use crate::program::{DENSE, ROWS};
+    pub use crate::operator::{DENSE, ROWS};
 
     pub fn infer_shape<R: RuleSettings>(
         of: &R,
@@ -189,7 +189,7 @@ pub mod parts {
 /// ```
 /// use unpadded::kernels::Float;
 /// use unpadded::ops::{ElementRule, ElementStep, Moment, settings};
-/// use unpadded::program::Owes;
+/// use unpadded::operator::Owes;
 /// use unpadded::{ops, testing, update_rule};
 ///
 /// update_rule! {
@@ -288,7 +288,7 @@ macro_rules! update_rule {
                 held: usize => $crate::ops::settings::steps,
             }
             inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-            kernels { [$crate::program::DENSE], [$crate::program::ROWS] }
+            kernels { [$crate::operator::DENSE], [$crate::operator::ROWS] }
             outputs {
                 PARAM = param: one.updated().table(),
                 $($constant = $state: one.updated().table(),)*
@@ -319,29 +319,29 @@ macro_rules! update_rule {
             }
         }
 
-        impl $crate::program::Op for $type {
-            fn facts(&self) -> $crate::program::Facts {
-                $crate::program::Facts::batch_wide($crate::program::LodEffect::Drops)
+        impl $crate::operator::Op for $type {
+            fn facts(&self) -> $crate::operator::Facts {
+                $crate::operator::Facts::batch_wide($crate::operator::LodEffect::Drops)
             }
 
-            fn infer_shape(&self, s: &mut $crate::program::InferShape<'_>) -> $crate::error::Result<()> {
+            fn infer_shape(&self, s: &mut $crate::operator::InferShape<'_>) -> $crate::error::Result<()> {
                 let owes = $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self);
                 $crate::ops::update_parts::infer_shape(self, s, Self::FIELDS.len(), owes)
             }
 
-            fn owes(&self) -> $crate::program::Owes {
+            fn owes(&self) -> $crate::operator::Owes {
                 $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self)
             }
 
-            fn forward(&self, run: &mut $crate::program::Forward<'_>) -> $crate::error::Result<()> {
+            fn forward(&self, run: &mut $crate::operator::Forward<'_>) -> $crate::error::Result<()> {
                 $crate::ops::update_parts::forward::<_, { Self::FIELDS.len() }>(self, run)
             }
 
-            fn settle(&self, run: &mut $crate::program::Forward<'_>) -> $crate::error::Result<()> {
+            fn settle(&self, run: &mut $crate::operator::Forward<'_>) -> $crate::error::Result<()> {
                 $crate::ops::update_parts::settle::<_, { Self::FIELDS.len() }>(self, run)
             }
 
-            fn samples() -> $crate::error::Result<Vec<$crate::program::Sample>> {
+            fn samples() -> $crate::error::Result<Vec<$crate::operator::Sample>> {
                 let storage = $crate::tensor::StorageKind::Dense;
                 let modes = [$crate::ops::SparseMode::Exact, $crate::ops::SparseMode::Lazy];
                 let of = |mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* }.attributes();

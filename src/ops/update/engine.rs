@@ -13,7 +13,7 @@ use super::owed::{History, Ledger, Moment, Owed, SWEEP};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
 use crate::kernels::{Float, RowMerge, View, ViewMut, join};
-use crate::program::{Forward, MOST_TABLES, Owes, RowBuffer, RowValue};
+use crate::operator::{Forward, MOST_TABLES, Owes, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
 

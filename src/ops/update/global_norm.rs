@@ -8,8 +8,8 @@ use super::settings::positive;
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
-use crate::program::contract::signature::DENSE_OR_ROWS;
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
+use crate::operator::signature::DENSE_OR_ROWS;
+use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
@@ -29,7 +29,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::tensor::SelectedRows;
     /// use unpadded::{Variable, ops};
     /// let sparse = SelectedRows::new(9, vec![7, 7], array![[1.0], [2.0]])?;
@@ -153,7 +153,7 @@ operator! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let op = ops::catalogue().parse("scale_gradient", &Attributes::new().with("storage", "dense"))?;
     /// let out = op.call(&[
     ///     Operand::constant("param", array![[7.0, 7.0]]),
@@ -244,8 +244,8 @@ mod tests {
     use ndarray::Array2;
 
     use super::*;
+    use crate::operator::{Attributes, Operand};
     use crate::ops::catalogue;
-    use crate::program::{Attributes, Operand};
     use crate::tensor::{Dense, Storage};
 
     #[test]

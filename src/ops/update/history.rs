@@ -6,7 +6,7 @@ use super::owed::{Moment, marked};
 use super::rule::{HISTORY_SHAPE, KEPT, scalar};
 use crate::error::Result;
 use crate::operator;
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample, Spec};
+use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample, Spec};
 use crate::tensor::DType;
 
 operator! {
@@ -19,7 +19,7 @@ operator! {
     /// ```
     /// use ndarray::{Array2, arr0};
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let history = Array2::<f64>::zeros([16385, 2]);
     /// let out = ops::catalogue().parse("update_history", &Attributes::new())?.call(&[
     ///     Operand::constant("rate", arr0(0.5f32)),

@@ -10,8 +10,8 @@ use super::settings::{after, dense_or_rows, fraction, not_negative, or_one, or_z
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
-use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, RowValue, Sample};
+use crate::operator::signature::{DENSE, ROWS};
+use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, Owes, RowValue, Sample};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -39,7 +39,7 @@ operator! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
     /// let out = ops::catalogue().parse("lamb", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0, 6.0, -8.0]]),

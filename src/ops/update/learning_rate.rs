@@ -3,7 +3,7 @@
 use super::schedule::Schedule;
 use super::settings::not_negative;
 use crate::error::{Error, Result};
-use crate::program::{
+use crate::operator::{
     Attributes, Declaration, Declared, Facts, Forward, InferShape, LodEffect, Op, Sample, Signature, Slot,
     Spec,
 };
@@ -101,8 +101,8 @@ mod tests {
     use ndarray::arr0;
 
     use super::*;
+    use crate::operator::Operand;
     use crate::ops::catalogue;
-    use crate::program::Operand;
 
     #[test]
     fn the_scale_multiplies_what_the_schedule_says() {

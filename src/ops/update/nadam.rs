@@ -10,8 +10,8 @@ use super::owed::{Moment, Moves, Owed, fading, falling_by};
 use super::rule::{ElementStep, KEPT, over};
 use super::settings;
 use crate::kernels::Float;
+use crate::operator::Owes;
 use crate::ops::RuleSettings;
-use crate::program::Owes;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0).with("momentum_decay", 0.0);
     /// let out = ops::catalogue().parse("nadam", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0]]),

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
-use crate::program::Owes;
+use crate::operator::Owes;
 
 /// In so many updates every row is settled once.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;

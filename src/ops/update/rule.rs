@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
-use crate::program::spec::attributes::Attribute;
-use crate::program::{Attributes, Forward, InferShape, Owes, Sample, Spec};
+use crate::operator::attributes::Attribute;
+use crate::operator::{Attributes, Forward, InferShape, Owes, Sample, Spec};
 use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
 
 /// How one element moves in an update: the parameter and its state, in the order of the output slots.

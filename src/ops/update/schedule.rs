@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use super::settings::{not_negative, number, positive};
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::Attributes;
+use crate::operator::Attributes;
 
 /// How the learning rate moves over the steps of training; starts constant. The operator `learning_rate` computes it.
 ///

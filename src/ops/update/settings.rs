@@ -1,8 +1,8 @@
 //! How update rules read their attributes.
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::program::Attributes;
-use crate::program::spec::attributes::Attribute;
+use crate::operator::Attributes;
+use crate::operator::attributes::Attribute;
 use crate::tensor::StorageKind;
 
 /// How a parameter and its state are stored: dense, or row-sparse as selected rows.

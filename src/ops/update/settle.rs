@@ -9,12 +9,12 @@ use super::engine;
 use super::rule::{HISTORY_SHAPE, history_fits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
-use crate::ops::lookup::ids::ids;
-use crate::program::attributes::Attribute;
-use crate::program::{
+use crate::operator::attributes::Attribute;
+use crate::operator::{
     Arity, Attributes, DENSE_OR_CSR, Declaration, Facts, Forward, InferShape, Literal, LodEffect, Op,
     Operators, Sample, Spec,
 };
+use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
 
 operator! {
@@ -23,7 +23,7 @@ operator! {
     ///
     /// `ids` say which rows are read: whole numbers, or a sparse matrix, whose columns they are; without it all rows are
     /// settled. Beside them come the rows whose turn it is, one in 8192 at each update, so that none owes much. `rule` is the
-    /// kind of the update rule, which carries it out ([`Op::settle`](crate::program::Op::settle)), `settings` are its attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: up
+    /// kind of the update rule, which carries it out ([`Op::settle`](crate::operator::Op::settle)), `settings` are its attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: up
     /// to which update each row is settled. After it the row has the numbers that the dense rule would have left, up to rounding.
     ///
     /// Where an id is no row of the table nothing is settled: the operator that reads the rows then names it.
@@ -31,7 +31,7 @@ operator! {
     /// ```
     /// use ndarray::{Array2, array};
     /// use unpadded::ops;
-    /// use unpadded::program::{Attributes, Literal, Operand};
+    /// use unpadded::operator::{Attributes, Literal, Operand};
     /// let pair = |name: &str, value: Literal| Literal::List(vec![name.into(), value]);
     /// let settings = vec![pair("mode", "exact".into()), pair("weight_decay", 1.0.into())];
     /// let sgd = Attributes::new().with("rule", "sgd").with("settings", settings);

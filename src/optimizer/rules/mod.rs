@@ -3,7 +3,7 @@
 //! Numbers out of range are refused when the optimizer is used, by the operators that carry them.
 
 use super::{Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
-use crate::program::Attributes;
+use crate::operator::Attributes;
 
 /// L1 and weight decay, as most rules take them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

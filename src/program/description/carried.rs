@@ -10,7 +10,7 @@ use super::op_desc::{OpDesc, Role};
 use super::program::{Program, malformed};
 use super::var_desc::VarRole;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::spec::extent::{Extent, Spec, VarId};
+use crate::operator::extent::{Extent, Spec, VarId};
 use crate::tensor::StorageKind;
 
 /// A state that passes from batch to batch, one row a sequence.

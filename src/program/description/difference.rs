@@ -74,7 +74,7 @@ fn operators(a: &OpDesc, b: &OpDesc) -> Option<String> {
         return Some(format!("`{}` in place of `{}`", b.kind, a.kind));
     }
     let said =
-        |value: Option<&crate::program::Literal>| value.map_or("nothing".to_owned(), |v| v.to_string());
+        |value: Option<&crate::operator::Literal>| value.map_or("nothing".to_owned(), |v| v.to_string());
     let names = a.attributes.iter().chain(b.attributes.iter()).map(|(name, _)| name);
     for name in names {
         let value = |op: &OpDesc| op.attributes.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());

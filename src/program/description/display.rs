@@ -9,8 +9,8 @@ use std::fmt::{self, Write};
 use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
 use super::program::Program;
 use super::var_desc::{VarKind, VarRole};
-use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, Spec, VarId};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Spec, VarId};
 
 /// Step blocks nested deeper than this are listed after the others instead of further to the right.
 const MAX_DEPTH: usize = 16;

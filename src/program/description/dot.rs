@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::op_desc::{OpDesc, Role, StepDesc};
 use super::program::Program;
 use super::var_desc::{VarDesc, VarKind, VarRole};
-use crate::program::spec::extent::{BlockId, VarId};
+use crate::operator::extent::{BlockId, VarId};
 
 impl Program {
     /// The program for Graphviz: variables as ellipses, operators as boxes, each step block as a cluster inside the

@@ -24,8 +24,8 @@
 use super::var_desc::{Initializer, VarDesc};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
-use crate::program::contract::table::{RowNumbers, RowStart};
-use crate::program::spec::attributes::Attributes;
+use crate::operator::attributes::Attributes;
+use crate::operator::table::{RowNumbers, RowStart};
 use crate::tensor::{DType, Dense, Element, Number, with_element};
 
 pub(crate) const ZEROS: &str = "zeros";

@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use super::var_desc::VarDesc;
-use crate::program::spec::extent::VarId;
+use crate::operator::extent::VarId;
 
 #[derive(Clone, Default)]
 pub(in crate::program) struct Names {

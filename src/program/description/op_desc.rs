@@ -1,8 +1,8 @@
 //! The description of an operator in a block.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, LevelId, VarId};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, LevelId, VarId};
 use crate::tensor::named::named;
 
 /// The variables of one slot of an operator.
@@ -43,7 +43,7 @@ pub enum Role {
     Backward,
     /// Runs after all gradients are known and checked: decay, clipping, update rules.
     Update,
-    /// Makes the moves that rows of a parameter owe, before they are read: see [`Owes`](crate::program::Owes).
+    /// Makes the moves that rows of a parameter owe, before they are read: see [`Owes`](crate::operator::Owes).
     Settle,
 }
 

@@ -6,13 +6,13 @@ use super::names::Names;
 use super::op_desc::{Bound, OpDesc, Role};
 use super::var_desc::{StopGradient, VarDesc, VarKind, VarRole};
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
-use crate::program::contract::facts::Reach;
-use crate::program::contract::infer::infer;
-use crate::program::contract::registry::Registry;
-use crate::program::contract::shapes::{InputSlots, Phase};
-use crate::program::contract::signature::Slot;
-use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::operator::facts::Reach;
+use crate::operator::infer::infer;
+use crate::operator::registry::Registry;
+use crate::operator::shapes::{InputSlots, Phase};
+use crate::operator::signature::Slot;
 
 /// A sequence of operators; step blocks nest in the block that runs them.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -4,9 +4,9 @@ use super::op_desc::{Bound, OpDesc};
 use super::program::{Program, malformed};
 use super::var_desc::{VarDesc, VarKind};
 use crate::error::Result;
-use crate::program::contract::signature::{Signature, Slot};
-use crate::program::spec::attributes::Literal;
-use crate::program::spec::extent::{Spec, VarId};
+use crate::operator::attributes::Literal;
+use crate::operator::extent::{Spec, VarId};
+use crate::operator::signature::{Signature, Slot};
 
 impl Program {
     /// The literals among the variables of each slot; nothing at all if there is none.

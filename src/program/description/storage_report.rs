@@ -8,11 +8,11 @@ use super::op_desc::Role;
 use super::program::Program;
 use super::var_desc::{VarRole, grad_name};
 use crate::error::{AtCaller, Result};
-use crate::program::contract::facts::Stored;
-use crate::program::contract::registry::Registry;
-use crate::program::contract::signature::Slot;
-use crate::program::spec::extent::{Extent, Spec, VarId};
-use crate::program::spec::size::Size;
+use crate::operator::extent::{Extent, Spec, VarId};
+use crate::operator::facts::Stored;
+use crate::operator::registry::Registry;
+use crate::operator::signature::Slot;
+use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
 /// How much a sparse variable stores: entries of a matrix, or selected rows.

@@ -3,13 +3,13 @@
 use super::program::{Program, malformed};
 use super::var_desc::VarDesc;
 use crate::error::{Error, Result};
-use crate::program::contract::infer::infer;
-use crate::program::contract::op::Op;
-use crate::program::contract::registry::Registry;
-use crate::program::contract::shapes::{InputSlots, Phase};
-use crate::program::contract::signature::{NoKernel, Signature, Slot};
-use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, Spec, VarId};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Spec, VarId};
+use crate::operator::infer::infer;
+use crate::operator::op::Op;
+use crate::operator::registry::Registry;
+use crate::operator::shapes::{InputSlots, Phase};
+use crate::operator::signature::{NoKernel, Signature, Slot};
 use crate::tensor::StorageKind;
 
 /// An input that no kernel takes as it is stored.

@@ -14,11 +14,11 @@ use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc, StepGradient};
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::var_desc::{VarDesc, VarRole, grad_name};
 use crate::error::{AtCaller, Place, Result};
-use crate::program::contract::infer::infer;
-use crate::program::contract::registry::Registry;
-use crate::program::contract::shapes::{InputSlots, Phase};
-use crate::program::contract::signature::Signature;
-use crate::program::spec::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
+use crate::operator::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
+use crate::operator::infer::infer;
+use crate::operator::registry::Registry;
+use crate::operator::shapes::{InputSlots, Phase};
+use crate::operator::signature::Signature;
 use crate::tensor::StorageKind;
 
 /// How deep step blocks may be in each other: a compiler that follows them must not overflow its stack.

@@ -1,7 +1,7 @@
 //! The description of a variable.
 
-use crate::program::spec::attributes::{Attributes, Literal};
-use crate::program::spec::extent::{BlockId, Spec, VarId};
+use crate::operator::attributes::{Attributes, Literal};
+use crate::operator::extent::{BlockId, Spec, VarId};
 use crate::tensor::StorageKind;
 use crate::tensor::named::named;
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::operator::attributes::{self, Attributes};
+use crate::operator::extent::{self, BlockId, LevelId, Levels, Shape, VarId};
 use crate::program::description::op_desc::{self, Bound, OpDesc, Role, StepDesc};
 use crate::program::description::program::{self, Program};
 use crate::program::description::var_desc::{self, VarDesc, VarKind, VarRole};
-use crate::program::spec::attributes::{self, Attributes};
-use crate::program::spec::extent::{self, BlockId, LevelId, Levels, Shape, VarId};
 use crate::tensor::{DType, StorageKind};
 use crate::wire::record::{Named, record, variants};
 

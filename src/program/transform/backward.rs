@@ -7,15 +7,15 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
-use crate::program::contract::registry::Registry;
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, VarId};
+use crate::operator::registry::Registry;
 use crate::program::description::language::{FILL, RECURRENT};
 use crate::program::description::op_desc::{
     Bound, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient,
 };
 use crate::program::description::program::{Append, Program};
 use crate::program::description::var_desc::{StopGradient, VarRole, grad_name};
-use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, VarId};
 use crate::tensor::StorageKind;
 
 /// Appends the backward operators of `loss`, a scalar, to the program. Returns each trainable variable with its

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
-use crate::program::contract::registry::Registry;
-use crate::program::contract::signature::{Signature, Slot};
+use crate::operator::extent::VarId;
+use crate::operator::registry::Registry;
+use crate::operator::signature::{Signature, Slot};
 use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::Program;
-use crate::program::spec::extent::VarId;
 
 /// By variable: the operator that writes it, with its signature and its number in the program.
 type Writers<'a> = HashMap<VarId, (&'a OpDesc, Signature, usize)>;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};
-use crate::program::contract::facts::LodEffect;
-use crate::program::contract::registry::Registry;
+use crate::operator::extent::{BlockId, VarId};
+use crate::operator::facts::LodEffect;
+use crate::operator::registry::Registry;
 use crate::program::description::program::{Append, Program, malformed};
-use crate::program::spec::extent::{BlockId, VarId};
 
 /// The error that a memory reaches what decides offsets.
 #[track_caller]

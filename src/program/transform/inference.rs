@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::error::Result;
+use crate::operator::extent::{BlockId, VarId};
 use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::{Block, Program, malformed};
-use crate::program::spec::extent::{BlockId, VarId};
 
 impl Program {
     /// The same program with no operator but those that `outputs` need: no loss, no gradients, no updates. Variables

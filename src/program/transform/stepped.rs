@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{AtCaller, Error, Place, Result};
-use crate::program::contract::facts::{Facts, Reach};
-use crate::program::contract::registry::Registry;
+use crate::operator::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::operator::facts::{Facts, Reach};
+use crate::operator::registry::Registry;
 use crate::program::description::op_desc::{Bound, OpDesc, Pair, StepDesc};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
-use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::program::transform::streamed::Carried;
 
 /// A program that is run row by row: see [`Program::stepped`]. Its two programs have the variables of the one that they

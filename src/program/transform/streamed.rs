@@ -3,15 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{AtCaller, Error, Place, Result};
-use crate::program::contract::facts::Reach;
-use crate::program::contract::hints::Pieces;
-use crate::program::contract::infer::infer;
-use crate::program::contract::registry::Registry;
-use crate::program::contract::shapes::{InputSlots, Phase};
+use crate::operator::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::operator::facts::Reach;
+use crate::operator::hints::Pieces;
+use crate::operator::infer::infer;
+use crate::operator::registry::Registry;
+use crate::operator::shapes::{InputSlots, Phase};
 use crate::program::description::op_desc::{Bound, OpDesc, StepDesc};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{StopGradient, VarRole};
-use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::tensor::StorageKind;
 
 /// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
@@ -88,7 +88,7 @@ impl Way {
 impl Program {
     /// The part of the program that computes `outputs`, such that its sequences can be run in windows of some rows each,
     /// for the same bits: a memory starts with a feed and its last value is there to be fetched; an operator that makes
-    /// one row of a sequence takes it [piece by piece](crate::program::Hints::pieces).
+    /// one row of a sequence takes it [piece by piece](crate::operator::Hints::pieces).
     ///
     /// Every recurrent runs over sequences that are fed; those that read each other's rows run from the same end. Every
     /// operator between is row-wise, takes pieces, or reads nothing of their rows.

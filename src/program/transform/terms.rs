@@ -17,14 +17,14 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind, Place, Result};
-use crate::program::contract::hints::Total;
-use crate::program::contract::registry::Registry;
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, VarId};
+use crate::operator::hints::Total;
+use crate::operator::registry::Registry;
 use crate::program::description::language::FILL;
 use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
-use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, VarId};
 
 /// The totals of a loss, and what is computed from them.
 #[derive(Debug, Clone)]

@@ -7,16 +7,17 @@ use unpadded::layers::{
     AdaptiveSoftmax, Attention, Conv, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, Qrnn,
     RecurrentWeights, Rnn, Sru, Stacked, init, load_torch,
 };
+use unpadded::operator::attributes::Attribute;
+use unpadded::operator::attributes::or_default;
+use unpadded::operator::call::Direct;
+use unpadded::operator::sample::sparse_numbers;
+use unpadded::operator::{
+    Attributes, Backward, BlockId, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op, Operand,
+    RowBuffer, Sample, Spec, VarId,
+};
 use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, Update, settings};
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::attributes::Attribute;
-use unpadded::program::attributes::or_default;
-use unpadded::program::call::Direct;
-use unpadded::program::sample::sparse_numbers;
-use unpadded::program::{
-    Append, Attributes, Backward, BlockId, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op,
-    Operand, Program, RowBuffer, Sample, Spec, VarId, backward,
-};
+use unpadded::program::{Append, Program, backward};
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Registry, Result, Var, Variable, operator};
 

@@ -4,7 +4,7 @@ mod affine;
 mod product;
 mod sequences;
 
-use unpadded::program::{Op, Registry};
+use unpadded::operator::{Op, Registry};
 use unpadded::testing::{self, Failures};
 
 /// Nothing is wrong.

@@ -3,8 +3,9 @@
 use ndarray::{Array1, Array2};
 
 use unpadded::layers::{Gru, Linear, Lstm, Mgu, Reset, init};
+use unpadded::operator::{Attributes, VarId};
 use unpadded::ops::Pool;
-use unpadded::program::{Attributes, Recurrence, Step, VarId};
+use unpadded::program::{Recurrence, Step};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Var, Variable};
 

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use unpadded::executor::{Executor, Scope, Stage, interpret};
+use unpadded::operator::{Reach, VarId};
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
-use unpadded::program::{Reach, Role, VarId};
+use unpadded::program::Role;
 use unpadded::tensor::Dense;
 use unpadded::{DType, Result};
 

@@ -22,9 +22,10 @@ mod structured;
 use std::collections::BTreeMap;
 
 use unpadded::layers::init;
+use unpadded::operator::{Reach, Spec, VarId};
 use unpadded::ops::catalogue;
+use unpadded::program::Program;
 use unpadded::program::backward;
-use unpadded::program::{Program, Reach, Spec, VarId};
 use unpadded::{Builder, DType, Error, Registry, Result, Var, Variable};
 
 use attempts::Attempts;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret, settle};
+use unpadded::operator::call::Direct;
+use unpadded::operator::{Operand, Registry, RunFacts, VarId};
 use unpadded::optimizer::{Minimized, Optimizer, RATE_SCALE};
-use unpadded::program::call::Direct;
-use unpadded::program::{Operand, Program, Registry, Role, RunFacts, VarId};
+use unpadded::program::{Program, Role};
 use unpadded::tensor::{Dense, Storage, StorageKind};
 use unpadded::{ErrorKind, Mode, Result, Variable};
 

@@ -6,7 +6,7 @@ use super::uses::{Sources, Uses};
 
 /// The rooms of the modules that have them, bottom first: a file in one uses those before it.
 const ROOMS: [(&str, &[&str]); 2] = [
-    ("program", &["spec", "contract", "description", "transform", "build"]),
+    ("program", &["description", "transform", "construction"]),
     // What runs a plan and what prints it know nothing of how it comes about.
     ("executor", &["plan", "run", "observe", "rewrite", "compile", "reference"]),
 ];
@@ -177,16 +177,17 @@ fn circles_are_found() {
 #[test]
 fn rooms_are_in_order() {
     let mut sources = Sources::default();
-    sources.add("program/spec/x.rs", "use crate::program::build::y::Y;\nuse crate::program::Z;");
-    sources.add("program/build/y.rs", "use crate::program::spec::x::X;");
-    sources.add("program/build/mod.rs", "pub mod y;");
-    sources.add("program/spec/mod.rs", "pub mod x;");
-    sources.add("program/mod.rs", "pub use build::y::Y;\npub use build::y::Z;");
-    assert_eq!(upwards(&sources.uses()), ["program/spec/x.rs:1: `spec` uses `build`, a room above it"]);
+    sources.add("program/transform/x.rs", "use crate::program::construction::y::Y;\nuse crate::program::Z;");
+    sources.add("program/construction/y.rs", "use crate::program::transform::x::X;");
+    sources.add("program/construction/mod.rs", "pub mod y;");
+    sources.add("program/transform/mod.rs", "pub mod x;");
+    sources.add("program/mod.rs", "pub use construction::y::Y;\npub use construction::y::Z;");
+    let expected = "program/transform/x.rs:1: `transform` uses `construction`, a room above it";
+    assert_eq!(upwards(&sources.uses()), [expected]);
     let mut sources = Sources::default();
-    sources.add("program/spec/x.rs", "use crate::program::build::y::Y;");
-    sources.add("program/build/y.rs", "struct Y;");
-    sources.add("program/x.rs", "use crate::program::build::y::Y;");
+    sources.add("program/transform/x.rs", "use crate::program::construction::y::Y;");
+    sources.add("program/construction/y.rs", "struct Y;");
+    sources.add("program/x.rs", "use crate::program::construction::y::Y;");
     assert_eq!(upwards(&sources.uses()).len(), 1);
     let mut sources = Sources::default();
     sources.add("executor/compile/x.rs", "use crate::executor::run::y::Y;");

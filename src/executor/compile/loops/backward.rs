@@ -16,7 +16,8 @@ use crate::executor::compile::source::{Parsed, Source};
 use crate::executor::plan::{Home, OpId, Pin};
 use crate::executor::rewrite::classes::Class;
 use crate::executor::rewrite::needs::{gradient_reads, needed_values};
-use crate::program::{OpDesc, Reach, StepDesc, StepGradient, VarId, grad_name};
+use crate::operator::{Reach, VarId};
+use crate::program::{OpDesc, StepDesc, StepGradient, grad_name};
 
 /// Analyses the gradient block of a step block.
 pub(crate) fn backward(

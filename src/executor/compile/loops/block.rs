@@ -9,7 +9,8 @@ use crate::executor::compile::saved::Saved;
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{Home, OpId};
 use crate::executor::rewrite::classes::{Class, Classes};
-use crate::program::{BlockId, OpDesc, Pair, StepDesc, StepGradient, VarId};
+use crate::operator::{BlockId, VarId};
+use crate::program::{OpDesc, Pair, StepDesc, StepGradient};
 
 /// How often the loop of a step block runs in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

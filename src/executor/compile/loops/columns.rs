@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::executor::plan::Views;
-use crate::program::VarId;
+use crate::operator::VarId;
 
 /// Variables that are columns of another one, or all of it.
 #[derive(Debug, Clone, Default)]

@@ -14,7 +14,8 @@ use crate::executor::compile::saved::Saved;
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{Home, OpId, Pin};
 use crate::executor::rewrite::classes::{Class, Classes};
-use crate::program::{StepDesc, VarId, decided_late};
+use crate::operator::VarId;
+use crate::program::{StepDesc, decided_late};
 
 /// Analyses a step block, whose loop runs once or many times in a run.
 ///

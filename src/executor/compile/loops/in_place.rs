@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{Home, OpId};
 use crate::executor::rewrite::classes::Class;
-use crate::program::{BlockId, VarId, grad_name};
+use crate::operator::{BlockId, VarId};
+use crate::program::grad_name;
 
 /// The numbers of units, by variable.
 type Numbers = HashMap<VarId, Vec<usize>>;

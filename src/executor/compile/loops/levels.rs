@@ -5,7 +5,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{InnerLevel, MadeLevel, OpId};
 use crate::executor::rewrite::classes::Class;
-use crate::program::{LevelId, StepDesc, VarId};
+use crate::operator::{LevelId, VarId};
+use crate::program::StepDesc;
 
 /// The levels of a step block.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{OpId, Pin};
 use crate::executor::rewrite::classes::Class;
-use crate::program::Reach;
+use crate::operator::Reach;
 
 /// Whether an operator, or one of a `recurrent`'s step block, draws random numbers.
 pub(super) fn draws(source: &Source<'_>, id: OpId) -> bool {

@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::executor::compile::saved::Saved;
 use crate::executor::plan::OpId;
 use crate::executor::rewrite::classes::Class;
-use crate::program::{Role, VarId, grad_name};
+use crate::operator::VarId;
+use crate::program::{Role, grad_name};
 
 /// Makes the outputs of an operator of a step block views, if they are columns of its input; then the operator has no call.
 /// What leaves the step, or enters a loop inside it, has rows of its own.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::executor::plan::{Pin, Why};
-use crate::program::VarId;
+use crate::operator::VarId;
 
 /// When an operator of a step block runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

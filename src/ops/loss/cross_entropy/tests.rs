@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ndarray::array;
 
 use super::*;
+use crate::operator::Operand;
+use crate::operator::call::Direct;
 use crate::ops::Pool;
-use crate::program::contract::call::Direct;
-use crate::program::{Builder, Initializer, Operand};
+use crate::program::{Builder, Initializer};
 use crate::tensor::{DType, Dense};
 
 fn call(op: SoftmaxCrossEntropy, operands: &[Operand]) -> Result<Vec<Variable>> {

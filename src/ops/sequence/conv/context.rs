@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Window;
+use crate::operator::Attributes;
 use crate::ops::sequence::counts::{count, count_or_one};
-use crate::program::Attributes;
 
 /// No window reaches further than this: row numbers stay far from where they would overflow.
 const FURTHEST: usize = i32::MAX as usize;

@@ -12,8 +12,8 @@ use crate::kernels::{
     conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward, depthwise_gradient,
     depthwise_padding_gradient,
 };
-use crate::program::contract::sample::numbers;
-use crate::program::{
+use crate::operator::sample::numbers;
+use crate::operator::{
     Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass, Prepare,
     RowValue, Sample, Sequences, Spec, Work,
 };
@@ -41,7 +41,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::operator::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0]])?;
     /// let attributes = Attributes::new().with("start", -1).with("length", 3);

@@ -1,7 +1,8 @@
 //! The listing of a small program, and programs that are hardly one.
 
 use super::*;
-use crate::program::{Attributes, Builder, Initializer, LevelId, Memory, MemoryGradient, StepGradient};
+use crate::operator::{Attributes, LevelId};
+use crate::program::{Builder, Initializer, Memory, MemoryGradient, StepGradient};
 use crate::tensor::DType;
 
 /// Two products in a step with a memory, its backward pass made by hand, and an update.

@@ -1,8 +1,9 @@
 //! The index of names beside a look at every variable.
 
 use super::*;
+use crate::operator::{BlockId, Spec};
 use crate::program::stored::StoredProgram;
-use crate::program::{BlockId, Program, Spec, StopGradient, VarRole};
+use crate::program::{Program, StopGradient, VarRole};
 use crate::tensor::DType;
 
 /// What is answered by looking at all variables.

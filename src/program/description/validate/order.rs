@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
+use crate::operator::extent::{BlockId, VarId};
 use crate::program::description::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
-use crate::program::spec::extent::{BlockId, VarId};
 
 /// The forward operators of a program, found by what their backward operators name too: the step block that they run, or
 /// the last variable in their slots (their last output, which no other operator writes).

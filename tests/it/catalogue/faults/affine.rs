@@ -2,8 +2,8 @@
 
 use ndarray::array;
 use unpadded::kernels::{Float, Store};
-use unpadded::program::sample::numbers;
-use unpadded::program::{
+use unpadded::operator::sample::numbers;
+use unpadded::operator::{
     Attributes, Backward, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape, Merge, Op,
     Prepare, RowValue, Sample, Signature, Slot, Spec,
 };

@@ -1,9 +1,9 @@
 //! A product of two variables, with one fault at a time.
 
 use unpadded::kernels::Store;
-use unpadded::program::attributes::or_default;
-use unpadded::program::sample::numbers;
-use unpadded::program::{
+use unpadded::operator::attributes::or_default;
+use unpadded::operator::sample::numbers;
+use unpadded::operator::{
     Attributes, Backward, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints, InferShape,
     LodEffect, Op, Registry, RowValue, Sample, Signature, Slot, Spec, Total,
 };

@@ -1,8 +1,8 @@
 //! The last row of each sequence, with one fault at a time.
 
 use unpadded::kernels::{Float, Store};
-use unpadded::program::sample::numbers;
-use unpadded::program::{
+use unpadded::operator::sample::numbers;
+use unpadded::operator::{
     Attributes, Backward, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
     Pieces, RowValue, Sample, Signature, Slot, Spec,
 };

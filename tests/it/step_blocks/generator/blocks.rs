@@ -1,8 +1,9 @@
 //! Step blocks, in step blocks, and the layers that open some.
 
 use unpadded::layers::{Activation, Gru, Lstm, Mgu, Reset, Rnn};
+use unpadded::operator::Spec;
 use unpadded::ops::Update;
-use unpadded::program::{Recurrence, Spec, Step};
+use unpadded::program::{Recurrence, Step};
 use unpadded::{Builder, DType, Result, Var};
 
 use super::{Item, LARGE, Maker, TABLE};

@@ -1,0 +1,347 @@
+//! Literal values, and the named attributes of an operator.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::Transpose;
+use crate::tensor::{DType, StorageKind};
+
+/// A scalar, a string, or a list of them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Literal {
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// A string.
+    Text(String),
+    /// Several values, in order.
+    List(Vec<Literal>),
+}
+
+impl Literal {
+    fn kind(&self) -> &'static str {
+        match self {
+            Literal::Bool(_) => "a truth value",
+            Literal::Int(_) => "a whole number",
+            Literal::Float(_) => "a number",
+            Literal::Text(_) => "a string",
+            Literal::List(_) => "a list",
+        }
+    }
+
+    /// Its kind and its value, cut if it is long.
+    pub(crate) fn told(&self) -> String {
+        const MOST: usize = 60;
+        let value = self.to_string();
+        match value.char_indices().nth(MOST) {
+            Some((end, _)) => format!("{} ({}…)", self.kind(), &value[..end]),
+            None => format!("{} ({value})", self.kind()),
+        }
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Literal::Bool(v) => write!(f, "{v}"),
+            Literal::Int(v) => write!(f, "{v}"),
+            Literal::Float(v) => write!(f, "{v:?}"),
+            Literal::Text(v) => write!(f, "{v:?}"),
+            Literal::List(v) => {
+                let parts: Vec<String> = v.iter().map(Literal::to_string).collect();
+                write!(f, "[{}]", parts.join(", "))
+            }
+        }
+    }
+}
+
+macro_rules! literal_from {
+    ($($type:ty => $variant:ident as $as:ty),*) => {$(
+        impl From<$type> for Literal {
+            fn from(value: $type) -> Self {
+                Literal::$variant(value as $as)
+            }
+        }
+    )*};
+}
+literal_from!(bool => Bool as bool, i64 => Int as i64, i32 => Int as i64, u32 => Int as i64,
+    f64 => Float as f64, f32 => Float as f64);
+
+/// A size that is too large for a file becomes the largest that fits: nothing is that large.
+impl From<usize> for Literal {
+    fn from(value: usize) -> Self {
+        Literal::Int(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<&str> for Literal {
+    fn from(value: &str) -> Self {
+        Literal::Text(value.into())
+    }
+}
+
+impl From<String> for Literal {
+    fn from(value: String) -> Self {
+        Literal::Text(value)
+    }
+}
+
+impl<T: Into<Literal>> From<Vec<T>> for Literal {
+    fn from(values: Vec<T>) -> Self {
+        Literal::List(values.into_iter().map(Into::into).collect())
+    }
+}
+
+/// The attributes of an operator by name. Reading one that is missing or of another type is an error that names it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Attributes(BTreeMap<String, Literal>);
+
+impl Attributes {
+    /// No attributes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one, for chaining.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Literal>) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Adds or replaces one.
+    pub fn set(&mut self, name: &str, value: impl Into<Literal>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
+    /// One by name.
+    pub fn get(&self, name: &str) -> Option<&Literal> {
+        self.0.get(name)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Literal)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), v))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A literal with its name in messages: an attribute, or what is bound to an operator's input slot. Reading it as
+/// another kind of literal is an error with that name.
+///
+/// ```
+/// use unpadded::operator::Attributes;
+/// let attributes = Attributes::new().with("sizes", vec![2, 3]);
+/// assert_eq!(attributes.sizes("sizes")?, [2, 3]);
+/// let message = attributes.text("sizes").unwrap_err().to_string();
+/// assert!(message.contains("attribute `sizes`: expected a string, got a list ([2, 3])"), "{message}");
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct LiteralRef<'a> {
+    role: &'static str,
+    name: &'a str,
+    value: &'a Literal,
+}
+
+impl Deref for LiteralRef<'_> {
+    type Target = Literal;
+
+    fn deref(&self) -> &Literal {
+        self.value
+    }
+}
+
+impl<'a> LiteralRef<'a> {
+    /// What is bound to an input slot.
+    pub(crate) fn input(name: &'a str, value: &'a Literal) -> Self {
+        Self { role: "input", name, value }
+    }
+
+    /// The literal itself, for as long as it lives.
+    pub fn get(self) -> &'a Literal {
+        self.value
+    }
+
+    /// An error about it, with what the operator expects of it, such as a range.
+    #[track_caller]
+    pub fn mismatch(self, expected: &str) -> Error {
+        wrong(self.role, self.name, expected, self.value.told())
+    }
+
+    #[track_caller]
+    fn read<T>(self, expected: &str, read: impl FnOnce(&'a Literal) -> Option<T>) -> Result<T> {
+        read(self.value).ok_or_else(|| self.mismatch(expected)).at_caller()
+    }
+}
+
+#[track_caller]
+fn wrong(role: &str, name: &str, expected: &str, got: String) -> Error {
+    Error::of(ErrorKind::Program, format!("{role} `{name}`"), expected, got)
+}
+
+/// One reader for each kind of value: of a literal that is there, and of an attribute by its name.
+macro_rules! readers {
+    ($($attribute:ident, $reader:ident -> $type:ty: $expected:literal, $read:expr;)*) => {
+        impl<'a> LiteralRef<'a> {
+            $(
+                #[doc = concat!("As ", $expected, ".")]
+                ///
+                /// # Errors
+                /// If it is something else.
+                #[track_caller]
+                pub fn $reader(self) -> Result<$type> {
+                    self.read($expected, $read).at_caller()
+                }
+            )*
+        }
+
+        impl Attributes {
+            $(
+                #[doc = concat!("The attribute of this name: ", $expected, ".")]
+                ///
+                /// # Errors
+                /// If it is missing or something else.
+                #[track_caller]
+                #[allow(clippy::needless_lifetimes, reason = "what borrows from the attribute names it")]
+                pub fn $attribute<'a>(&'a self, name: &str) -> Result<$type> {
+                    let role = "attribute";
+                    match self.0.get_key_value(name) {
+                        Some((name, value)) => LiteralRef { role, name, value }.$reader().at_caller(),
+                        None => Err(wrong(role, name, $expected, "nothing".to_owned())).at_caller(),
+                    }
+                }
+            )*
+        }
+    };
+}
+readers! {
+    bool, as_bool -> bool: "a truth value", truth;
+    int, as_int -> i64: "a whole number", whole;
+    size, as_size -> usize: "a whole number from 0", size;
+    float, as_float -> f64: "a number", number;
+    text, as_text -> &'a str: "a string", text;
+    ints, as_ints -> Vec<i64>: "a list of whole numbers", |l| list(l, whole);
+    sizes, as_sizes -> Vec<usize>: "a list of whole numbers from 0", |l| list(l, size);
+    floats, as_floats -> Vec<f64>: "a list of numbers", |l| list(l, number);
+    texts, as_texts -> Vec<&'a str>: "a list of strings", |l| list(l, text);
+}
+
+fn truth(literal: &Literal) -> Option<bool> {
+    if let Literal::Bool(v) = literal { Some(*v) } else { None }
+}
+
+fn whole(literal: &Literal) -> Option<i64> {
+    if let Literal::Int(v) = literal { Some(*v) } else { None }
+}
+
+fn size(literal: &Literal) -> Option<usize> {
+    whole(literal).and_then(|v| usize::try_from(v).ok())
+}
+
+fn number(literal: &Literal) -> Option<f64> {
+    match literal {
+        Literal::Float(v) => Some(*v),
+        Literal::Int(v) => Some(*v as f64),
+        _ => None,
+    }
+}
+
+fn text(literal: &Literal) -> Option<&str> {
+    if let Literal::Text(v) = literal { Some(v) } else { None }
+}
+
+fn list<'a, T>(literal: &'a Literal, item: impl Fn(&'a Literal) -> Option<T>) -> Option<Vec<T>> {
+    if let Literal::List(values) = literal { values.iter().map(item).collect() } else { None }
+}
+
+/// What a field of an operator can be: read from its attributes by name, and written among them.
+pub trait Attribute: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If it is missing, of another type or out of range.
+    #[track_caller]
+    fn read(attributes: &Attributes, name: &str) -> Result<Self>;
+
+    /// Writes it.
+    fn write(&self, attributes: &mut Attributes, name: &str);
+}
+
+macro_rules! attribute {
+    ($($type:ty: $read:ident),*) => {$(
+        impl Attribute for $type {
+            fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+                attributes.$read(name).map(Into::into)
+            }
+
+            fn write(&self, attributes: &mut Attributes, name: &str) {
+                attributes.set(name, self.clone());
+            }
+        }
+    )*};
+}
+attribute!(bool: bool, i64: int, usize: size, f64: float, String: text, Vec<f64>: floats, Vec<i64>: ints, Vec<usize>: sizes);
+
+/// By name.
+macro_rules! named_attribute {
+    ($($type:ty),*) => {$(
+        impl Attribute for $type {
+            fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+                attributes.text(name)?.parse()
+            }
+
+            fn write(&self, attributes: &mut Attributes, name: &str) {
+                attributes.set(name, self.name());
+            }
+        }
+    )*};
+}
+named_attribute!(DType, StorageKind);
+
+/// A truth value that is left out where nothing is transposed.
+impl Attribute for Transpose {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        Ok(if or_default(attributes, name, false)? { Transpose::Yes } else { Transpose::No })
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        if *self == Transpose::Yes {
+            attributes.set(name, true);
+        }
+    }
+}
+
+/// One that may be missing.
+impl<T: Attribute> Attribute for Option<T> {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        match attributes.get(name) {
+            Some(_) => T::read(attributes, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        if let Some(value) = self {
+            value.write(attributes, name);
+        }
+    }
+}
+
+/// Reads an attribute that may be missing; then it is `default`.
+///
+/// # Errors
+/// If it is there and of the wrong type.
+#[track_caller]
+pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T) -> Result<T> {
+    Ok(Option::<T>::read(attributes, name)?.unwrap_or(default))
+}

@@ -1,0 +1,579 @@
+//! An operator called at once on values, without a program: for tests, notebooks and data preparation, and for the
+//! reference interpreter.
+
+mod intake;
+mod lend;
+
+use std::sync::Arc;
+
+pub(crate) use intake::{Intake, Repeated};
+#[cfg(any(feature = "testing", doc))]
+pub(crate) use lend::two_dimensional;
+use lend::{lend_reads, lend_write, table};
+pub(crate) use lend::{pooled, stored};
+
+use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
+use super::entries::Pooled;
+use super::facts::Reads;
+use super::keys::{Keys, Names, RowKey};
+use super::levels::LevelTable;
+use super::literals::Literals;
+use super::op::Op;
+use super::registry::Registry;
+use super::sample::Operand;
+use super::signature::{Signature, Slot};
+use super::table::RowStart;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::Store;
+use crate::kernels::arena::{OperandRoom, Operands};
+use crate::lod::Lod;
+use crate::operator::attributes::{Attributes, Literal};
+use crate::operator::extent::{Extent, LevelId, Levels, Spec};
+use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
+
+mod making;
+
+/// An operator with its inputs, ready to be called.
+pub struct Direct {
+    op: Arc<dyn Op>,
+    inputs: Vec<Vec<Variable>>,
+    input_specs: Vec<Vec<Spec>>,
+    literals: Vec<Vec<Literal>>,
+    /// Of which inputs, by slot and number, rows that are not listed start somehow, and how.
+    starts: Vec<(usize, usize, RowStart)>,
+    output_specs: Vec<Vec<Spec>>,
+    updated: Vec<Vec<Variable>>,
+    levels: LevelTable,
+    /// How many levels the operands have.
+    bound: u32,
+    batch: usize,
+    numbers: Vec<u64>,
+    places: Vec<u64>,
+    keys: Option<Vec<RowKey>>,
+    stream: u64,
+    run: RunFacts,
+}
+
+/// What an output holds before the call.
+enum Start {
+    Dense(Dense),
+    Pooled(Pooled),
+}
+
+/// The gradients of each input slot's variables, where asked for.
+pub type InputGradients = Vec<Vec<Option<Storage>>>;
+
+impl Direct {
+    /// Binds operands to the slots and runs the shape rule. Operands of one LoD (by value) share their levels.
+    ///
+    /// # Errors
+    /// If anything does not fit.
+    #[track_caller]
+    pub fn new(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
+        Self::bound(op, operands).and_then(Self::made).at_caller()
+    }
+
+    /// With the operands bound, and no shape yet.
+    pub(crate) fn bound(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
+        let signature = op.signature();
+        let mut direct = Direct {
+            op,
+            inputs: vec![Vec::new(); signature.inputs.len()],
+            input_specs: vec![Vec::new(); signature.inputs.len()],
+            literals: vec![Vec::new(); signature.inputs.len()],
+            starts: Vec::new(),
+            output_specs: Vec::new(),
+            updated: vec![Vec::new(); signature.outputs.len()],
+            levels: LevelTable::default(),
+            bound: 0,
+            batch: usize::MAX,
+            numbers: Vec::new(),
+            places: Vec::new(),
+            keys: None,
+            stream: 0,
+            run: RunFacts { threads: 1, ..RunFacts::default() },
+        };
+        let mut bound: Vec<Arc<Lod>> = Vec::new();
+        for operand in operands {
+            direct.bind(signature, operand, &mut bound)?;
+        }
+        let tensors = direct.inputs.iter().map(Vec::len);
+        let counts = tensors.zip(&direct.literals).map(|(tensors, literals)| tensors + literals.len());
+        for (slot, given) in signature.inputs.iter().zip(counts) {
+            if !slot.arity.takes(given) {
+                let (expected, got) = (slot.arity.to_string(), given.to_string());
+                return Err(Error::of(ErrorKind::Program, format!("input `{}`", slot.name), expected, got));
+            }
+        }
+        direct.bound = bound.len() as u32;
+        Ok(direct)
+    }
+
+    /// By the kind's name in a registry.
+    ///
+    /// # Errors
+    /// If anything does not fit.
+    #[track_caller]
+    pub fn of(
+        registry: &Registry,
+        kind: &str,
+        attributes: &Attributes,
+        operands: &[Operand],
+    ) -> Result<Self> {
+        Self::new(registry.parse(kind, attributes)?, operands)
+    }
+
+    /// Sets the facts of the run, and the numbers of the sequences in the data.
+    #[must_use]
+    pub fn run_as(mut self, run: RunFacts, numbers: &[u64]) -> Self {
+        self.run = run;
+        self.numbers = numbers.to_vec();
+        self
+    }
+
+    /// Sets the place of each sequence's first row, where the operands are windows of sequences.
+    pub(crate) fn placed(mut self, places: &[u64]) -> Self {
+        self.places = places.to_vec();
+        self
+    }
+
+    /// Sets what random numbers depend on: the operator's own number, and a key for each row.
+    #[must_use]
+    pub fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
+        self.stream = stream;
+        self.keys = keys;
+        self
+    }
+
+    /// Makes variable `k` of an input slot, which holds selected rows, a row-sparse parameter: rows that are not listed start so.
+    pub(crate) fn starting(mut self, slot: usize, k: usize, start: RowStart) -> Self {
+        self.starts.push((slot, k, start));
+        self
+    }
+
+    /// Puts the row-sparse parameters of an input slot in the places of their selected rows.
+    fn lend_tables(&self, slot: usize, places: &[OperandAt], pool: &mut [Pooled]) -> Result<()> {
+        for (_, k, start) in self.starts.iter().filter(|(of, ..)| *of == slot) {
+            if let Some(&OperandAt::Pooled(i)) = places.get(*k) {
+                pool[i] = table(self.inputs[slot][*k].storage().as_selected_rows()?, start.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bind(&mut self, signature: Signature, operand: &Operand, bound: &mut Vec<Arc<Lod>>) -> Result<()> {
+        let value = &operand.value;
+        if let Some(i) = signature.outputs.iter().position(|s| s.updated && s.name == operand.slot) {
+            self.updated[i].push(value.clone());
+            return Ok(());
+        }
+        let Some(slot) = signature.inputs.iter().position(|s| s.name == operand.slot) else {
+            let names: Vec<&str> = signature.inputs.iter().map(|s| s.name).collect();
+            return Err(Error::of(
+                ErrorKind::Program,
+                "input slot",
+                format!("one of {}", names.join(", ")),
+                &operand.slot,
+            ));
+        };
+        if operand.literal.is_some() != signature.inputs[slot].literal {
+            let got = operand
+                .literal
+                .as_ref()
+                .map_or("a tensor".to_owned(), |l| format!("a literal, {}", l.told()));
+            let (what, expected) = (format!("input `{}`", operand.slot), signature.inputs[slot].wanted());
+            return Err(Error::of(ErrorKind::Program, what, expected, got));
+        }
+        if let Some(literal) = &operand.literal {
+            self.literals[slot].push(literal.clone());
+            return Ok(());
+        }
+        let mut levels = Levels::new();
+        if let Some(lod) = value.lod() {
+            for k in 0..lod.levels() {
+                let mut part = lod;
+                for _ in k + 1..lod.levels() {
+                    part = part.upper().ok_or_else(|| Error::new("LoD", "an upper level", "none"))?;
+                }
+                let id = bound.iter().position(|known| known == part).unwrap_or_else(|| {
+                    bound.push(part.clone());
+                    bound.len() - 1
+                });
+                let id = LevelId(id as u32);
+                self.levels.set(id, Some(bound[id.0 as usize].clone()));
+                levels
+                    .try_push(id)
+                    .map_err(|_| Error::new("LoD", "fewer levels", lod.levels().to_string()))?;
+            }
+        }
+        let shape = value.shape();
+        let mut spec = Spec::fixed(value.dtype(), shape)?;
+        spec.storage = value.storage().kind();
+        if operand.batched {
+            let rows = *shape.first().ok_or_else(|| Error::new("a batched operand", "rows", "a scalar"))?;
+            let sequences = value.lod().map_or(rows, |lod| lod.sequences());
+            if self.batch != usize::MAX && self.batch != sequences {
+                return Err(Error::new(
+                    format!("sequences of `{}`", operand.slot),
+                    self.batch.to_string(),
+                    sequences.to_string(),
+                ));
+            }
+            self.batch = sequences;
+            spec.shape[0] = levels.last().map_or(Extent::Batch, |&l| Extent::Rows(l));
+            spec.lod = levels;
+        }
+        // A LoD shared by value is shared by `Arc` from here on, so that operators see one object.
+        let lod = self.levels.lod(&spec.lod).cloned();
+        self.inputs[slot].push(value.clone().with_lod(lod)?);
+        self.input_specs[slot].push(spec);
+        Ok(())
+    }
+
+    /// The specs of the outputs, by slot.
+    pub fn output_specs(&self) -> &[Vec<Spec>] {
+        &self.output_specs
+    }
+
+    /// The specs of the inputs, by slot.
+    pub fn input_specs(&self) -> &[Vec<Spec>] {
+        &self.input_specs
+    }
+
+    /// The bound inputs, by slot.
+    pub fn inputs(&self) -> &[Vec<Variable>] {
+        &self.inputs
+    }
+
+    fn extent(&self, extent: Extent) -> usize {
+        match extent {
+            Extent::Known(n) => n,
+            Extent::Rows(level) => self.levels.get(level).map_or(0, |lod| lod.rows()),
+            _ => {
+                if self.batch == usize::MAX {
+                    0
+                } else {
+                    self.batch
+                }
+            }
+        }
+    }
+
+    /// Memory to be written: every float in it is NaN, so that an operator that takes them for zeros is found.
+    pub(crate) fn unwritten(&self, spec: &Spec) -> Result<Dense> {
+        let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
+        let mut dense = Dense::zeros(spec.dtype, &shape)?;
+        match spec.dtype {
+            DType::F32 => dense.as_mut_slice::<f32>()?.fill(f32::NAN),
+            DType::F64 => dense.as_mut_slice::<f64>()?.fill(f64::NAN),
+            _ => {}
+        }
+        Ok(dense)
+    }
+
+    fn keys(&self) -> Keys<'_> {
+        match &self.keys {
+            Some(keys) => Keys::Listed(keys),
+            None => {
+                let spec = self.output_specs.first().and_then(|s| s.first());
+                let lod = spec.and_then(|s| self.levels.lod(&s.lod));
+                // The rows of a constant are no sequences.
+                let numbers = if spec.is_some_and(Spec::batched) { &self.numbers[..] } else { &[] };
+                Keys::Natural { names: Names { numbers, places: &self.places }, lod, first: 0 }
+            }
+        }
+    }
+
+    /// The sample that a row of the operands is of, and its place there.
+    fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
+        let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
+        let names = Names { numbers: &self.numbers, places: &self.places };
+        let natural = Keys::Natural { names, lod: self.levels.lod(&spec.lod), first: 0 };
+        self.keys.as_deref().map_or(natural, Keys::Listed).sample(row)
+    }
+
+    pub(crate) fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
+        Call {
+            signature: self.op.signature(),
+            wiring,
+            inputs: &self.input_specs,
+            literals: Literals { signature: self.op.signature(), values: &self.literals },
+            outputs: &self.output_specs,
+            levels: &self.levels,
+            run: self.run,
+            stream: self.stream,
+            keys: self.keys(),
+            sequences: None,
+            prepared: None,
+        }
+    }
+
+    /// Runs `forward`: the outputs by slot.
+    ///
+    /// # Errors
+    /// As the operator's.
+    #[track_caller]
+    pub fn forward(&self) -> Result<Vec<Vec<Variable>>> {
+        self.run_forward().at_caller()
+    }
+
+    fn run_forward(&self) -> Result<Vec<Vec<Variable>>> {
+        let signature = self.op.signature();
+        let mut pool = Vec::new();
+        let mut wiring = Wiring::default();
+        let mut room = OperandRoom::default();
+        let mut lender = Operands::lent(&mut room);
+        let mut reads = 0;
+        for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
+            let values = vars.iter().map(|v| Some(v.storage()));
+            let repeated = self.repeated();
+            let places = lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?;
+            self.lend_tables(slot, &places, &mut pool)?;
+            wiring.inputs.push(places);
+        }
+        let mut values = Vec::new();
+        let (mut writes, mut rows) = (0, pool.len());
+        for (slot, (specs, given)) in
+            signature.outputs.iter().zip(self.output_specs.iter().zip(&self.updated))
+        {
+            for (k, spec) in specs.iter().enumerate() {
+                values.push(match self.start(slot, spec, given.get(k))? {
+                    Start::Dense(dense) => Some(dense),
+                    Start::Pooled(buffer) => {
+                        pool.push(buffer);
+                        None
+                    }
+                });
+            }
+        }
+        let mut rest = values.as_mut_slice();
+        for specs in &self.output_specs {
+            let mut places = Vec::new();
+            for spec in specs {
+                let Some((value, others)) = std::mem::take(&mut rest).split_first_mut() else { break };
+                rest = others;
+                if let Some(dense) = value {
+                    lend_write(dense, spec, &mut lender)?;
+                    places.push(OperandAt::Dense(writes));
+                    writes += 1;
+                } else {
+                    places.push(OperandAt::Pooled(rows));
+                    rows += 1;
+                }
+            }
+            wiring.outputs.push(places);
+        }
+        let mut scratch = Scratch::default();
+        let operands = lender.finish();
+        let outcome = self.op.forward(&mut Forward {
+            call: self.call(&wiring),
+            operands,
+            pool: &mut pool,
+            scratch: &mut scratch,
+        });
+        outcome.map_err(|e| e.of_sample(|row| self.sample(row)))?;
+        let mut values = values.into_iter();
+        let mut out = Vec::new();
+        for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {
+            let mut vars = Vec::new();
+            for (spec, place) in specs.iter().zip(places) {
+                let storage = match (place, values.next().flatten()) {
+                    (_, Some(dense)) => Storage::from(dense),
+                    (OperandAt::Pooled(i), None) => stored(&pool[*i], spec)?,
+                    _ => return Err(Error::new("outputs", "one a spec", "fewer")),
+                };
+                vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
+            }
+            out.push(vars);
+        }
+        Ok(out)
+    }
+
+    /// An update rule is given gradients, whose rows may repeat; what forward operators are given does not.
+    fn repeated(&self) -> Repeated {
+        let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
+        if updates { Repeated::Kept } else { Repeated::Added }
+    }
+
+    /// What an output holds before the call: the value to update, else [`Self::unwritten`] memory.
+    fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
+        if !slot.updated {
+            return match Pooled::of(spec.storage) {
+                Some(empty) => Ok(Start::Pooled(empty)),
+                None => self.unwritten(spec).map(Start::Dense),
+            };
+        }
+        let given = given
+            .ok_or_else(|| Error::new(format!("output `{}`", slot.name), "a value to update", "none"))?;
+        let fits = given.dtype() == spec.dtype && given.storage().kind() == spec.storage;
+        match given.storage() {
+            Storage::Dense(dense) if fits => Ok(Start::Dense(dense.clone())),
+            Storage::SelectedRows(rows) if fits && slot.table => {
+                table(rows, RowStart::zeros()).map(Start::Pooled)
+            }
+            other if fits && let Some(pooled) = pooled(other, Repeated::Kept)? => Ok(Start::Pooled(pooled)),
+            other => Err(Error::new(
+                format!("output `{}`", slot.name),
+                spec.to_string(),
+                format!("{} {}", other.dtype(), other.kind()),
+            )),
+        }
+    }
+
+    /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` where none reaches), for
+    /// the input slots that `wanted` names. `before`, where it has a value, is what a gradient is added to; a dense one
+    /// stays dense even if the operator's own contribution could be selected rows.
+    ///
+    /// # Errors
+    /// As the operator's.
+    #[track_caller]
+    pub fn backward(
+        &self,
+        outputs: &[Vec<Variable>],
+        gradients: &[Vec<Option<Storage>>],
+        wanted: &dyn Fn(usize) -> bool,
+        before: Option<&InputGradients>,
+    ) -> Result<InputGradients> {
+        self.run_backward(outputs, gradients, wanted, before).at_caller()
+    }
+
+    fn run_backward(
+        &self,
+        outputs: &[Vec<Variable>],
+        gradients: &[Vec<Option<Storage>>],
+        wanted: &dyn Fn(usize) -> bool,
+        before: Option<&InputGradients>,
+    ) -> Result<InputGradients> {
+        let signature = self.op.signature();
+        for (what, given) in [("outputs", outputs.len()), ("gradients of outputs", gradients.len())] {
+            if given != signature.outputs.len() {
+                let expected = format!("{}, one a slot", signature.outputs.len());
+                return Err(Error::of(ErrorKind::Program, what, expected, given.to_string()));
+            }
+        }
+        let needs = (0..signature.inputs.len())
+            .filter(|&slot| wanted(slot))
+            .fold(Reads::nothing(), |n, slot| n.union(self.op.gradient(slot, &self.input_specs).reads));
+        let mut pool = Vec::new();
+        let mut wiring = Wiring::default();
+        let mut room = OperandRoom::default();
+        let mut lender = Operands::lent(&mut room);
+        let mut reads = 0;
+        // What the operator does not declare to read is withheld, so that a wrong declaration shows here.
+        for (slot, vars) in self.inputs.iter().enumerate() {
+            let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
+            let (specs, repeated) = (&self.input_specs[slot], self.repeated());
+            let places = lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?;
+            self.lend_tables(slot, &places, &mut pool)?;
+            wiring.inputs.push(places);
+        }
+        for (slot, vars) in outputs.iter().enumerate() {
+            let values = vars.iter().map(|v| needs.has_output(slot).then(|| v.storage()));
+            wiring.outputs.push(lend_reads(
+                values,
+                &self.output_specs[slot],
+                &mut lender,
+                &mut reads,
+                &mut pool,
+                Repeated::Kept,
+            )?);
+        }
+        for (slot, values) in gradients.iter().enumerate() {
+            let values = values.iter().map(Option::as_ref);
+            wiring.output_gradients.push(lend_reads(
+                values,
+                &self.output_specs[slot],
+                &mut lender,
+                &mut reads,
+                &mut pool,
+                Repeated::Kept,
+            )?);
+        }
+        let given = |slot: usize, k: usize| before.and_then(|b| b.get(slot)?.get(k)?.as_ref());
+        let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
+        for (slot, specs) in self.input_specs.iter().enumerate() {
+            let mut row = Vec::new();
+            for (k, spec) in specs.iter().enumerate() {
+                let wants = wanted(slot) && signature.inputs[slot].gradient && spec.dtype.is_float();
+                let value = if !wants {
+                    None
+                } else {
+                    match given(slot, k) {
+                        Some(Storage::Dense(dense)) => Some(dense.clone()),
+                        // The shape of a sparse variable may be larger than memory.
+                        _ if spec.storage != StorageKind::Dense => Some(Dense::zeros(spec.dtype, &[0])?),
+                        _ => Some(self.unwritten(spec)?),
+                    }
+                };
+                row.push(value);
+            }
+            values.push(row);
+        }
+        let mut writes = 0;
+        for (slot, row) in values.iter_mut().enumerate() {
+            let mut places = Vec::new();
+            for (k, value) in row.iter_mut().enumerate() {
+                let store = if given(slot, k).is_some() { Store::Add } else { Store::Write };
+                // A sparse variable's gradient is stored as the variable is; a dense one's as the operator says.
+                let own = self.input_specs[slot][k].storage;
+                let kind = match own {
+                    StorageKind::Dense => self.op.gradient(slot, &self.input_specs).storage,
+                    own => own,
+                };
+                places.push(match (value, given(slot, k), Pooled::of(kind)) {
+                    (None, ..) => (OperandAt::Absent, store),
+                    (Some(_), None, Some(empty)) => {
+                        pool.push(empty);
+                        (OperandAt::Pooled(pool.len() - 1), store)
+                    }
+                    (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
+                        Intake::default().take_in(&mut buffer, before, Repeated::Kept)?;
+                        pool.push(buffer);
+                        (OperandAt::Pooled(pool.len() - 1), store)
+                    }
+                    (Some(dense), given, _) => {
+                        if let Some(other) = given.filter(|given| given.kind() != StorageKind::Dense) {
+                            *dense = other.to_dense()?.into_owned();
+                        }
+                        lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
+                        writes += 1;
+                        (OperandAt::Dense(writes - 1), store)
+                    }
+                });
+            }
+            wiring.input_gradients.push(places);
+        }
+        let mut scratch = Scratch::default();
+        let operands = lender.finish();
+        self.op.backward(&mut Backward {
+            call: self.call(&wiring),
+            operands,
+            pool: &mut pool,
+            scratch: &mut scratch,
+        })?;
+        let mut out = Vec::new();
+        for (slot, row) in values.into_iter().enumerate() {
+            let mut gradients = Vec::new();
+            for (k, value) in row.into_iter().enumerate() {
+                gradients.push(match (wiring.input_gradients[slot][k].0, value) {
+                    (OperandAt::Absent, _) | (_, None) => None,
+                    (OperandAt::Pooled(i), _) => Some(stored(&pool[i], &self.input_specs[slot][k])?),
+                    (OperandAt::Dense(_), Some(dense)) => Some(dense.into()),
+                });
+            }
+            out.push(gradients);
+        }
+        Ok(out)
+    }
+}
+
+impl dyn Op {
+    /// Calls the operator at once on values: the first variable of each output slot.
+    ///
+    /// # Errors
+    /// If the operands do not fit or the operator refuses them.
+    #[track_caller]
+    pub fn call(self: Arc<Self>, operands: &[Operand]) -> Result<Vec<Variable>> {
+        Ok(Direct::new(self, operands)?.forward()?.into_iter().flatten().collect())
+    }
+}

@@ -1,0 +1,174 @@
+//! How values from outside come into the buffers that operators see: in canonical form, in memory that is kept.
+
+use crate::error::{Error, Result};
+use crate::kernels::sparse::{CsrView, SparseRoom, canonical, is_canonical};
+use crate::kernels::{RowMerge, View};
+use crate::operator::entries::{CsrBuffer, Pooled, room_for_rows};
+use crate::operator::rows::{RowBuffer, RowValue};
+use crate::tensor::{Coo, Csr, Element, SelectedRows, Storage};
+use crate::with_float;
+
+/// What becomes of selected rows that are listed more than once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeated {
+    /// They stay, as gradients have them.
+    Kept,
+    /// They are added up, as forward operators have them.
+    Added,
+}
+
+/// Room for values that are not in canonical form when they come, used again for each.
+#[derive(Default)]
+pub(crate) struct Intake {
+    merge: RowMerge,
+    f32: ByRows<f32>,
+    f64: ByRows<f64>,
+}
+
+/// Entries of a matrix row by row, those of a row in any order.
+#[derive(Default)]
+pub(crate) struct ByRows<T> {
+    indptr: Vec<i64>,
+    indices: Vec<i64>,
+    values: Vec<T>,
+    room: SparseRoom<T>,
+}
+
+/// The floats that come in.
+trait Incoming: RowValue + Element {
+    fn by_rows(intake: &mut Intake) -> &mut ByRows<Self>;
+}
+
+impl Incoming for f32 {
+    fn by_rows(intake: &mut Intake) -> &mut ByRows<f32> {
+        &mut intake.f32
+    }
+}
+
+impl Incoming for f64 {
+    fn by_rows(intake: &mut Intake) -> &mut ByRows<f64> {
+        &mut intake.f64
+    }
+}
+
+impl Intake {
+    /// Puts a value into a buffer of its kind. Entries of a matrix that are repeated are added in their order.
+    ///
+    /// # Errors
+    /// If the values are not f32 or f64, or a coo tensor has not two dimensions.
+    pub(crate) fn take_in(&mut self, pooled: &mut Pooled, value: &Storage, repeated: Repeated) -> Result<()> {
+        with_float!(value.dtype(), T => match (pooled, value) {
+            (Pooled::Rows(buffer), Storage::SelectedRows(rows)) => self.rows::<T>(buffer, rows, repeated),
+            (Pooled::Csr(buffer), Storage::Csr(csr)) => self.csr::<T>(buffer, csr),
+            (Pooled::Csr(buffer), Storage::Coo(coo)) => self.coo::<T>(buffer, coo),
+            _ => Err(Error::new("value", "one of the buffer's storage", value.kind().to_string())),
+        })
+    }
+
+    fn rows<T: Incoming>(
+        &mut self,
+        buffer: &mut RowBuffer,
+        rows: &SelectedRows,
+        repeated: Repeated,
+    ) -> Result<()> {
+        let (ids, width) = (rows.row_ids(), rows.value().width());
+        let values = View::new(rows.value().as_slice::<T>()?, ids.len(), width);
+        buffer.reset::<T>(rows.height(), width);
+        if rows.is_merged() || repeated == Repeated::Kept {
+            let mut out = buffer.extend::<T>(ids.iter().copied());
+            out.iter_mut().zip(values.iter()).for_each(|(out, row)| out.copy_from_slice(row));
+        } else {
+            self.merge.prepare(ids);
+            let out = buffer.extend::<T>(self.merge.ids().iter().copied());
+            self.merge.merge(values, out);
+        }
+        if rows.is_merged() || repeated == Repeated::Added {
+            buffer.set_merged();
+        }
+        Ok(())
+    }
+
+    fn csr<T: Incoming>(&mut self, buffer: &mut CsrBuffer, csr: &Csr) -> Result<()> {
+        let columns = csr.shape().last().copied().unwrap_or(0);
+        let parts = CsrView::new(columns, csr.indptr(), csr.indices(), csr.values().as_slice::<T>()?);
+        let out = buffer.fill::<T>(columns);
+        if is_canonical(csr.indptr(), csr.indices()) {
+            out.indptr.extend_from_slice(csr.indptr());
+            out.indices.extend_from_slice(csr.indices());
+            out.values.extend_from_slice(csr.values().as_slice::<T>()?);
+        } else {
+            canonical(parts, out, &mut T::by_rows(self).room);
+        }
+        Ok(())
+    }
+
+    fn coo<T: Incoming>(&mut self, buffer: &mut CsrBuffer, coo: &Coo) -> Result<()> {
+        let &[rows, columns] = coo.shape() else {
+            let got = format!("shape {:?}", coo.shape());
+            return Err(Error::new("coo of a program", "two dimensions", got));
+        };
+        let (at, values) = (coo.coordinates(), coo.values().as_slice::<T>()?);
+        let ByRows { indptr, indices, values: sorted, room } = T::by_rows(self);
+        indptr.clear();
+        room_for_rows(indptr, rows)?;
+        indptr.resize(rows + 2, 0);
+        at.outer_iter().for_each(|at| indptr[at[0] as usize + 2] += 1);
+        (1..rows + 1).for_each(|row| indptr[row + 1] += indptr[row]);
+        indices.clear();
+        indices.resize(values.len(), 0);
+        sorted.clear();
+        sorted.resize(values.len(), T::ZERO);
+        // Where the next entry of each row goes; in the end where the next row begins.
+        for (at, &value) in at.outer_iter().zip(values) {
+            let next = &mut indptr[at[0] as usize + 1];
+            (indices[*next as usize], sorted[*next as usize]) = (at[1], value);
+            *next += 1;
+        }
+        let out = buffer.fill::<T>(columns);
+        room_for_rows(out.indptr, rows)?;
+        canonical(CsrView::new(columns, &indptr[..rows + 1], indices, sorted), out, room);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn coo_and_csr_come_in_by_rows_in_canonical_form() -> Result<()> {
+        let coo = Coo::new(
+            &[4, 3],
+            array![[3, 1], [0, 2], [3, 1], [0, 0], [2, 2]],
+            array![1.0, 2.0, 4.0, 8.0, 16.0],
+        )?;
+        let csr =
+            Csr::new([4, 3], vec![0, 2, 2, 3, 5], vec![2, 0, 2, 1, 1], array![2.0, 8.0, 16.0, 1.0, 4.0])?;
+        let mut intake = Intake::default();
+        for value in [Storage::from(coo), csr.into()] {
+            let mut pooled = Pooled::Csr(CsrBuffer::default());
+            intake.take_in(&mut pooled, &value, Repeated::Kept)?;
+            let Pooled::Csr(csr) = pooled else { continue };
+            assert_eq!((csr.indptr(), csr.indices()), (&[0, 2, 2, 3, 4][..], &[0, 2, 2, 1][..]));
+            assert_eq!(csr.values::<f64>()?, [8.0, 2.0, 16.0, 5.0]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn repeated_rows_are_added_or_kept() -> Result<()> {
+        let rows = Storage::from(SelectedRows::new(5, vec![4, 1, 4], array![[1.0f32], [2.0], [4.0]])?);
+        for (repeated, ids, values) in
+            [(Repeated::Kept, &[4, 1, 4][..], &[1.0, 2.0, 4.0][..]), (Repeated::Added, &[1, 4], &[2.0, 5.0])]
+        {
+            let mut pooled = Pooled::Rows(RowBuffer::default());
+            Intake::default().take_in(&mut pooled, &rows, repeated)?;
+            let Pooled::Rows(found) = pooled else { continue };
+            assert_eq!((found.ids(), found.merged()), (ids, repeated == Repeated::Added));
+            assert_eq!(found.values::<f32>()?.contiguous(), Some(values));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Values as operators see them, lent to a call: dense ones as views, the others as buffers.
+
+use std::sync::Arc;
+
+use ndarray::Array2;
+
+use super::intake::{Intake, Repeated};
+use crate::error::{Error, Result};
+use crate::kernels::arena::Lender;
+use crate::kernels::{View, ViewMut};
+use crate::operator::context::OperandAt;
+use crate::operator::entries::Pooled;
+use crate::operator::extent::Spec;
+use crate::operator::rows::RowBuffer;
+use crate::operator::table::{RowStart, RowTable};
+use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, StorageKind, with_element};
+
+pub(super) fn lend_reads<'a>(
+    values: impl Iterator<Item = Option<&'a Storage>>,
+    specs: &[Spec],
+    lender: &mut Lender<'a>,
+    reads: &mut usize,
+    pool: &mut Vec<Pooled>,
+    repeated: Repeated,
+) -> Result<Vec<OperandAt>> {
+    let mut places = Vec::new();
+    for (value, spec) in values.zip(specs) {
+        places.push(match value {
+            None => OperandAt::Absent,
+            Some(Storage::Dense(dense)) => {
+                let (rows, width) = two_dimensional(dense.shape(), spec);
+                with_element!(dense.dtype(), T => lender.read(View::new(dense.as_slice::<T>()?, rows, width)));
+                *reads += 1;
+                OperandAt::Dense(*reads - 1)
+            }
+            Some(other) => {
+                pool.extend(pooled(other, repeated)?);
+                OperandAt::Pooled(pool.len() - 1)
+            }
+        });
+    }
+    Ok(places)
+}
+
+pub(super) fn lend_write<'a>(dense: &'a mut Dense, spec: &Spec, lender: &mut Lender<'a>) -> Result<()> {
+    let (rows, width) = two_dimensional(dense.shape(), spec);
+    with_element!(dense.dtype(), T => lender.write(ViewMut::new(dense.as_mut_slice::<T>()?, rows, width)));
+    Ok(())
+}
+
+/// Rows and width of a value's two-dimensional view.
+pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
+    match shape {
+        [] => (1, 1),
+        [n] if spec.batched() => (*n, 1),
+        [n] => (1, *n),
+        [rows, rest @ ..] => (*rows, rest.iter().product()),
+    }
+}
+
+/// A value that is not dense as operators see it; `None` of a dense one.
+///
+/// # Errors
+/// If the values are not f32 or f64.
+pub(crate) fn pooled(value: &Storage, repeated: Repeated) -> Result<Option<Pooled>> {
+    let Some(mut pooled) = Pooled::of(value.kind()) else { return Ok(None) };
+    Intake::default().take_in(&mut pooled, value, repeated)?;
+    Ok(Some(pooled))
+}
+
+/// Selected rows as a row-sparse variable, whose other rows start as `start` says.
+///
+/// # Errors
+/// If the values are not f32 or f64.
+pub(super) fn table(rows: &SelectedRows, start: RowStart) -> Result<Pooled> {
+    let mut table = RowTable::new(rows.dtype(), rows.shape(), start)?;
+    table.set(rows.clone())?;
+    Ok(Pooled::Table(Arc::new(table)))
+}
+
+/// A buffer as a value, in the shape of `spec`.
+///
+/// # Errors
+/// If an index is out of range.
+pub(crate) fn stored(pooled: &Pooled, spec: &Spec) -> Result<Storage> {
+    let csr = match pooled {
+        Pooled::Rows(rows) => return Ok(selected_rows(rows, spec)?.into()),
+        Pooled::Csr(csr) => csr,
+        Pooled::Table(table) => return Ok(table.to_selected_rows()?.into()),
+    };
+    let shape = [csr.rows(), spec.width()];
+    let Some(dtype) = csr.dtype() else {
+        let empty = Csr::new([0, spec.width()], vec![0], Vec::new(), Dense::zeros(spec.dtype, &[0])?)?;
+        return Ok(empty.into());
+    };
+    crate::with_float!(dtype, T => {
+        let values = Dense::from_vec(&[csr.entries()], csr.values::<T>()?.to_vec())?;
+        if spec.storage == StorageKind::Coo {
+            let rows = csr.indptr().windows(2).enumerate().flat_map(|(row, p)| (p[0]..p[1]).map(move |_| row as i64));
+            let places = rows.zip(csr.indices()).flat_map(|(row, &column)| [row, column]).collect();
+            let coordinates = Array2::from_shape_vec((csr.entries(), 2), places)
+                .map_err(|_| Error::new("coordinates", "two for each entry", "others"))?;
+            return Ok(Coo::new(&shape, coordinates, values)?.into());
+        }
+        Ok(Csr::new(shape, csr.indptr().to_vec(), csr.indices().to_vec(), values)?.into())
+    })
+}
+
+/// Selected rows as values, in the shape of the table `spec`.
+///
+/// # Errors
+/// If a row number is out of range.
+pub(crate) fn selected_rows(buffer: &RowBuffer, spec: &Spec) -> Result<SelectedRows> {
+    let mut shape = vec![buffer.ids().len()];
+    shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(1)));
+    let Some(dtype) = buffer.dtype() else {
+        return SelectedRows::new(
+            spec.shape[0].known().unwrap_or(0),
+            Vec::new(),
+            Dense::zeros(spec.dtype, &shape)?,
+        );
+    };
+    crate::with_float!(dtype, T => {
+        let values: Vec<T> = buffer.values::<T>()?.iter().flatten().copied().collect();
+        SelectedRows::new(buffer.height(), buffer.ids().to_vec(), Dense::from_vec(&shape, values)?)
+    })
+}

@@ -1,0 +1,563 @@
+//! What an operator sees when it runs: views of its slots, the LoD, the run, and room to work in.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::entries::Pooled;
+use super::keys::{Keys, RowKey};
+use super::levels::LevelTable;
+use super::literals::{Literals, literal_methods};
+use super::signature::Signature;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::arena::{Operands, Plain};
+use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
+use crate::kernels::{Store, View, ViewMut};
+use crate::lod::Lod;
+use crate::operator::extent::Spec;
+use crate::tensor::DType;
+
+/// Whether a run trains or infers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Dropout and the like are at work.
+    Train,
+    /// They pass their input on.
+    #[default]
+    Infer,
+}
+
+/// Facts of the run that an operator may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RunFacts {
+    /// Train or infer.
+    pub mode: Mode,
+    /// The number of the training step, from 0.
+    pub step: u64,
+    /// The seed of the program's random operators.
+    pub seed: u64,
+    /// How many threads a batch-wide operator may use.
+    pub threads: usize,
+}
+
+/// Where the value of a variable is, among the operands of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OperandAt {
+    /// Not bound, or not needed.
+    Absent,
+    /// A dense region: its number among the reads or the writes.
+    Dense(usize),
+    /// Selected rows or a sparse matrix: its number in the pool.
+    Pooled(usize),
+}
+
+/// Where every slot of a call is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wiring {
+    pub(crate) inputs: Vec<Vec<OperandAt>>,
+    pub(crate) outputs: Vec<Vec<OperandAt>>,
+    pub(crate) output_gradients: Vec<Vec<OperandAt>>,
+    pub(crate) input_gradients: Vec<Vec<(OperandAt, Store)>>,
+    /// The forward output is added to what is there.
+    pub(crate) adds: bool,
+    /// Input slots whose value lies where its gradient goes.
+    pub(crate) in_place: Vec<usize>,
+    /// Where the outputs go, if a backward call computes them too.
+    pub(crate) results: Vec<Vec<OperandAt>>,
+}
+
+/// Memory of a thread that operators reuse from call to call, by type.
+#[derive(Default)]
+pub struct Scratch(Vec<Box<dyn Any + Send>>);
+
+impl Scratch {
+    /// The one value of type `S`, made by `Default` at first.
+    pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
+        // There are few: to look at each is quicker than a table.
+        let known = self.0.iter().position(|value| value.is::<S>());
+        if known.is_none() {
+            self.0.push(Box::<S>::default());
+        }
+        let at = known.unwrap_or(self.0.len() - 1);
+        self.0[at].downcast_mut::<S>().unwrap_or_else(|| unreachable!("it was found by its type"))
+    }
+}
+
+/// What [`Op::prepare`](crate::operator::Op::prepare) leaves for the calls after it.
+#[derive(Default)]
+pub struct Prepared(Option<Box<dyn Any + Send + Sync>>);
+
+impl Prepared {
+    fn slot<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
+        if !self.0.as_ref().is_some_and(|b| b.is::<S>()) {
+            self.0 = Some(Box::<S>::default());
+        }
+        match self.0.as_mut().and_then(|b| b.downcast_mut::<S>()) {
+            Some(value) => value,
+            None => unreachable!("it was just made"),
+        }
+    }
+
+    pub(crate) fn get<S: 'static>(&self) -> Option<&S> {
+        self.0.as_ref()?.downcast_ref::<S>()
+    }
+
+    /// Whether anything was left.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// Which pass a preparation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// The calls that follow are `forward`.
+    Forward,
+    /// The calls that follow are `backward`.
+    Backward,
+}
+
+/// What is common to the calls of one operator.
+pub(crate) struct Call<'a> {
+    pub(crate) signature: Signature,
+    pub(crate) wiring: &'a Wiring,
+    pub(crate) inputs: &'a [Vec<Spec>],
+    pub(crate) literals: Literals<'a>,
+    pub(crate) outputs: &'a [Vec<Spec>],
+    pub(crate) levels: &'a LevelTable,
+    pub(crate) run: RunFacts,
+    pub(crate) stream: u64,
+    pub(crate) keys: Keys<'a>,
+    /// Sequences of this call, for a range of a sequence-wise operator; all of them without it.
+    pub(crate) sequences: Option<Range<usize>>,
+    pub(crate) prepared: Option<&'a Prepared>,
+}
+
+/// The sequences of a call: ranges of rows of its views.
+#[derive(Debug, Clone, Copy)]
+pub struct Sequences<'a> {
+    offsets: &'a [usize],
+}
+
+impl<'a> Sequences<'a> {
+    /// The sequences that these offsets delimit: one offset more than there are sequences.
+    pub fn new(offsets: &'a [usize]) -> Self {
+        Self { offsets }
+    }
+
+    /// Where each begins and the last one ends, counted from wherever the first one begins.
+    pub fn offsets(&self) -> &'a [usize] {
+        self.offsets
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows of sequence `i`, counted in the call's views.
+    pub fn rows(&self, i: usize) -> Range<usize> {
+        let base = self.offsets[0];
+        self.offsets[i] - base..self.offsets[i + 1] - base
+    }
+
+    /// The rows of each sequence.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = Range<usize>> + use<'a> {
+        (0..self.len()).map(move |i| self.rows(i))
+    }
+}
+
+macro_rules! shared_methods {
+    ($context:ident, $absent:literal) => {
+        impl<'a> $context<'a> {
+            /// The variable of input slot `slot`.
+            ///
+            /// # Errors
+            /// If it does not hold `T`, is not bound, or is not among the values that the operator declares to read.
+            #[track_caller]
+            pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
+                self.input_at(slot, 0)
+            }
+
+            /// Variable `k` of input slot `slot`.
+            ///
+            /// # Errors
+            /// As [`Self::input`].
+            #[track_caller]
+            pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
+                let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandAt::Absent);
+                let spec = self.call.inputs[slot].get(k);
+                self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
+            }
+
+            /// The variable of an optional input slot.
+            ///
+            /// # Errors
+            /// If it does not hold `T`.
+            #[track_caller]
+            pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
+                match self.call.wiring.inputs[slot].first() {
+                    None | Some(OperandAt::Absent) => Ok(None),
+                    Some(&place) => {
+                        let spec = self.call.inputs[slot].first();
+                        self.read(place, self.call.signature.inputs[slot].name, spec).map(Some).at_caller()
+                    }
+                }
+            }
+
+            /// How many tensors input slot `slot` has.
+            pub fn count(&self, slot: usize) -> usize {
+                self.call.inputs[slot].len()
+            }
+
+            /// The spec of input slot `slot`.
+            pub fn input_spec(&self, slot: usize) -> &'a Spec {
+                &self.call.inputs[slot][0]
+            }
+
+            /// The spec of variable `k` of input slot `slot`.
+            pub fn input_spec_at(&self, slot: usize, k: usize) -> &'a Spec {
+                &self.call.inputs[slot][k]
+            }
+
+            /// The spec of output slot `slot`.
+            pub fn output_spec(&self, slot: usize) -> &'a Spec {
+                &self.call.outputs[slot][0]
+            }
+
+            /// The dtype of input slot `slot`.
+            pub fn dtype(&self, slot: usize) -> DType {
+                self.call.inputs[slot][0].dtype
+            }
+
+            /// The whole LoD of input slot `slot`, for operators that reach over the batch.
+            pub fn lod(&self, slot: usize) -> Option<&'a Arc<Lod>> {
+                self.lod_at(slot, 0)
+            }
+
+            /// The whole LoD of variable `k` of input slot `slot`.
+            pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
+                self.call.levels.lod(&self.call.inputs[slot].get(k)?.lod)
+            }
+
+            /// The LoD that ends with level `level` of the specs.
+            pub fn levels(&self) -> &'a LevelTable {
+                self.call.levels
+            }
+
+            /// The sequences (last level) of input slot `slot` in this call.
+            ///
+            /// # Errors
+            /// If it has no LoD.
+            #[track_caller]
+            pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
+                self.sequences_at(slot, 0)
+            }
+
+            /// The sequences (last level) of variable `k` of input slot `slot` in this call.
+            ///
+            /// # Errors
+            /// If it has no LoD.
+            #[track_caller]
+            pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
+                let Some(lod) = self.lod_at(slot, k) else {
+                    let what = format!("input `{}`", self.call.signature.inputs[slot].name);
+                    return Err(Error::new(what, "a LoD", "none"));
+                };
+                let offsets = lod.offsets();
+                Ok(Sequences::new(match &self.call.sequences {
+                    Some(range) => &offsets[range.start..=range.end],
+                    None => offsets,
+                }))
+            }
+
+            /// Facts of the run.
+            pub fn run(&self) -> RunFacts {
+                self.call.run
+            }
+
+            /// What [`Op::prepare`](crate::operator::Op::prepare) left; `None` if the inputs it wanted are not constant
+            /// here.
+            pub fn prepared<S: 'static>(&self) -> Option<&'a S> {
+                self.call.prepared?.get()
+            }
+
+            /// Fills `out` with numbers of [0, 1) that depend on the seed, the step, the operator, the row's sequence
+            /// and place in it, and the column: not on the batch, the threads or what ran before.
+            pub fn uniform(&self, row: usize, out: &mut [f32]) {
+                let RowKey { sequence, position } = self.call.keys.get(row);
+                let RunFacts { seed, step, .. } = self.call.run;
+                fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
+            }
+
+            /// [`Self::uniform`] with 53 random bits in each number, not 24.
+            pub fn uniform_53(&self, row: usize, out: &mut [f64]) {
+                let RowKey { sequence, position } = self.call.keys.get(row);
+                let RunFacts { seed, step, .. } = self.call.run;
+                fill_uniform_53(
+                    RowStream { seed, step, operator: self.call.stream, sequence, position },
+                    out,
+                );
+            }
+
+            /// [`Self::uniform`] with the same numbers for all rows of a (top-level) sequence, whatever their place.
+            pub fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
+                let sequence = self.call.keys.get(row).sequence;
+                let RunFacts { seed, step, .. } = self.call.run;
+                let operator = self.call.stream;
+                fill_uniform(RowStream { seed, step, operator, sequence, position: 0 }, out);
+            }
+
+            fn read<T: Plain>(
+                &self,
+                place: OperandAt,
+                name: &str,
+                spec: Option<&Spec>,
+            ) -> Result<View<'a, T>> {
+                let view = match place {
+                    OperandAt::Dense(i) => self.operands.read(i),
+                    _ => None,
+                };
+                view.ok_or_else(|| match place {
+                    OperandAt::Absent => another::<T>(name, $absent),
+                    _ => another::<T>(name, &held(spec)),
+                })
+            }
+        }
+    };
+}
+
+mod new_levels;
+mod pooled;
+
+pub use new_levels::NewLevels;
+pub use pooled::MOST_TABLES;
+
+/// What a variable is, for a message.
+fn held(spec: Option<&Spec>) -> String {
+    spec.map_or_else(|| "nothing".to_owned(), |spec| format!("{}, {}", spec.dtype, spec.storage))
+}
+
+/// A slot does not hold `T`.
+fn another<T>(slot: &str, got: &str) -> Error {
+    Error::of(ErrorKind::Program, format!("slot `{slot}`"), std::any::type_name::<T>(), got)
+}
+
+/// The context of [`Op::forward`](crate::operator::Op::forward).
+pub struct Forward<'a> {
+    pub(crate) call: Call<'a>,
+    pub(crate) operands: Operands<'a>,
+    pub(crate) pool: &'a mut [Pooled],
+    pub(crate) scratch: &'a mut Scratch,
+}
+shared_methods!(Forward, "nothing bound");
+
+impl<'a> Forward<'a> {
+    /// The variable of output slot `slot`, handed out once.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    #[track_caller]
+    pub fn output<T: Plain>(&mut self, slot: usize) -> Result<ViewMut<'a, T>> {
+        self.output_at(slot, 0)
+    }
+
+    /// Variable `k` of output slot `slot`, handed out once.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    #[track_caller]
+    pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
+        let view = match self.call.wiring.outputs[slot].get(k) {
+            Some(&OperandAt::Dense(i)) => self.operands.write(i),
+            _ => None,
+        };
+        let spec = self.call.outputs[slot].get(k);
+        view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, &held(spec))).at_caller()
+    }
+
+    /// Whether the output is written, or added to what is there; the latter only if the operator
+    /// [accumulates](crate::operator::Hints::accumulates).
+    pub fn store(&self) -> Store {
+        if self.call.wiring.adds { Store::Add } else { Store::Write }
+    }
+
+    /// How many variables output slot `slot` has.
+    pub fn output_count(&self, slot: usize) -> usize {
+        self.call.outputs[slot].len()
+    }
+
+    /// This thread's memory for intermediate values.
+    pub fn scratch(&mut self) -> &mut Scratch {
+        self.scratch
+    }
+}
+
+/// The context of [`Op::backward`](crate::operator::Op::backward).
+pub struct Backward<'a> {
+    pub(crate) call: Call<'a>,
+    pub(crate) operands: Operands<'a>,
+    pub(crate) pool: &'a mut [Pooled],
+    pub(crate) scratch: &'a mut Scratch,
+}
+shared_methods!(Backward, "nothing bound, or not among what `Op::gradient` says that it reads");
+
+impl<'a> Backward<'a> {
+    /// The forward value of output slot `slot`.
+    ///
+    /// # Errors
+    /// If it does not hold `T`, or is not among the values that the operator declares to read.
+    #[track_caller]
+    pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
+        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
+        self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
+    }
+
+    /// Where the value of output slot `slot` goes, if this call is to compute it beside the gradients
+    /// ([`Hints::joins`](crate::operator::Hints::joins)). Handed out once.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    #[track_caller]
+    pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
+        let Some(&OperandAt::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first()) else {
+            return Ok(None);
+        };
+        let name = self.call.signature.outputs[slot].name;
+        self.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
+    }
+
+    /// The gradient of output slot `slot`; `None` if none reaches it, which is not the same as zeros.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    #[track_caller]
+    pub fn output_gradient<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
+        self.output_gradient_at(slot, 0)
+    }
+
+    /// The gradient of variable `k` of output slot `slot`.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    #[track_caller]
+    pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
+        match self.call.wiring.output_gradients[slot].get(k) {
+            None | Some(OperandAt::Absent) => Ok(None),
+            Some(&place) => {
+                let spec = self.call.outputs[slot].get(k);
+                self.read(place, self.call.signature.outputs[slot].name, spec).map(Some).at_caller()
+            }
+        }
+    }
+
+    /// Whether the gradient of input slot `slot` is asked for.
+    pub fn wants(&self, slot: usize) -> bool {
+        self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandAt::Absent)
+    }
+
+    /// Where the gradient of input slot `slot` goes, and whether to write or to add; `None` if it is not asked for
+    /// or not dense. Handed out once.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    #[track_caller]
+    pub fn gradient<T: Plain>(&mut self, slot: usize) -> Result<Option<(ViewMut<'a, T>, Store)>> {
+        self.gradient_at(slot, 0)
+    }
+
+    /// Where the gradient of variable `k` of input slot `slot` goes.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    #[track_caller]
+    pub fn gradient_at<T: Plain>(
+        &mut self,
+        slot: usize,
+        k: usize,
+    ) -> Result<Option<(ViewMut<'a, T>, Store)>> {
+        match self.call.wiring.input_gradients[slot].get(k) {
+            Some(&(OperandAt::Dense(i), store)) => match self.operands.write(i) {
+                Some(view) => Ok(Some((view, store))),
+                None => Err(Error::of(
+                    ErrorKind::Program,
+                    format!("gradient of `{}`", self.call.signature.inputs[slot].name),
+                    std::any::type_name::<T>(),
+                    "another",
+                )),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the value of input slot `slot` lies where its gradient is to be written; only if the operator
+    /// [overwrites](crate::operator::Gradient::overwrites) it.
+    pub fn in_place(&self, slot: usize) -> bool {
+        self.call.wiring.in_place.contains(&slot)
+    }
+
+    /// This thread's memory for intermediate values.
+    pub fn scratch(&mut self) -> &mut Scratch {
+        self.scratch
+    }
+}
+
+/// The context of [`Op::prepare`](crate::operator::Op::prepare).
+pub struct Prepare<'a> {
+    pub(crate) pass: Pass,
+    pub(crate) operands: Operands<'a>,
+    /// For each input slot, the reads that hold it, if it is constant.
+    pub(crate) constants: &'a [Range<usize>],
+    pub(crate) inputs: &'a [Vec<Spec>],
+    pub(crate) literals: Literals<'a>,
+    /// For each input slot, whether its gradient is asked for; empty in a forward pass.
+    pub(crate) wanted: &'a [bool],
+    pub(crate) prepared: &'a mut Prepared,
+}
+
+impl<'a> Prepare<'a> {
+    /// Which pass the calls are for.
+    pub fn pass(&self) -> Pass {
+        self.pass
+    }
+
+    /// Whether the backward calls will ask for the gradient of input slot `slot`.
+    pub fn wants(&self, slot: usize) -> bool {
+        self.wanted.get(slot).copied().unwrap_or(false)
+    }
+
+    /// The variable of input slot `slot`, if every variable of the slot stays the same over the calls.
+    pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
+        self.constant_at(slot, 0)
+    }
+
+    /// Variable `k` of input slot `slot`, if every variable of the slot stays the same over the calls.
+    pub fn constant_at<T: Plain>(&self, slot: usize, k: usize) -> Option<View<'a, T>> {
+        self.operands.read(self.constants.get(slot)?.clone().nth(k)?)
+    }
+
+    /// The number of variables in input slot `slot`.
+    pub fn count(&self, slot: usize) -> usize {
+        self.inputs[slot].len()
+    }
+
+    /// The dtype of input slot `slot`.
+    pub fn dtype(&self, slot: usize) -> DType {
+        self.inputs[slot][0].dtype
+    }
+
+    /// What to leave for the calls; it keeps its memory from run to run.
+    pub fn keep<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
+        self.prepared.slot()
+    }
+}
+
+literal_methods!(Forward: |run: &Forward<'a>| run.call.literals);
+literal_methods!(Backward: |run: &Backward<'a>| run.call.literals);
+literal_methods!(Prepare: |prepare: &Prepare<'a>| prepare.literals);

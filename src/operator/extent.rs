@@ -1,0 +1,259 @@
+//! Extents: what is known of a dimension, and when.
+//!
+//! A dimension of a description is a number, or the name of a count that a run will know. Ragged variables name the
+//! LoD levels that delimit their rows; two variables with the same level names share their sequences.
+
+use std::fmt;
+
+use crate::error::{AtCaller, Error, Result};
+use crate::lod::Lod;
+use crate::tensor::{DType, StorageKind};
+use arrayvec::ArrayVec;
+
+/// Most dimensions a described variable can have, its rows included.
+pub const MAX_RANK: usize = 6;
+/// Most LoD levels a described variable can have.
+pub const MAX_LEVELS: usize = Lod::MAX_LEVELS;
+
+/// A block of a program; 0 is the root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BlockId(pub u32);
+
+/// A variable of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VarId(pub u32);
+
+impl VarId {
+    /// Holds the place of a gradient that is not there, in a slot that takes many variables.
+    pub const NONE: VarId = VarId(u32::MAX);
+}
+
+/// One level of offsets: made by a feed or by an operator that makes new sequences. Dropping the last level of a
+/// LoD keeps the names of the levels above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LevelId(pub u32);
+
+/// A dimension: a number, or a count that only a run knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Extent {
+    /// Known when the program is built.
+    Known(usize),
+    /// The number of sequences of the batch: the top level of every feed.
+    Batch,
+    /// The number of rows that a level of offsets delimits (its last offset).
+    Rows(LevelId),
+    /// Inside a step block: the sequences that still run.
+    Alive(BlockId),
+    /// What only `forward` can tell: how much the sparse variable of this number stores. A
+    /// [report](crate::Program::storage_report) says what bounds it.
+    Data(u32),
+}
+
+/// The dimensions of a variable, rows first.
+pub type Shape = ArrayVec<Extent, MAX_RANK>;
+/// The LoD levels of a variable, top first.
+pub type Levels = ArrayVec<LevelId, MAX_LEVELS>;
+
+impl Extent {
+    /// The number, if it is known.
+    pub fn known(self) -> Option<usize> {
+        match self {
+            Extent::Known(n) => Some(n),
+            _ => None,
+        }
+    }
+}
+
+/// What messages say where a variable must have one row for each sequence that a step runs over; `sequences` counts them.
+pub(crate) fn rows_of_step(sequences: Extent) -> String {
+    let of = match sequences {
+        Extent::Batch => "the batch".to_owned(),
+        other => format!("the step ({other})"),
+    };
+    format!("one row for each sequence of {of}")
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Extent::Known(n) => write!(f, "{n}"),
+            Extent::Batch => write!(f, "batch"),
+            Extent::Rows(level) => write!(f, "rows{}", level.0),
+            Extent::Alive(block) => write!(f, "alive{}", block.0),
+            Extent::Data(id) => write!(f, "data{id}"),
+        }
+    }
+}
+
+/// What a program knows of a tensor before it runs: dtype, shape, LoD and storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// Type of an element.
+    pub dtype: DType,
+    /// All dimensions; the first one counts the rows.
+    pub shape: Shape,
+    /// The levels that delimit the rows; empty for a variable without LoD.
+    pub lod: Levels,
+    /// How it is stored.
+    pub storage: StorageKind,
+}
+
+impl Spec {
+    /// A dense tensor of known dimensions: a parameter or a constant.
+    ///
+    /// # Errors
+    /// If there are more than [`MAX_RANK`] dimensions.
+    #[track_caller]
+    pub fn fixed(dtype: DType, dims: &[usize]) -> Result<Self> {
+        let mut spec = Spec { dtype, shape: Shape::new(), lod: Levels::new(), storage: StorageKind::Dense };
+        for &n in dims {
+            spec.push(Extent::Known(n)).at_caller()?;
+        }
+        Ok(spec)
+    }
+
+    /// A dense tensor with a row for each of `rows`, and `dims` in each row.
+    ///
+    /// # Errors
+    /// If there are more than [`MAX_RANK`] dimensions.
+    #[track_caller]
+    pub fn rows_of(dtype: DType, rows: Extent, dims: &[usize], lod: Levels) -> Result<Self> {
+        let mut spec = Spec { dtype, shape: Shape::new(), lod, storage: StorageKind::Dense };
+        spec.push(rows).at_caller()?;
+        for &n in dims {
+            spec.push(Extent::Known(n)).at_caller()?;
+        }
+        Ok(spec)
+    }
+
+    fn push(&mut self, extent: Extent) -> Result<()> {
+        self.shape
+            .try_push(extent)
+            .map_err(|_| Error::new("shape", format!("at most {MAX_RANK} dimensions"), "more of them"))
+    }
+
+    /// Whether its rows are those of a batch: its first extent is not known before the run.
+    pub fn batched(&self) -> bool {
+        self.shape.first().is_some_and(|e| e.known().is_none())
+    }
+
+    /// What counts the rows of its two-dimensional view. A batched variable has a view row for each of its rows. Of the
+    /// other variables a matrix has its own rows, and a vector or a scalar is one row.
+    pub fn rows(&self) -> Extent {
+        match self.shape.as_slice() {
+            [] => Extent::Known(1),
+            [first] if first.known().is_some() => Extent::Known(1),
+            [first, ..] => *first,
+        }
+    }
+
+    /// Elements in a row of the two-dimensional view. Extents that are not known count as 1; only the first can be
+    /// such. `usize::MAX` if there are more.
+    pub fn width(&self) -> usize {
+        let dims = match self.shape.as_slice() {
+            [] => return 1,
+            [only] => return only.known().unwrap_or(1),
+            [_, rest @ ..] => rest,
+        };
+        dims.iter().map(|e| e.known().unwrap_or(1)).fold(1, usize::saturating_mul)
+    }
+
+    /// The dimensions of a row: all but the first if it is batched, else all.
+    pub fn row_shape(&self) -> &[Extent] {
+        if self.batched() { &self.shape[1..] } else { &self.shape }
+    }
+
+    /// The same shape and LoD in another dtype.
+    #[must_use]
+    pub fn with_dtype(&self, dtype: DType) -> Self {
+        Spec { dtype, ..self.clone() }
+    }
+
+    /// The same in another storage.
+    #[must_use]
+    pub fn stored(&self, storage: StorageKind) -> Self {
+        Spec { storage, ..self.clone() }
+    }
+
+    /// The same rows and LoD with one dimension of `width` in each row. A constant vector or scalar, which is one
+    /// row, becomes a vector of `width`.
+    ///
+    /// ```
+    /// use unpadded::DType;
+    /// use unpadded::operator::Spec;
+    /// let width_7 = |dims: &[usize]| Spec::fixed(DType::F32, dims).map(|spec| spec.with_width(7).to_string());
+    /// assert_eq!(width_7(&[2, 3])?, "f32[2, 7]");
+    /// assert_eq!(width_7(&[3])?, "f32[7]");
+    /// assert_eq!(width_7(&[])?, "f32[7]");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_width(&self, width: usize) -> Self {
+        let mut shape = Shape::new();
+        if self.batched() || self.shape.len() > 1 {
+            shape.push(self.shape[0]);
+        }
+        shape.push(Extent::Known(width));
+        Spec { shape, ..self.clone() }
+    }
+
+    /// The sequences one level up: without the last level, its rows counted by the level above, or `top` when
+    /// there is none.
+    ///
+    /// # Errors
+    /// If the variable has no LoD.
+    #[track_caller]
+    pub fn drop_level(&self, top: Extent) -> Result<Self> {
+        let mut out = self.clone();
+        if out.lod.pop().is_none() {
+            return Err(Error::new("LoD", "at least one level", "none"));
+        }
+        out.shape[0] = out.lod.last().map_or(top, |&level| Extent::Rows(level));
+        Ok(out)
+    }
+}
+
+impl Spec {
+    /// The same with other last sequences: its rows are those of `level`, which an operator made.
+    ///
+    /// ```
+    /// use unpadded::operator::{Extent, LevelId, Spec};
+    /// use unpadded::DType;
+    /// let words = Spec::rows_of(DType::F32, Extent::Rows(LevelId(1)), &[3], [LevelId(0), LevelId(1)].into_iter().collect())?;
+    /// assert_eq!(words.with_last_level(LevelId(7)).to_string(), "f32[rows7, 3] lod(0, 7)");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_last_level(&self, level: LevelId) -> Self {
+        let mut out = self.clone();
+        out.lod.pop();
+        out.lod.push(level);
+        if let Some(rows) = out.shape.first_mut() {
+            *rows = Extent::Rows(level);
+        }
+        out
+    }
+
+    /// The levels above its last sequences.
+    pub fn upper_levels(&self) -> &[LevelId] {
+        self.lod.split_last().map_or(&[], |(_, upper)| upper)
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[", self.dtype)?;
+        for (i, extent) in self.shape.iter().enumerate() {
+            write!(f, "{}{extent}", if i > 0 { ", " } else { "" })?;
+        }
+        write!(f, "]")?;
+        if !self.lod.is_empty() {
+            let levels: Vec<String> = self.lod.iter().map(|l| l.0.to_string()).collect();
+            write!(f, " lod({})", levels.join(", "))?;
+        }
+        if self.storage != StorageKind::Dense {
+            write!(f, " {}", self.storage)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Sparse rows in a step block: what is computed from them alone is computed before the loop.
+//!
+//! No step holds sparse rows. An operator that reads some is appended to the block around the step instead, to the variables
+//! that the step's are views of, and its result becomes another step input. So it runs once, over all rows of all steps.
+
+use std::panic::Location;
+
+use super::open_step::OpenStep;
+use super::state::{State, finished};
+use crate::error::{Error, ErrorKind, Place, Result};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Spec, VarId};
+use crate::operator::facts::Reach;
+use crate::program::description::op_desc::Pair;
+use crate::program::description::program::Program;
+use crate::tensor::StorageKind;
+
+/// The variables of each slot.
+type Operands<'s> = Vec<(&'s str, Vec<VarId>)>;
+
+/// How a step sees what is around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// One row a step.
+    Input,
+    /// A row, or a whole sub-sequence, that stays the same.
+    Static,
+}
+
+/// Whether a variable has rows of the batch that are not dense.
+fn is_sparse(program: &Program, var: VarId) -> bool {
+    let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
+    program.var(var).spec().is_some_and(sparse)
+}
+
+impl State {
+    pub(super) fn has_sparse_rows(&self, inputs: &[(&str, Vec<VarId>)]) -> bool {
+        inputs.iter().flat_map(|(_, vars)| vars).any(|&var| is_sparse(&self.program, var))
+    }
+
+    /// Appends an operator that reads sparse rows of a step to the block around the step.
+    pub(super) fn before_loop(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &[(&str, Vec<VarId>)],
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
+        let number = self.program.block(block).ops.len();
+        let place = Place {
+            operator: Some(format!("{kind} #{number}")),
+            block: Some(block.0 as usize),
+            caller: Some(caller.to_string()),
+            variable: None,
+        };
+        let (outer, seen) = self.around(block, kind, attributes, inputs).map_err(|e| e.at(place.clone()))?;
+        let parent = self.step(block).ok_or_else(|| finished().at(place.clone()))?.parent;
+        let made = self.append_known(parent, kind, attributes, outer, caller)?;
+        let State { program, open, .. } = self;
+        let step = open.iter_mut().find(|step| step.block == block).ok_or_else(finished)?;
+        let inner = |var: VarId| match seen {
+            Seen::Input => step.add_input(program, var),
+            Seen::Static => step.capture(program, var)?.ok_or_else(finished),
+        };
+        made.into_iter().map(inner).collect::<Result<_>>().map_err(|e| e.at(place))
+    }
+
+    fn step(&self, block: BlockId) -> Option<&OpenStep> {
+        self.open.iter().find(|step| step.block == block)
+    }
+
+    /// The operands as the block around a step has them.
+    fn around<'s>(
+        &self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &[(&'s str, Vec<VarId>)],
+    ) -> Result<(Operands<'s>, Seen)> {
+        let State { program, registry, .. } = self;
+        let step = self.step(block).ok_or_else(finished)?;
+        let all = || inputs.iter().flat_map(|(_, vars)| vars).copied();
+        let sparse = all().find(|&var| is_sparse(program, var));
+        let refuse = |expected: &str, got: String| {
+            let what = "sparse rows in a step, which are computed and read before its loop";
+            let error = Error::of(ErrorKind::Program, what, expected, got);
+            Err(match sparse {
+                Some(var) => error.variable(&program.var(var).name),
+                None => error,
+            })
+        };
+        let outer = |pairs: &[Pair], var: VarId| pairs.iter().find(|p| p.inner == var).map(|p| p.outer);
+        let mut seen = None;
+        let mut found = Vec::new();
+        for (slot, vars) in inputs {
+            let mut outside = Vec::new();
+            for &var in vars {
+                let desc = program.var(var);
+                let (name, batched) = (&desc.name, desc.spec().is_some_and(Spec::batched));
+                let (of, how) = if !batched && desc.block != block {
+                    outside.push(var);
+                    continue;
+                } else if let Some(of) = outer(&step.desc.inputs, var) {
+                    (of, Seen::Input)
+                } else if let Some(of) = outer(&step.desc.statics, var) {
+                    (of, Seen::Static)
+                } else {
+                    let expected = "operators on step inputs and on what is around the step";
+                    let got = format!("`{kind}` with `{name}`, which the step computes");
+                    return refuse(expected, got);
+                };
+                if seen.is_some_and(|seen| seen != how) {
+                    let expected =
+                        "operators on step inputs alone, or on what stays the same over the steps alone";
+                    return refuse(expected, format!("`{kind}` on both, with `{name}`"));
+                }
+                seen = Some(how);
+                outside.push(of);
+            }
+            found.push((*slot, outside));
+        }
+        let op = registry.parse(kind, attributes)?;
+        let ragged = all().any(|var| program.var(var).spec().is_some_and(|spec| !spec.lod.is_empty()));
+        match op.facts().reach {
+            Reach::Row => {}
+            Reach::Sequence if ragged => {}
+            _ => return refuse("row-wise operators", format!("`{kind}`")),
+        }
+        Ok((found, seen.unwrap_or(Seen::Input)))
+    }
+}
+
+impl OpenStep {
+    /// One more step input.
+    fn add_input(&mut self, program: &mut Program, var: VarId) -> Result<VarId> {
+        let spec = program.spec(var)?.clone();
+        let inner = self.view(program, var, &spec, &spec.lod[self.above.len() + 1..]);
+        self.desc.inputs.push(Pair { outer: var, inner });
+        Ok(inner)
+    }
+
+    /// Leaves sparse step inputs out: nothing in the step reads them.
+    pub(super) fn drop_sparse(&mut self, program: &Program) -> Result<()> {
+        let first = self.desc.inputs.first().map(|pair| pair.outer);
+        self.desc.inputs.retain(|pair| !is_sparse(program, pair.inner));
+        self.desc.statics.retain(|pair| !is_sparse(program, pair.inner));
+        match (first, self.desc.inputs.is_empty()) {
+            (Some(var), true) => {
+                let expected = "one that is dense, or something that is computed from a sparse one";
+                let got = program.spec(var)?.to_string();
+                Err(Error::of(ErrorKind::Program, "step inputs", expected, got)
+                    .variable(&program.var(var).name))
+            }
+            _ => Ok(()),
+        }
+    }
+}

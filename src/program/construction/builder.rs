@@ -1,0 +1,584 @@
+//! The builder: ordinary Rust calls that append operators, each checked at once.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::panic::Location;
+use std::rc::Rc;
+
+use super::open_step::OpenStep;
+use super::scopes::Scopes;
+use super::state::{self, State};
+use super::var::Var;
+use super::vars::Outputs;
+use super::warning::Fallback;
+use crate::error::{Error, ErrorKind, Place, Result, is_own};
+use crate::operator::attributes::{Attributes, Literal};
+use crate::operator::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
+use crate::operator::registry::Registry;
+use crate::program::description::program::Program;
+use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
+use crate::tensor::{DType, StorageKind};
+
+/// Builds a [`Program`]. Cheap to clone; all clones build the same program.
+///
+/// Methods take `&self`. One operator is one method, from the file of its family, and one of [`Var`] too if it has one main
+/// input; a user's crate adds its own by [`operator!`](crate::operator).
+///
+/// A call that does not fit is written down, with the line that called, and gives an unknown [`Var`]; [`Self::finish`] and
+/// [`Trainer::new`](crate::train::Trainer::new) return all that was written down. Every operator records the line that
+/// appended it, and every error names it. A method that is `#[track_caller]` and only calls such methods passes its own
+/// caller's line on; one that calls them in a closure (a layer with a step block) uses [`Builder::part`].
+///
+/// # By family
+///
+/// The operators with their formulas are in a table at [`ops`](crate::ops).
+///
+/// | family | methods |
+/// |---|---|
+/// | the program | [`feed`](Self::feed) [`feed_like`](Self::feed_like) [`feed_stored`](Self::feed_stored) [`parameter`](Self::parameter) [`literal`](Self::literal) [`recurrent`](Self::recurrent) [`recurrent_with`](Self::recurrent_with) [`append`](Self::append) |
+/// | states that pass from batch to batch | [`carried_state`](Self::carried_state) [`carried_state_of`](Self::carried_state_of) [`carry`](Self::carry) |
+/// | its parts | [`layer`](Self::layer) [`layer_with`](Self::layer_with) [`scope`](Self::scope) [`part`](Self::part) |
+/// | its end, and questions | [`finish`](Self::finish) [`check`](Self::check) [`program`](Self::program) [`describe`](Self::describe) [`spec`](Self::spec) [`name_of`](Self::name_of) [`registry`](Self::registry) [`seed`](Self::seed) |
+/// | for those who write layers | [`refuse`](Self::refuse) [`unknown`](Self::unknown) [`watch`](Self::watch) [`stop_gradient`](Self::stop_gradient) |
+/// | layers | [`linear`](Self::linear) [`attention`](Self::attention) [`conv`](Self::conv) [`norm`](Self::norm) [`highway`](Self::highway) [`embedding`](Self::embedding) [`embedding_bag`](Self::embedding_bag) [`lstm`](Self::lstm) [`lstm_states`](Self::lstm_states) [`gru`](Self::gru) [`gru_states`](Self::gru_states) [`rnn`](Self::rnn) [`rnn_states`](Self::rnn_states) [`mgu`](Self::mgu) [`mgu_states`](Self::mgu_states) [`qrnn`](Self::qrnn) [`sru`](Self::sru) [`transformer_block`](Self::transformer_block) [`stacked`](Self::stacked) [`stacked_states`](Self::stacked_states) [`bidirectional`](Self::bidirectional) [`bidirectional_states`](Self::bidirectional_states) |
+/// | arithmetic | [`add`](Self::add) [`sub`](Self::sub) [`mul`](Self::mul) [`div`](Self::div) [`div_no_nan`](Self::div_no_nan) [`maximum`](Self::maximum) [`minimum`](Self::minimum) |
+/// | comparisons | [`greater`](Self::greater) [`greater_equal`](Self::greater_equal) [`less`](Self::less) [`less_equal`](Self::less_equal) [`equal`](Self::equal) [`not_equal`](Self::not_equal) [`select`](Self::select) |
+/// | functions of one number | [`abs`](Self::abs) [`clamp`](Self::clamp) [`elu`](Self::elu) [`exp`](Self::exp) [`gelu`](Self::gelu) [`leaky_relu`](Self::leaky_relu) [`log`](Self::log) [`reciprocal`](Self::reciprocal) [`relu`](Self::relu) [`scale`](Self::scale) [`sigmoid`](Self::sigmoid) [`silu`](Self::silu) [`softplus`](Self::softplus) [`softsign`](Self::softsign) [`sqrt`](Self::sqrt) [`square`](Self::square) [`tanh`](Self::tanh) |
+/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) [`dot`](Self::dot) [`transposed_dot`](Self::transposed_dot) [`random_projection`](Self::random_projection) |
+/// | sums over features and rows | [`sum`](Self::sum) [`mean`](Self::mean) [`sum_rows`](Self::sum_rows) [`sum_features`](Self::sum_features) [`mean_features`](Self::mean_features) [`max_features`](Self::max_features) [`top_k`](Self::top_k) [`argmax`](Self::argmax) [`cumulative_sum_features`](Self::cumulative_sum_features) [`softmax`](Self::softmax) [`log_softmax`](Self::log_softmax) |
+/// | normalisation, gates | [`layer_norm`](Self::layer_norm) [`rms_norm`](Self::rms_norm) [`glu`](Self::glu) [`swiglu`](Self::swiglu) [`bilinear`](Self::bilinear) [`weight_norm`](Self::weight_norm) |
+/// | columns | [`concat`](Self::concat) [`split`](Self::split) [`slice`](Self::slice) |
+/// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_conv`](Self::sequence_conv) [`sequence_conv_with`](Self::sequence_conv_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`sequence_filter`](Self::sequence_filter) [`sequence_filter_all`](Self::sequence_filter_all) [`sequence_place`](Self::sequence_place) [`sequence_concat`](Self::sequence_concat) [`sequence_pad`](Self::sequence_pad) [`sequence_unpad`](Self::sequence_unpad) [`sequence_unpad_as`](Self::sequence_unpad_as) [`sequence_mask`](Self::sequence_mask) [`sequence_enumerate`](Self::sequence_enumerate) [`sequence_reshape`](Self::sequence_reshape) [`sequence_topk_pool`](Self::sequence_topk_pool) [`lod_reset`](Self::lod_reset) [`lod_append`](Self::lod_append) [`row_conv`](Self::row_conv) [`sequence_scatter`](Self::sequence_scatter) [`reorder_by_rank`](Self::reorder_by_rank) [`cumulative_sum`](Self::cumulative_sum) [`lod_of`](Self::lod_of) |
+/// | attention | [`additive_attention`](Self::additive_attention) [`additive_attention_with`](Self::additive_attention_with) [`additive_attention_of_rows`](Self::additive_attention_of_rows) [`dot_attention`](Self::dot_attention) [`dot_attention_with`](Self::dot_attention_with) [`rotary`](Self::rotary) |
+/// | recurrent cells | [`lstm_cell`](Self::lstm_cell) [`gru_cell`](Self::gru_cell) [`zoneout`](Self::zoneout) |
+/// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`binary_cross_entropy`](Self::binary_cross_entropy) [`binary_cross_entropy_with`](Self::binary_cross_entropy_with) [`focal_loss`](Self::focal_loss) [`focal_loss_with`](Self::focal_loss_with) [`hinge`](Self::hinge) [`squared_error`](Self::squared_error) [`huber`](Self::huber) [`kl_divergence`](Self::kl_divergence) [`cosine_similarity`](Self::cosine_similarity) [`cosine_loss`](Self::cosine_loss) [`margin_ranking`](Self::margin_ranking) [`nce`](Self::nce) [`nce_loss`](Self::nce_loss) [`sampled_softmax`](Self::sampled_softmax) [`sampled_softmax_loss`](Self::sampled_softmax_loss) [`hierarchical_sigmoid`](Self::hierarchical_sigmoid) [`class_clusters`](Self::class_clusters) [`accuracy`](Self::accuracy) |
+/// | structured prediction | [`linear_chain_crf`](Self::linear_chain_crf) [`crf_marginals`](Self::crf_marginals) [`viterbi_decode`](Self::viterbi_decode) [`ctc_loss`](Self::ctc_loss) [`ctc_align`](Self::ctc_align) [`ctc_greedy`](Self::ctc_greedy) [`edit_distance`](Self::edit_distance) |
+/// | random | [`dropout`](Self::dropout) [`variational_dropout`](Self::variational_dropout) |
+/// | sparse | [`feed_csr`](Self::feed_csr) [`to_dense`](Self::to_dense) [`to_csr`](Self::to_csr) [`to_selected_rows`](Self::to_selected_rows) |
+/// | ids, conversion | [`lookup`](Self::lookup) [`lookup_bag`](Self::lookup_bag) [`gather_rows`](Self::gather_rows) [`scatter_rows`](Self::scatter_rows) [`one_hot`](Self::one_hot) [`take_rows`](Self::take_rows) [`retain`](Self::retain) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
+///
+/// # A program with mistakes
+///
+/// ```
+/// use unpadded::{Builder, DType};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[8], 1);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let narrow = x.linear(0);
+/// let loss = (narrow + x).cross_entropy(label).mean(); // unknown, but no mistake of its own
+/// let wide = x.slice(0..9);
+/// net.finish().unwrap_err().all().zip([loss, wide]).for_each(|(error, _)| println!("{error}"));
+/// ```
+#[derive(Clone)]
+pub struct Builder {
+    pub(super) number: u64,
+    pub(super) state: Rc<RefCell<State>>,
+    pub(super) block: BlockId,
+}
+
+impl Builder {
+    /// A builder that knows the operators of `registry`.
+    pub fn with_registry(registry: Registry) -> Self {
+        Self::over(Program::new(), registry)
+    }
+
+    /// A builder that goes on with a program.
+    pub(crate) fn over(program: Program, registry: Registry) -> Self {
+        let state = state::entered(|number| State {
+            number,
+            program,
+            registry,
+            open: Vec::new(),
+            opened_at: Vec::new(),
+            scopes: Scopes::default(),
+            carried: Vec::new(),
+            errors: Vec::new(),
+            fallback: Fallback::default(),
+            warnings: Vec::new(),
+            stopped: HashSet::new(),
+            dense: HashMap::new(),
+        });
+        let number = state.borrow().number.0;
+        Self { number, state, block: BlockId(0) }
+    }
+
+    /// The builder of a variable; it appends to the innermost step block that is open. Methods of [`Var`] that your own crate
+    /// adds begin with it; `operator!` writes them.
+    ///
+    /// `None` if the builder is on another thread, which is an error of that builder, or if it is gone: this thread keeps the error.
+    #[track_caller]
+    pub fn of(var: Var) -> Option<Builder> {
+        let found = Self::found(var);
+        if found.is_none() && !var.is_unknown() {
+            state::keep_stray(var.builder, Location::caller());
+        }
+        found
+    }
+
+    /// The builder of a variable, if it is there.
+    pub(crate) fn found(var: Var) -> Option<Builder> {
+        let state = state::state_of(var.builder)?;
+        let block = state.borrow().innermost();
+        Some(Builder { number: var.builder, state, block })
+    }
+
+    /// The line that errors name: that of the layer that is being called; without one, that of the caller of the
+    /// `#[track_caller]` method that calls this.
+    #[track_caller]
+    pub(super) fn here(&self) -> &'static Location<'static> {
+        let layer = self.state.borrow().scopes.lines.first().copied();
+        layer.unwrap_or(Location::caller())
+    }
+
+    /// The line inside a user's layer that called the `#[track_caller]` method that calls this, if it is not the line that
+    /// called the layer.
+    #[track_caller]
+    fn inside(&self) -> Option<&'static Location<'static>> {
+        let line = Location::caller();
+        (self.here() != line && !is_own(line.file())).then_some(line)
+    }
+
+    /// Sets the seed of the initialisers and of random operators; 0 without it.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.state.borrow_mut().program.seed = seed;
+        self
+    }
+
+    /// Everything that did not fit so far, first to last.
+    ///
+    /// # Errors
+    /// If anything did not fit: [`Error::all`] has each.
+    pub fn check(&self) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        state.errors.extend(state::stray_errors(self.number));
+        Error::several(&state.errors).map_or(Ok(()), Err)
+    }
+
+    /// The program so far.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn program(&self) -> Result<Program> {
+        self.check()?;
+        Ok(self.state.borrow().program.clone())
+    }
+
+    /// As [`Self::check`], for a program to which nothing is added any more: no step block is open, and each carried state
+    /// has a [`Self::carry`].
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
+        let state = self.state.borrow();
+        errors.extend(state.carried.iter().filter_map(|open| open.missing(&state.program)));
+        errors.extend(state.open.iter().map(OpenStep::unfinished));
+        Error::several(&errors).map_or(Ok(()), Err)
+    }
+
+    /// The program, done.
+    ///
+    /// # Errors
+    /// As [`Self::check`]; if a [carried state](Self::carried_state) has no [`carry`](Self::carry); if a step block is still
+    /// open.
+    pub fn finish(self) -> Result<Program> {
+        self.check_whole()?;
+        Ok(match Rc::try_unwrap(self.state) {
+            Ok(state) => state.into_inner().program,
+            Err(shared) => shared.borrow().program.clone(),
+        })
+    }
+
+    /// The registry it builds with.
+    pub fn registry(&self) -> Registry {
+        self.state.borrow().registry.clone()
+    }
+
+    /// Writes down an error that a layer found itself, with the line of the user's code, as the builder's own methods do.
+    /// Gives the unknown variable that stands for what could not be built.
+    #[track_caller]
+    pub fn refuse(&self, error: Error) -> Var {
+        let (caller, inside) = (self.here(), self.inside());
+        let error = match inside {
+            Some(line) => error.called(caller).noted(format!("inside the layer, at {line}")),
+            None => error.called(caller),
+        };
+        self.state.borrow_mut().errors.push(error);
+        self.unknown()
+    }
+
+    /// An unknown variable, for a layer whose input is unknown.
+    pub fn unknown(&self) -> Var {
+        Var::unknown(self.number)
+    }
+
+    /// Whether no error was written down, here or about a variable whose builder is gone.
+    pub(crate) fn is_without_errors(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// The number of a variable that this builder's block sees; `None` if it is unknown, or another's, which is an error.
+    #[track_caller]
+    pub(crate) fn visible(&self, var: Var) -> Option<VarId> {
+        let seen = {
+            let state = self.state.borrow();
+            state
+                .own(var)
+                .and_then(|id| id.map_or(Ok(None), |id| state.seen(self.block, id).map(|()| Some(id))))
+        };
+        self.fitting(seen).flatten()
+    }
+
+    /// Its number, which no other builder of the process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// As [`Self::visible`], in the block to which an operator on the variable is appended.
+    #[track_caller]
+    pub(crate) fn reachable(&self, var: Var) -> Option<VarId> {
+        let home = Builder { block: self.home([&var]), ..self.clone() };
+        home.visible(var)
+    }
+
+    /// How many errors were written down.
+    pub(crate) fn errors(&self) -> usize {
+        self.state.borrow().errors.len()
+    }
+
+    /// The value of `found`; an error is written down and gives `None`.
+    #[track_caller]
+    pub(crate) fn fitting<T>(&self, found: Result<T>) -> Option<T> {
+        match found {
+            Ok(found) => Some(found),
+            Err(error) => {
+                self.refuse(error);
+                None
+            }
+        }
+    }
+
+    /// The number of a variable of this builder; `None` if it is unknown, or another builder's, which is an error.
+    #[track_caller]
+    pub(super) fn known(&self, var: Var) -> Option<VarId> {
+        let own = self.state.borrow().own(var);
+        self.fitting(own).flatten()
+    }
+
+    /// The spec of a variable; `None` of an unknown one.
+    ///
+    /// # Errors
+    /// If it is another builder's, or a literal; both give `None`.
+    #[track_caller]
+    pub fn spec(&self, var: Var) -> Option<Spec> {
+        let id = self.known(var)?;
+        let spec = self.state.borrow().program.spec(id).cloned();
+        self.fitting(spec)
+    }
+
+    /// The number of a variable of a program without errors.
+    pub(crate) fn owned(&self, var: Var) -> Result<VarId> {
+        let unknown = || Error::of(ErrorKind::Program, "variable", "one of the program", "an unknown one");
+        self.state.borrow().own(var)?.ok_or_else(unknown)
+    }
+
+    /// The spec of a variable, if it is known and a tensor.
+    pub(crate) fn spec_of_tensor(&self, var: Var) -> Option<Spec> {
+        let state = self.state.borrow();
+        let id = state.own(var).ok()??;
+        state.program.var(id).spec().cloned()
+    }
+
+    /// A variable's name, dtype, shape and LoD levels, as ``` `x`: f32[rows0, 8] lod(0) ```; `{x:?}` prints the same.
+    pub fn describe(&self, var: Var) -> String {
+        self.state.borrow().describe(var)
+    }
+
+    /// The name of a variable; `?` for an unknown one.
+    pub fn name_of(&self, var: Var) -> String {
+        let state = self.state.borrow();
+        let id = state.own(var).ok().flatten();
+        id.map_or_else(|| "?".to_owned(), |id| state.program.var(id).name.clone())
+    }
+
+    /// What the caller gives at every run: `dims` in each row, and `lod_level` levels of sequences. With level 0
+    /// there is one row a sequence; deeper levels are this feed's own.
+    ///
+    /// # Errors
+    /// If the name is taken, in a step block, or if there are too many dimensions or levels; if a row has 2^63 bytes or more.
+    #[track_caller]
+    pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
+        self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
+    }
+
+    /// A feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known height.
+    /// `shape` is the whole shape, `None` for the rows of the batch.
+    ///
+    /// # Errors
+    /// As [`Self::feed`]; if a dimension after the first is unknown, or the first of selected rows; if the storage does not have that
+    /// many dimensions; if csr or coo has more than 2^60 columns, counted in each row if the rows are known.
+    #[track_caller]
+    pub fn feed_stored(
+        &self,
+        name: &str,
+        dtype: DType,
+        shape: &[Option<usize>],
+        storage: StorageKind,
+    ) -> Var {
+        self.add_feed(name, |_| {
+            let rows = match shape.first() {
+                Some(Some(n)) => Extent::Known(*n),
+                Some(None) if storage == StorageKind::SelectedRows => {
+                    return Err(Error::new("shape of a feed", "a known height of selected rows", "None"));
+                }
+                Some(None) => Extent::Batch,
+                None => return Err(Error::new("shape of a feed", "at least one dimension", "none")),
+            };
+            let dims: Option<Vec<usize>> = shape[1..].iter().copied().collect();
+            let dims = dims.ok_or_else(|| {
+                Error::new("shape of a feed", "known dimensions after the first", format!("{shape:?}"))
+            })?;
+            if matches!(storage, StorageKind::Csr | StorageKind::Coo) && dims.len() != 1 {
+                let got = format!("{} of them", shape.len());
+                return Err(Error::new("shape of a feed", format!("two dimensions for {storage}"), got));
+            }
+            Ok(Spec { storage, ..Spec::rows_of(dtype, rows, &dims, Levels::new())? })
+        })
+    }
+
+    /// A sparse feed: rows of `columns` numbers of which few are not 0, such as bags of words, with `lod_level` levels of
+    /// sequences as [`Self::feed`] has them. What is fed is put into canonical form; entries that are repeated add up.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::executor::{Executor, Run, Scope};
+    /// use unpadded::tensor::Csr;
+    /// use unpadded::{Builder, DType, Variable};
+    /// let net = Builder::new();
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// let total = bags.sum();
+    /// let (registry, program) = (net.registry(), net.finish()?);
+    /// let mut executor = Executor::new(&program, &registry, &[total.id()], 1)?;
+    /// // Row 0 has 1 in column 999 and 2 in column 0, row 1 has 5 in column 1.
+    /// let two = Csr::new([2, 1000], vec![0, 2, 3], vec![999, 0, 1], array![1.0f32, 2.0, 5.0])?;
+    /// let two = Variable::new(two, None)?;
+    /// executor.run(&mut Scope::of(&program)?, &Run::infer(&[(bags.id(), &two)]))?;
+    /// assert_eq!(executor.scalar(total)?, 8.0);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::feed`]; if `dtype` is not f32 or f64; if there are more than 2^60 columns.
+    #[track_caller]
+    pub fn feed_csr(&self, name: &str, dtype: DType, columns: usize, lod_level: usize) -> Var {
+        self.add_feed(name, |program| {
+            let dense = ragged(program, dtype, &[columns], lod_level)?;
+            Ok(Spec { storage: StorageKind::Csr, ..dense })
+        })
+    }
+
+    /// A feed with the same sequences as another variable. That they are the same is checked when they are fed.
+    ///
+    /// # Errors
+    /// As [`Self::feed`], and if `like` is not batched.
+    #[track_caller]
+    pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Var {
+        let outside = Builder { block: BlockId(0), ..self.clone() };
+        let Some(like) = outside.visible(like).and_then(|_| self.spec(like)) else { return self.unknown() };
+        self.add_feed(name, |_| {
+            if !like.batched() {
+                return Err(Error::new("feed_like", "a batched variable", like.to_string()));
+            }
+            Spec::rows_of(dtype, like.rows(), dims, like.lod.clone())
+        })
+    }
+
+    #[track_caller]
+    fn add_feed(&self, name: &str, spec: impl FnOnce(&mut Program) -> Result<Spec>) -> Var {
+        let add = |program: &mut Program| {
+            if self.block != BlockId(0) {
+                return Err(Error::of(ErrorKind::Program, "feed", "the root block", "a step block"));
+            }
+            let spec = spec(program)?;
+            spec.check_size()?;
+            if spec.storage != StorageKind::Dense && !spec.dtype.is_float() {
+                return Err(Error::new("dtype of a sparse feed", "f32 or f64", spec.dtype.to_string()));
+            }
+            program.add_var(VarDesc {
+                name: name.to_owned(),
+                block: self.block,
+                kind: VarKind::Tensor(spec),
+                role: VarRole::Feed,
+                persistable: false,
+                trainable: false,
+                stop_gradient: true,
+                initializer: None,
+                gradient_of: None,
+            })
+        };
+        let added = add(&mut self.state.borrow_mut().program).map_err(|e| e.variable(name));
+        self.made(added)
+    }
+
+    /// The variable of a number, or the unknown one for an error, which is written down.
+    #[track_caller]
+    pub(super) fn made(&self, id: Result<VarId>) -> Var {
+        self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
+    }
+
+    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency. It comes before the first
+    /// operator that reads the variable: what is computed from a variable without a gradient passes none on.
+    ///
+    /// # Errors
+    /// If it does not hold floats, or an operator has read it before.
+    #[track_caller]
+    pub fn watch(&self, var: Var) {
+        let Some(spec) = self.spec(var) else { return };
+        if !spec.dtype.is_float() {
+            self.refuse(Error::new("watch", "a float variable", spec.to_string()));
+            return;
+        }
+        let watched = self.state.borrow_mut().watch(var.id);
+        self.fitting(watched);
+    }
+
+    /// The dtype that is meant; `None` for that of an unknown variable.
+    #[track_caller]
+    pub(super) fn dtype(&self, of: impl Into<DTypeOf>) -> Option<DType> {
+        match of.into() {
+            DTypeOf::DType(dtype) => Some(dtype),
+            DTypeOf::Var(var) => self.spec(var).map(|spec| spec.dtype),
+        }
+    }
+
+    /// A value that the program carries: a scalar, a string or a list of them.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    #[track_caller]
+    pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Var {
+        let added = self.state.borrow_mut().program.add_var(VarDesc {
+            name: name.to_owned(),
+            block: BlockId(0),
+            kind: VarKind::Literal(value.into()),
+            role: VarRole::Literal,
+            persistable: false,
+            trainable: false,
+            stop_gradient: true,
+            initializer: None,
+            gradient_of: None,
+        });
+        self.made(added)
+    }
+
+    /// Keeps a variable from being trained or passing a gradient.
+    ///
+    /// # Errors
+    /// If it is of another builder.
+    #[track_caller]
+    pub fn stop_gradient(&self, var: Var) {
+        let Some(id) = self.known(var) else { return };
+        let state = &mut *self.state.borrow_mut();
+        let var = state.program.var_mut(id);
+        (var.stop_gradient, var.trainable) = (true, false);
+        state.stopped.insert(id);
+    }
+
+    /// The variables that [`Self::stop_gradient`] was called on.
+    pub(crate) fn stopped(&self) -> HashSet<VarId> {
+        self.state.borrow().stopped.clone()
+    }
+
+    /// Appends an operator, with its inputs by slot name. The result is its outputs in the order of its slots: one variable,
+    /// an array, a tuple or a list. A batched variable of a block around a step is captured as a static input. If an input is
+    /// inside a step block that is being built, the operator is appended to the innermost one, as methods of variables do.
+    ///
+    /// # Errors
+    /// If anything does not fit, also the number of outputs; the error names the operator and the line that called. What
+    /// it gives is then unknown.
+    #[track_caller]
+    pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
+        let (caller, block) = (self.here(), self.home(inputs.iter().flat_map(|&(_, vars)| vars)));
+        let slots = || {
+            let state = self.state.borrow();
+            state.registry.parse(kind, &attributes).map_or(1, |op| op.signature().outputs.len())
+        };
+        let unknown = || V::unknown(self.unknown(), slots());
+        let appended = self.state.borrow_mut().append(block, kind, &attributes, inputs, caller);
+        let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
+        let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
+        if let Some(outputs) = V::of(&outputs) {
+            return outputs;
+        }
+        let number = self.state.borrow().program.block(block).ops.len() - 1;
+        let expected = format!("{}, as many as the operator makes", outputs.len());
+        let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
+        let (operator, block) = (Some(format!("{kind} #{number}")), block.0 as usize);
+        let block = (block > 0).then_some(block);
+        self.refuse(error.at(Place { operator, block, ..Place::default() }));
+        unknown()
+    }
+
+    /// The block to which an operator on these variables is appended: this builder's own, or the innermost open step block if
+    /// one of them is inside a step that is open in this builder's block.
+    pub(super) fn home<'a>(&self, inputs: impl IntoIterator<Item = &'a Var>) -> BlockId {
+        let state = self.state.borrow();
+        let innermost = state.innermost();
+        if innermost == self.block || !state.program.encloses(self.block, innermost) {
+            return self.block;
+        }
+        let inside = |id: VarId| {
+            let from = state.program.var(id).block;
+            from != self.block
+                && state.program.encloses(self.block, from)
+                && state.program.encloses(from, innermost)
+        };
+        let mut known = inputs.into_iter().filter_map(|&var| state.own(var).ok().flatten());
+        if known.any(inside) { innermost } else { self.block }
+    }
+
+    /// The output of the operator of this kind that has the variable alone in `slot`, in the block to which an operator on the
+    /// variable is appended.
+    pub(crate) fn made_by(&self, kind: &str, slot: &str, var: Var) -> Option<Var> {
+        let block = self.home([&var]);
+        let mut state = self.state.borrow_mut();
+        let id = state.resolve(block, var).ok()??;
+        let mut ops = state.program.block(block).ops.iter();
+        let op = ops.find(|op| op.kind == kind && op.input(slot) == [id])?;
+        op.writes().next().map(|out| self.var(out))
+    }
+
+    /// A variable of this builder's program by its number.
+    pub(crate) fn var(&self, id: VarId) -> Var {
+        Var { builder: self.number, id }
+    }
+}
+
+/// What a feed of `dims` in each row is, with new levels.
+fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Spec> {
+    if lod_level > MAX_LEVELS {
+        return Err(Error::new("lod_level", format!("at most {MAX_LEVELS} levels"), lod_level.to_string()));
+    }
+    let levels: Levels = (0..lod_level).map(|_| program.add_level()).collect();
+    let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));
+    Spec::rows_of(dtype, rows, dims, levels)
+}
+
+/// A dtype, or that of a variable.
+#[derive(Debug, Clone, Copy)]
+pub enum DTypeOf {
+    /// This one.
+    DType(DType),
+    /// What the variable holds.
+    Var(Var),
+}
+
+impl From<DType> for DTypeOf {
+    fn from(dtype: DType) -> Self {
+        Self::DType(dtype)
+    }
+}
+
+impl From<Var> for DTypeOf {
+    fn from(var: Var) -> Self {
+        Self::Var(var)
+    }
+}

@@ -1,0 +1,97 @@
+//! States that pass from batch to batch: how a builder makes them.
+
+use super::builder::{Builder, DTypeOf};
+use super::state::OpenState;
+use super::var::Var;
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::BlockId;
+use crate::program::description::carried::wrong;
+use crate::program::description::language::CARRY;
+use crate::program::description::var_desc::VarRole;
+use crate::tensor::DType;
+
+impl Builder {
+    /// A state of `width` numbers (f32), one row a sequence, that passes from batch to batch. The result is its value before a
+    /// batch; [`Self::carry`] says which variable is its value after the batch. Sequence *i* of a batch goes on where sequence
+    /// *i* of the one before ended. No gradient passes (truncated back-propagation through time).
+    ///
+    /// A [`Trainer`](crate::train::Trainer) carries it, from zeros at the start of each epoch and evaluation; a
+    /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the next. An
+    /// [`Executor`](crate::executor::Executor) does not: a run is fed the state before the batch, and the state after it can be fetched.
+    ///
+    /// A smaller batch than the one before carries on the first of its sequences: the states of the others are dropped, and no later
+    /// batch gets them back. A larger batch than the one before is an error.
+    ///
+    /// ```
+    /// use unpadded::layers::Gru;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let before = net.carried_state(16);
+    /// let (h, last) = net.gru_states(x, Gru::new(16).initial(before));
+    /// net.carry(before, last);
+    /// let program = net.finish()?;
+    /// assert_eq!(program.carried_states().next().map(|state| state.before), Some(before.id()));
+    /// # let _ = h;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::carried_state_of`].
+    #[track_caller]
+    pub fn carried_state(&self, width: usize) -> Var {
+        let name = self.layer_name("state", None);
+        self.carried_state_of(&name, DType::F32, &[width])
+    }
+
+    /// The same with a name for its feed, of any dtype, or that of a variable, and any row shape.
+    ///
+    /// # Errors
+    /// If the name is taken, in a step block, or if there are too many dimensions. [`Self::finish`] fails if the state has no
+    /// [`Self::carry`].
+    #[track_caller]
+    pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeOf>, dims: &[usize]) -> Var {
+        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
+        let (before, line) = (self.feed(name, dtype, dims, 0), self.here());
+        if !before.is_unknown() {
+            let open = OpenState { before: before.id, said: false, line };
+            self.state.borrow_mut().carried.push(open);
+        }
+        before
+    }
+
+    /// Says that `after` is the value of a [carried state](Self::carried_state) after the batch.
+    ///
+    /// # Errors
+    /// If `before` is no carried state, or was carried already; if `after` has another dtype or shape; in a step block.
+    #[track_caller]
+    pub fn carry(&self, before: Var, after: Var) {
+        let Some(id) = self.known(before) else {
+            if after != before {
+                self.known(after);
+            }
+            return;
+        };
+        let said = {
+            let mut state = self.state.borrow_mut();
+            let found = state.carried.iter_mut().find(|open| open.before == id);
+            let said = found.map(|open| std::mem::replace(&mut open.said, true));
+            match said {
+                None => Err(wrong("a variable of `carried_state`", "another one")),
+                Some(true) => Err(wrong("one `carry`", "a second one")),
+                Some(false) if self.block != BlockId(0) => {
+                    Err(wrong("`carry` in the root block", "one in a step block"))
+                }
+                Some(false) => Ok(()),
+            }
+            .map_err(|e| e.variable(&state.program.var(id).name))
+        };
+        if self.fitting(said).is_some() {
+            let inputs: [(&str, &[Var]); 2] = [(CARRY.inputs[0], &[after]), (CARRY.inputs[1], &[before])];
+            let out: Var = self.append(CARRY.kind, &inputs, Attributes::new());
+            if !out.is_unknown() {
+                self.state.borrow_mut().program.var_mut(out.id).role = VarRole::Carried;
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Fallback to dense: where an operator has no kernel for a variable as it is stored, the variable is made dense by an operator
+//! of its own, in the program, for all to see.
+
+use std::panic::Location;
+
+use super::builder::Builder;
+use super::state::State;
+use super::warning::{Fallback, Warning};
+use crate::error::{Error, Place, Result};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Extent, VarId};
+use crate::operator::size::Size;
+use crate::program::description::language::TO_DENSE;
+use crate::program::description::storages::Conversion;
+
+impl Builder {
+    /// Sets what happens from here on where an operator has no kernel for a variable as it is stored; [`Fallback::Warn`]
+    /// without it.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType, Fallback};
+    /// let net = Builder::new().fallback(Fallback::Deny);
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// bags.softmax();
+    /// let error = net.finish().unwrap_err().to_string();
+    /// assert!(error.contains("variable `bags`: storage of input `x`: expected dense, got csr"), "{error}");
+    /// ```
+    #[must_use]
+    pub fn fallback(self, policy: Fallback) -> Self {
+        self.state.borrow_mut().fallback = policy;
+        self
+    }
+
+    /// What is made dense since an operator has no kernel for it as it is stored, in the order of the program.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// bags.tanh().softmax(); // tanh stays csr, softmax has no zeros
+    /// let warning = net.warnings()[0].to_string();
+    /// let expected = "variable `sparse_tanh` is csr, for which `x` of softmax #2 has no kernel: made dense, 4000 × batch bytes";
+    /// assert!(warning.starts_with(expected), "{warning}");
+    /// ```
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.state.borrow().warnings.clone()
+    }
+}
+
+impl State {
+    /// Appends an operator to variables some of which are made dense for it. If it is refused, nothing is left of them.
+    pub(super) fn append_to_dense(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: Vec<(&str, Vec<VarId>)>,
+        due: Vec<Conversion>,
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
+        let before = (self.program.clone(), self.open.clone(), self.dense.clone(), self.warnings.len());
+        let mut dense = inputs.clone();
+        let converted = self.densify(block, kind, due, &mut dense, caller);
+        let appended = converted.and_then(|()| self.append_as_stored(block, kind, attributes, dense, caller));
+        appended.map_err(|error| {
+            (self.program, self.open, self.dense) = (before.0, before.1, before.2);
+            self.warnings.truncate(before.3);
+            // As the operator says it of the variables that the user has.
+            let said = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
+            let number = self.program.block(block).ops.len();
+            let place = Place {
+                operator: Some(format!("{kind} #{number}")),
+                block: (block.0 > 0).then_some(block.0 as usize),
+                caller: Some(caller.to_string()),
+                variable: None,
+            };
+            said.unwrap_or(error).of_operator(&place).at(place)
+        })
+    }
+
+    /// Replaces what an operator has no kernel for by dense variables.
+    fn densify(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        due: Vec<Conversion>,
+        inputs: &mut [(&str, Vec<VarId>)],
+        caller: &'static Location<'static>,
+    ) -> Result<()> {
+        let mut made = Vec::new();
+        for Conversion { slot, var } in due {
+            // A constant is made dense where it is, once, and not in each step.
+            let home = if self.program.spec(var)?.batched() { block } else { self.program.var(var).block };
+            let dense = match self.dense.get(&(home, var)) {
+                Some(&dense) => dense,
+                None => {
+                    let attributes = Attributes::new().with(TO_DENSE.attributes[0], format!("{kind}.{slot}"));
+                    let inputs = vec![(TO_DENSE.inputs[0], vec![var])];
+                    let dense = self.append_known(home, TO_DENSE.kind, &attributes, inputs, caller)?;
+                    let dense = *dense.first().ok_or_else(|| Error::new("dense variable", "one", "none"))?;
+                    self.dense.insert((home, var), dense);
+                    made.push((slot, var, dense));
+                    dense
+                }
+            };
+            for (_, vars) in inputs.iter_mut().filter(|(given, _)| *given == slot) {
+                vars.iter_mut().filter(|given| **given == var).for_each(|given| *given = dense);
+            }
+        }
+        let number = self.program.block(block).ops.len();
+        for (slot, var, dense) in made.into_iter().filter(|_| self.fallback == Fallback::Warn) {
+            // A step's views are those of variables around it, where the program has the dense one too.
+            let (var, dense) = (self.outermost(var), self.outermost(dense));
+            self.warnings.push(Warning {
+                operator: format!("{kind} #{number}"),
+                slot,
+                variable: self.program.var(var).name.clone(),
+                storage: self.program.spec(var)?.storage,
+                dense: Size::of(self.program.spec(dense)?, Extent::Known(0)),
+                caller,
+            });
+        }
+        Ok(())
+    }
+
+    /// The variable that a step's view is of.
+    fn outermost(&self, var: VarId) -> VarId {
+        self.open.iter().rev().fold(var, |seen, step| {
+            let mut pairs = step.desc.inputs.iter().chain(&step.desc.statics);
+            pairs.find(|pair| pair.inner == seen).map_or(seen, |pair| pair.outer)
+        })
+    }
+}

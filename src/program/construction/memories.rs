@@ -1,0 +1,207 @@
+//! Memories of a step block: what passes from step to step.
+
+use super::builder::DTypeOf;
+use super::open_step::{Next, OpenMemory, OpenStep};
+use super::state::{State, finished};
+use super::step::Step;
+use super::var::Var;
+use crate::error::{Error, ErrorKind, Result};
+use crate::operator::extent::{Extent, Levels, Spec, VarId, rows_of_step};
+use crate::program::description::var_desc::{StopGradient, VarRole};
+use crate::tensor::{DType, StorageKind};
+
+fn empty_memory(got: String) -> Error {
+    Error::new("row of a memory", "at least one number", got)
+}
+
+impl Step {
+    /// A memory of `width` numbers a row that starts at zero: of the dtype of the step's first input if that is a float,
+    /// else f32.
+    ///
+    /// # Errors
+    /// If `width` is 0.
+    #[track_caller]
+    pub fn memory(&self, width: usize) -> Var {
+        let input = {
+            let state = self.state.borrow();
+            let step = state.open.iter().find(|step| step.block == self.block);
+            step.and_then(|step| state.program.spec(step.first_input()?).ok()).map(|spec| spec.dtype)
+        };
+        self.memory_of(input.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32), &[width])
+    }
+
+    /// A memory of any dtype, or that of a variable, and any row shape that starts at zero.
+    ///
+    /// # Errors
+    /// If a row has no numbers, or there are too many dimensions.
+    #[track_caller]
+    pub fn memory_of(&self, dtype: impl Into<DTypeOf>, dims: &[usize]) -> Var {
+        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
+        let spec = match dims.contains(&0) {
+            true => Err(empty_memory(format!("{dims:?}"))),
+            false => Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new()),
+        };
+        let added = spec.and_then(|spec| self.add_memory(spec, None));
+        self.made(added)
+    }
+
+    /// A memory that starts with the rows of an outer variable, one a sequence.
+    ///
+    /// # Errors
+    /// If it does not have one row a sequence, or its rows have no numbers.
+    #[track_caller]
+    pub fn memory_from(&self, initial: Var) -> Var {
+        let found = self.state.borrow_mut().initial(self, initial);
+        let added = match found {
+            Ok(Some((id, spec))) => self.add_memory(spec, Some(id)),
+            Ok(None) => return self.unknown(),
+            Err(error) => Err(error),
+        };
+        self.made(added)
+    }
+
+    fn add_memory(&self, spec: Spec, initial: Option<VarId>) -> Result<VarId> {
+        let state = &mut *self.state.borrow_mut();
+        let previous =
+            state.program.add_computed("memory", self.block, spec, VarRole::Step, StopGradient::No);
+        let memory = OpenMemory { previous, initial, next: Next::None, last: None };
+        state.building(self)?.add_memory(memory);
+        Ok(previous)
+    }
+
+    /// Says that at the next step `memory` holds `after`.
+    ///
+    /// # Errors
+    /// If `memory` is none, was updated before, or the shapes differ.
+    #[track_caller]
+    pub fn update(&self, memory: Var, after: Var) {
+        let caller = self.here();
+        let Some(id) = self.known(memory) else {
+            // `after` may be wrong too, which is an error of its own.
+            if after != memory {
+                self.known(after);
+            }
+            return;
+        };
+        // The copies that it appends are the caller's too.
+        let line = self.called_from(caller);
+        let next = self.next(id, after);
+        drop(line);
+        let state = &mut *self.state.borrow_mut();
+        let after = state.own(after).ok().flatten();
+        if let Ok(memory) = state.memory(self, id) {
+            memory.next = next;
+        } else if let Some(Ok(memory)) = after.map(|after| state.memory(self, after)) {
+            // The arguments were the wrong way round. That error is written down; a missing update would be a second one.
+            memory.next = Next::Unknown;
+        }
+    }
+
+    /// What `memory` holds at the next step, if `var` can be that.
+    fn next(&self, memory: VarId, var: Var) -> Next {
+        let others = {
+            let mut state = self.state.borrow_mut();
+            let name = state.program.var(memory).name.clone();
+            state.memory(self, memory).and_then(|found| match found.next {
+                Next::None => Ok(()),
+                _ => {
+                    let expected = "one `update` in the step";
+                    Err(Error::of(ErrorKind::Program, "memory", expected, "a second one").variable(name))
+                }
+            })
+        };
+        if self.fitting(others).is_none() {
+            return Next::Unknown;
+        }
+        let Some(mut id) = self.computed_here(var) else { return Next::Unknown };
+        let taken = {
+            let mut state = self.state.borrow_mut();
+            state.building(self).is_ok_and(|step| !step.taken.insert(id))
+        };
+        if taken {
+            // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
+            let Some(copy) = self.copy(id) else { return Next::Unknown };
+            id = copy;
+        }
+        let fits = {
+            let program = &self.state.borrow().program;
+            let specs = program.spec(memory).and_then(|want| Ok((want, program.spec(id)?)));
+            specs.and_then(|(want, got)| match want == got {
+                true => Ok(()),
+                false => Err(Error::new("update of a memory", want.to_string(), got.to_string())
+                    .variable(&program.var(var.id).name)),
+            })
+        };
+        self.fitting(fits).map_or(Next::Unknown, |()| Next::Known(id))
+    }
+
+    /// What `memory` holds after each sequence's last step, one row a sequence, to be returned from the step block. A
+    /// sequence without steps keeps what the memory started with.
+    ///
+    /// # Errors
+    /// If `memory` is none.
+    #[track_caller]
+    pub fn last(&self, memory: Var) -> Var {
+        let Some(id) = self.known(memory) else { return self.unknown() };
+        let last = self.state.borrow_mut().last(self, id);
+        self.made(last)
+    }
+}
+
+impl State {
+    /// A step block while it is being built.
+    fn building(&mut self, step: &Step) -> Result<&mut OpenStep> {
+        self.open.iter_mut().find(|open| open.block == step.block).ok_or_else(finished)
+    }
+
+    fn memory(&mut self, step: &Step, id: VarId) -> Result<&mut OpenMemory> {
+        let name = self.program.var(id).name.clone();
+        self.building(step)?.memory(id).ok_or_else(|| {
+            Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable")
+                .variable(name)
+        })
+    }
+
+    /// The outer variable that a memory starts with, and the spec of the memory; `None` if the variable is unknown.
+    fn initial(&mut self, step: &Step, initial: Var) -> Result<Option<(VarId, Spec)>> {
+        let open = self.building(step)?;
+        let (parent, above, sequences) = (open.parent, open.above.clone(), open.sequences);
+        let known = open.is_known();
+        let Some(id) = self.resolve(parent, initial)? else { return Ok(None) };
+        if !known {
+            return Ok(None);
+        }
+        let spec = self.program.spec(id)?.clone();
+        let name = || self.program.var(initial.id).name.clone();
+        if spec.lod != above || spec.rows() != sequences {
+            let error = Error::new("initial memory", rows_of_step(sequences), spec.to_string());
+            return Err(error.variable(name()));
+        }
+        if spec.storage != StorageKind::Dense {
+            let expected = "dense rows: `to_dense` makes them so";
+            return Err(Error::new("initial memory", expected, spec.to_string()).variable(name()));
+        }
+        if spec.width() == 0 {
+            return Err(empty_memory(spec.to_string()).variable(name()));
+        }
+        let mut shape = spec.shape.clone();
+        shape[0] = Extent::Alive(step.block);
+        Ok(Some((id, Spec { shape, lod: Levels::new(), ..spec })))
+    }
+
+    fn last(&mut self, step: &Step, memory: VarId) -> Result<VarId> {
+        if let Some(id) = self.memory(step, memory)?.last {
+            return Ok(id);
+        }
+        let open = self.building(step)?;
+        let (parent, lod, sequences) = (open.parent, open.above.clone(), open.sequences);
+        let spec = self.program.spec(memory)?.clone();
+        let name = format!("{}.last", self.program.var(memory).name);
+        let mut shape = spec.shape.clone();
+        shape[0] = sequences;
+        let spec = Spec { shape, lod, ..spec };
+        let id = self.program.add_computed(&name, parent, spec, VarRole::Computed, StopGradient::No);
+        self.building(step)?.set_last(memory, id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,320 @@
+//! A step block while it is being built: its inputs, captures and memories.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::{Error, ErrorKind, Place, Result};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId, rows_of_step};
+use crate::program::description::language::RECURRENT;
+use crate::program::description::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
+use crate::program::description::program::Program;
+use crate::program::description::var_desc::VarRole;
+use crate::tensor::StorageKind;
+
+/// Options of a recurrent: which level's sequences run, and from which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recurrence {
+    /// The LoD level of the first step input whose sequences are run, from 0 at the top; the last one without it.
+    pub level: Option<usize>,
+    /// Each sequence runs from its own end.
+    pub reverse: bool,
+}
+
+/// A step block that is being built.
+#[derive(Clone)]
+pub(super) struct OpenStep {
+    pub(super) block: BlockId,
+    pub(super) parent: BlockId,
+    /// Levels above the one whose sequences are run.
+    pub(super) above: Levels,
+    /// What counts the sequences that are run.
+    pub(super) sequences: Extent,
+    /// The level whose sequences are run; `None` if the step inputs do not fit or are unknown.
+    pub(super) over: Option<LevelId>,
+    /// The place of the `recurrent`, for errors.
+    pub(super) place: Place,
+    pub(super) desc: StepDesc,
+    pub(super) memories: Vec<OpenMemory>,
+    /// The number of each memory, by its variable; and the variables that are some memory's next value.
+    pub(super) numbers: HashMap<VarId, usize>,
+    pub(super) taken: HashSet<VarId>,
+    /// The final values that were asked for.
+    pub(super) lasts: HashSet<VarId>,
+    /// The static inputs, by the outer variable.
+    pub(super) captured: HashMap<VarId, VarId>,
+    /// How many errors there were when it was opened.
+    pub(super) errors: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct OpenMemory {
+    pub(super) previous: VarId,
+    pub(super) initial: Option<VarId>,
+    pub(super) next: Next,
+    /// The outer variable of its final value, once it was asked for.
+    pub(super) last: Option<VarId>,
+}
+
+/// What a memory holds at the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing was said yet.
+    None,
+    /// What was said does not fit, or is unknown.
+    Unknown,
+    Known(VarId),
+}
+
+impl OpenStep {
+    /// Binds the step inputs. Returns their views in the block.
+    pub(super) fn bind(
+        &mut self,
+        program: &mut Program,
+        options: Recurrence,
+        outer: &[VarId],
+    ) -> Result<Vec<VarId>> {
+        let first = *outer
+            .first()
+            .ok_or_else(|| Error::of(ErrorKind::Program, "step inputs", "at least one", "none"))?;
+        let lod = program.spec(first)?.lod.clone();
+        let index = match (options.level, lod.len()) {
+            (_, 0) => {
+                let got = program.spec(first)?.to_string();
+                return Err(Error::new("step input", "sequences (a LoD of at least one level)", got)
+                    .variable(&program.var(first).name));
+            }
+            (None, n) => n - 1,
+            (Some(level), n) if level < n => level,
+            (Some(level), n) => return Err(Error::new("level", format!("below {n}"), level.to_string())),
+        };
+        let (level, depth) = (lod[index], index);
+        let above: Levels = lod[..index].iter().copied().collect();
+        for &var in outer {
+            let spec = program.spec(var)?;
+            if spec.lod.len() <= depth || spec.lod[..depth] != above[..] || spec.lod[depth] != level {
+                let expected = format!("the sequences of the first one, {}", program.spec(first)?);
+                let error = Error::new("step input", expected, spec.to_string());
+                return Err(error.variable(&program.var(var).name));
+            }
+        }
+        self.sequences = above.last().map_or(program.top(self.parent), |&l| Extent::Rows(l));
+        (self.above, self.over, self.desc.level) = (above, Some(level), level);
+        let mut inner = Vec::new();
+        for &var in outer {
+            let spec = program.spec(var)?.clone();
+            let id = self.view(program, var, &spec, &spec.lod[depth + 1..]);
+            self.desc.inputs.push(Pair { outer: var, inner: id });
+            inner.push(id);
+        }
+        Ok(inner)
+    }
+
+    pub(super) fn first_input(&self) -> Option<VarId> {
+        self.desc.inputs.first().map(|pair| pair.inner)
+    }
+
+    /// The error that it is still open when the program is to be finished.
+    pub(super) fn unfinished(&self) -> Error {
+        let expected = "to be finished before the program";
+        Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
+            .at(self.place.clone())
+    }
+
+    /// Whether it reads a variable from around it.
+    pub(super) fn reads(&self, outer: VarId) -> bool {
+        let mut pairs = self.desc.inputs.iter().chain(&self.desc.statics);
+        pairs.any(|pair| pair.outer == outer)
+            || self.memories.iter().any(|memory| memory.initial == Some(outer))
+    }
+
+    /// Whether it is known over which sequences it runs.
+    pub(super) fn is_known(&self) -> bool {
+        self.over.is_some()
+    }
+
+    pub(super) fn memories(&self) -> &[OpenMemory] {
+        &self.memories
+    }
+
+    pub(super) fn add_memory(&mut self, memory: OpenMemory) {
+        self.numbers.insert(memory.previous, self.memories.len());
+        self.memories.push(memory);
+    }
+
+    /// The memory that a variable is.
+    pub(super) fn memory(&mut self, var: VarId) -> Option<&mut OpenMemory> {
+        self.memories.get_mut(*self.numbers.get(&var)?)
+    }
+
+    /// Notes the outer variable of a memory's final value.
+    pub(super) fn set_last(&mut self, memory: VarId, last: VarId) {
+        if let Some(memory) = self.memory(memory) {
+            memory.last = Some(last);
+            self.lasts.insert(last);
+        }
+    }
+
+    pub(super) fn is_last(&self, var: VarId) -> bool {
+        self.lasts.contains(&var)
+    }
+
+    /// The step's view of an outer variable, whose levels below the sequences become the step's own.
+    pub(super) fn view(
+        &mut self,
+        program: &mut Program,
+        var: VarId,
+        spec: &Spec,
+        deeper: &[LevelId],
+    ) -> VarId {
+        let mut lod = Levels::new();
+        for &outer in deeper {
+            let known = self.desc.levels.iter().find(|(o, _)| *o == outer).map(|(_, inner)| *inner);
+            lod.push(known.unwrap_or_else(|| {
+                let inner = program.add_level();
+                self.desc.levels.push((outer, inner));
+                inner
+            }));
+        }
+        let mut shape = spec.shape.clone();
+        shape[0] = lod.last().map_or(Extent::Alive(self.block), |&l| Extent::Rows(l));
+        let view = Spec { shape, lod, ..spec.clone() };
+        let desc = program.var(var);
+        let (name, stop) = (format!("{}.step", desc.name), desc.stop_gradient);
+        program.add_computed(&name, self.block, view, VarRole::Step, stop.into())
+    }
+
+    /// A static input: one row, or one whole sub-sequence, for each sequence. `None` if it is not known over which
+    /// sequences the block runs.
+    pub(super) fn capture(&mut self, program: &mut Program, var: VarId) -> Result<Option<VarId>> {
+        if !self.is_known() {
+            return Ok(None);
+        }
+        if let Some(&inner) = self.captured.get(&var) {
+            return Ok(Some(inner));
+        }
+        if self.is_last(var) {
+            let got = "the final value of a memory of this very step";
+            return Err(Error::of(
+                ErrorKind::Program,
+                "static input of a step",
+                "a value known before the step",
+                got,
+            ));
+        }
+        let spec = program.spec(var)?.clone();
+        let depth = self.above.len();
+        let fits = spec.lod.len() >= depth
+            && spec.lod[..depth] == self.above[..]
+            && (spec.lod.len() > depth || spec.rows() == self.sequences);
+        if !fits {
+            let expected = format!("{}, or one sub-sequence", rows_of_step(self.sequences));
+            return Err(Error::new("static input of a step", expected, spec.to_string()));
+        }
+        // A static sub-sequence has its own levels even where a step input has the same ones: there they are cut to
+        // one step's entries, here they are whole.
+        let deeper: Vec<LevelId> = spec.lod[depth..].to_vec();
+        let mut lod = Levels::new();
+        for &outer in &deeper {
+            let known = self.desc.static_level(program, outer);
+            lod.push(match known {
+                Some(level) => level,
+                None => program.add_level(),
+            });
+        }
+        let mut shape = spec.shape.clone();
+        shape[0] = lod.last().map_or(Extent::Alive(self.block), |&l| Extent::Rows(l));
+        let view = Spec { shape, lod, ..spec };
+        let desc = program.var(var);
+        let (name, stop) = (format!("{}.static", desc.name), desc.stop_gradient);
+        let inner = program.add_computed(&name, self.block, view, VarRole::Step, stop.into());
+        self.desc.statics.push(Pair { outer: var, inner });
+        self.captured.insert(var, inner);
+        Ok(Some(inner))
+    }
+
+    /// The outer spec of an output: the levels down to the sequences, then the step's deeper ones.
+    pub(super) fn outer_spec(&self, program: &mut Program, inner: VarId) -> Result<Spec> {
+        let spec = program.spec(inner)?.clone();
+        if spec.storage != StorageKind::Dense {
+            let error = Error::new("output of a step", "dense rows", spec.to_string());
+            return Err(error.variable(&program.var(inner).name));
+        }
+        if !spec.batched() {
+            let expected = "a value with a row (or a sub-sequence) for each sequence";
+            return Err(
+                Error::new("output of a step", expected, spec.to_string()).variable(&program.var(inner).name)
+            );
+        }
+        let mut lod = self.above.clone();
+        lod.push(self.desc.level);
+        for level in &spec.lod {
+            let outer = self.desc.levels.iter().find(|(_, i)| i == level).map(|(o, _)| *o);
+            let Some(outer) = outer else {
+                return Err(Error::new(
+                    "output of a step",
+                    "rows, or sub-sequences of a step input",
+                    "sub-sequences made inside the step",
+                )
+                .variable(&program.var(inner).name));
+            };
+            lod.try_push(outer).map_err(|_| Error::new("LoD", "fewer levels", "one more"))?;
+        }
+        let mut shape = spec.shape.clone();
+        shape[0] = lod.last().map_or(self.sequences, |&l| Extent::Rows(l));
+        Ok(Spec { shape, lod, ..spec })
+    }
+
+    /// The operator with all its outer variables in slots.
+    pub(super) fn finish(&mut self, program: &Program, caller: String) -> OpDesc {
+        let desc = self.desc.clone();
+        let outers = |pairs: &[Pair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
+        let mut constants: Vec<VarId> = Vec::new();
+        let mut known = HashSet::new();
+        // Only blocks that were made after it can lie inside it.
+        for (id, block) in program.blocks().skip(self.block.0 as usize) {
+            if !program.encloses(self.block, id) {
+                continue;
+            }
+            for var in block.ops.iter().flat_map(OpDesc::reads) {
+                if !program.encloses(self.block, program.var(var).block) && known.insert(var) {
+                    constants.push(var);
+                }
+            }
+        }
+        let bound = |slot: &str, vars: Vec<VarId>| Bound { slot: slot.to_owned(), vars };
+        let mut inputs = vec![
+            bound("x", outers(&desc.inputs)),
+            bound("static", outers(&desc.statics)),
+            bound("initial", desc.memories.iter().filter_map(|m| m.initial).collect()),
+            bound("constant", constants),
+        ];
+        let mut outputs = vec![
+            bound("out", outers(&desc.outputs)),
+            bound("last", desc.memories.iter().filter_map(|m| m.last).collect()),
+        ];
+        inputs.retain(|b| !b.vars.is_empty());
+        outputs.retain(|b| !b.vars.is_empty());
+        OpDesc {
+            kind: RECURRENT.to_owned(),
+            role: Role::Forward,
+            inputs,
+            outputs,
+            attributes: Attributes::new(),
+            step: Some(Box::new(desc)),
+            caller,
+        }
+    }
+}
+
+impl StepDesc {
+    /// The level inside the step that stands for a level of a captured sub-sequence, if one with that level was captured
+    /// before.
+    fn static_level(&self, program: &Program, outer: LevelId) -> Option<LevelId> {
+        self.statics.iter().find_map(|pair| {
+            let (o, i) = (program.var(pair.outer).spec()?, program.var(pair.inner).spec()?);
+            let depth = o.lod.len() - i.lod.len();
+            let at = o.lod.iter().position(|l| *l == outer)?;
+            i.lod.get(at.checked_sub(depth)?).copied()
+        })
+    }
+}

@@ -1,0 +1,349 @@
+//! [`operator!`](crate::operator): the kind of an operator, its documentation, attributes, slots and the methods that append it
+//! stand once.
+
+use super::var::Var;
+
+/// What a method that appends an operator takes for an input slot: a variable, an optional one, or several.
+pub trait Given {
+    /// The variables, in order.
+    fn vars(&self) -> &[Var];
+}
+
+impl Given for Var {
+    fn vars(&self) -> &[Var] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl Given for Option<Var> {
+    fn vars(&self) -> &[Var] {
+        self.as_slice()
+    }
+}
+
+impl Given for &[Var] {
+    fn vars(&self) -> &[Var] {
+        self
+    }
+}
+
+/// Declares an operator: its type, with a constant for the number of each slot; how its attributes are read and written;
+/// its documentation; and the methods that append it. What it computes is the trait [`Op`](crate::operator::Op), which
+/// the caller implements for the type.
+///
+/// ```
+/// use unpadded::operator::{Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
+/// use unpadded::{Builder, DType, Registry, Result, Var, operator, ops, testing, with_float};
+///
+/// operator! {
+///     /// `out = x · sqrt(x² + soft)`, every element.
+///     ///
+///     /// # Errors
+///     /// If `x` holds no floats.
+///     pub struct Grow = "acme.grow" { soft: f64 }
+///     inputs { X = x: one }
+///     outputs { OUT = out: one }
+///     pub trait BuildGrow, ApplyGrow { fn grow(&self, x: Var, soft: f64) -> Var; }
+/// }
+///
+/// impl Op for Grow {
+///     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+///         s.is_float(Self::X)?;
+///         s.set(Self::OUT, s.input(Self::X).clone());
+///         Ok(())
+///     }
+///
+///     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+///         // `T` is f32 or f64, so that its own methods can be called.
+///         with_float!(run.dtype(Self::X), T => {
+///             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+///             for (out, &x) in out.iter_mut().flatten().zip(x.iter().flatten()) {
+///                 *out = x * (x * x + self.soft as T).sqrt();
+///             }
+///             Ok(())
+///         })
+///     }
+///
+///     // The gradient of `x` is computed from `x`; the output's value may be gone by then.
+///     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
+///         Gradient::reads_nothing().input(Self::X)
+///     }
+///
+///     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+///         with_float!(run.dtype(Self::X), T => {
+///             let (x, g) = (run.input::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?);
+///             let (Some(g), Some((mut dx, store))) = (g, run.gradient::<T>(Self::X)?) else { return Ok(()) };
+///             for (dx, (&x, &g)) in dx.iter_mut().flatten().zip(x.iter().flatten().zip(g.iter().flatten())) {
+///                 let root = (x * x + self.soft as T).sqrt();
+///                 // Written or added, as the call says.
+///                 store.put(dx, g * (root + x * x / root));
+///             }
+///             Ok(())
+///         })
+///     }
+///
+///     fn samples() -> Result<Vec<Sample>> {
+///         Sample::of_rows(&Grow { soft: 0.5 }.attributes(), 3, |sample, _| Ok(sample))
+///     }
+/// }
+///
+/// let mut registry = ops::catalogue();
+/// registry.add::<Grow>()?;
+/// # if false {
+/// testing::check_kinds(&registry, &["acme.grow"]).unwrap(); // in a test, with the feature `testing`
+/// # }
+/// let net = Builder::with_registry(registry);
+/// let x = net.feed("x", DType::F32, &[4], 1);
+/// assert_eq!(net.spec(x.grow(1.0)), net.spec(net.grow(x, 1.0)));
+/// net.finish()?;
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// - **Kind**: a string, or a plain word that stands for itself (not the name of a constant).
+/// - **Attributes** are fields of a type that is an [`Attribute`](crate::operator::attributes::Attribute): `bool`, `i64`, `usize`,
+///   `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and what a crate makes one. `rate: f64 = 0.5`
+///   may be missing in a program (the method takes it all the same); `rate: f64 => read` is read by
+///   `fn read(&Attributes, &str) -> Result<f64>`, which can refuse values.
+/// - **Slots** are a constant, the name in programs, and how many variables it takes (`one`, `optional`, `many`, `any`;
+///   `literal` for values of the program), with what [`Slot`](crate::operator::Slot) adds: `.without_gradient()`, `.updated()`,
+///   `.shape_only()`, `.any_storage()`, `.literals()`.
+/// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
+///   without them all inputs are dense. `stands_for { "linear" }` behind them says that these are more kernels of another
+///   operator, one with the same slots and attributes: where that one is appended to variables in these storages, this one is.
+/// - **The method** has a parameter of the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each attribute
+///   (its type, or one that is made into it), in any order, and what it appends as its result: `Var`, several in a tuple or
+///   an array, or `Vec<Var>`. It fails by no `Result`: what does not fit is written down in the builder, and the result is
+///   unknown. Where a parameter is something else, its body says what the slots and attributes are:
+///   `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
+/// - **Where it stands**: in this crate `impl Builder, Var { fn … }` makes it a method of both, on a variable with the first
+///   parameter as the variable itself: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate
+///   `pub trait BuildGrow, ApplyGrow { fn … }` names two traits, the first implemented for the builder, the second for
+///   variables; who calls imports them. `Var` and the second trait may be left out, for an operator that has no one main
+///   input.
+/// - The documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`, if there are any.
+#[macro_export]
+macro_rules! operator {
+    (
+        $(#[doc = $text:literal])*
+        $(#[doc($($alias:tt)*)])*
+        $(#[derive($($derived:ident),*)])?
+        $visible:vis struct $type:ident = $kind:tt {
+            $($(#[doc = $about:literal])* $field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
+        }
+        inputs { $($input:ident = $input_name:ident: $input_arity:ident $(.$input_more:ident($($input_argument:expr)?))*),* $(,)? }
+        $(kernels { $($kernel:expr),* $(,)? })?
+        $(stands_for { $($stood:literal),* $(,)? })?
+        outputs { $($output:ident = $output_name:ident: $output_arity:ident $(.$output_more:ident($($output_argument:expr)?))*),* $(,)? }
+        $($method:tt)*
+    ) => {
+        $crate::operator_part!(type [$(#[doc = $text])*] [$($method)*] $(#[derive($($derived),*)])? $visible struct $type = $kind { $([$($about)*] $field: $holds),* });
+
+        impl $type {
+            $crate::operator_part!(numbers 0usize; $($input)*);
+            $crate::operator_part!(numbers 0usize; $($output)*);
+
+            /// As they stand in a program.
+            #[allow(dead_code)]
+            $visible fn attributes(&self) -> $crate::operator::Attributes {
+                #[allow(unused_mut)]
+                let mut attributes = $crate::operator::Attributes::new();
+                $($crate::operator::attributes::Attribute::write(&self.$field, &mut attributes, stringify!($field));)*
+                attributes
+            }
+        }
+
+        impl $crate::operator::Declared for $type {
+            fn declaration() -> &'static $crate::operator::Declaration {
+                const {
+                    &$crate::operator::Declaration {
+                        kind: $crate::operator_part!(kind $kind),
+                        text: concat!($($text, "\n"),*),
+                        attributes: &[$(stringify!($field)),*],
+                        signature: $crate::operator::Signature {
+                            inputs: &[$($crate::operator::Slot::$input_arity(stringify!($input_name))
+                                $(.$input_more($($input_argument)?))*),*],
+                            outputs: &[$($crate::operator::Slot::$output_arity(stringify!($output_name))
+                                $(.$output_more($($output_argument)?))*),*],
+                            kernels: &[$($(&$kernel),*)?],
+                        },
+                        stands_for: &[$($($stood),*)?],
+                    }
+                }
+            }
+
+            fn parse(_attributes: &$crate::operator::Attributes) -> $crate::error::Result<Self> {
+                Ok(Self {
+                    $($field: $crate::operator_part!(read _attributes, $field $(= $default)? $(=> $read)?),)*
+                })
+            }
+
+            fn declared(&self) -> &'static $crate::operator::Declaration {
+                <Self as $crate::operator::Declared>::declaration()
+            }
+        }
+
+        $crate::operator_part!(method $type [$(#[doc = $text])* $(#[doc($($alias)*)])*] [$($input_name)*] [$($field)*] $($method)*);
+    };
+}
+
+/// The parts of [`operator!`](crate::operator).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! operator_part {
+    (kind $kind:ident) => { stringify!($kind) };
+    (kind $kind:literal) => { $kind };
+
+    // The documentation stands where a reader looks for it: at the method, or at the type of an operator without one.
+    (type [$(#[$doc:meta])*] [] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $([$($about:literal)*] $field:ident: $holds:ty),* }) => {
+        $(#[$doc])*
+        $(#[$derive])?
+        $visible struct $type {
+            $(
+                #[doc = concat!("The attribute `", stringify!($field), "`.", $($about),*)]
+                $visible $field: $holds,
+            )*
+        }
+    };
+    (type [$(#[$doc:meta])*] [$($method:tt)+] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $([$($about:literal)*] $field:ident: $holds:ty),* }) => {
+        #[doc = concat!("The operator `", $crate::operator_part!(kind $kind), "`.")]
+        $(#[$derive])?
+        $visible struct $type {
+            $(
+                #[doc = concat!("The attribute `", stringify!($field), "`.", $($about),*)]
+                $visible $field: $holds,
+            )*
+        }
+    };
+
+    (numbers $number:expr;) => {};
+    (numbers $number:expr; $first:ident $($rest:ident)*) => {
+        #[allow(dead_code)]
+        const $first: usize = $number;
+        $crate::operator_part!(numbers $number + 1usize; $($rest)*);
+    };
+
+    (read $attributes:ident, $field:ident) => {
+        $crate::operator::attributes::Attribute::read($attributes, stringify!($field))?
+    };
+    (read $attributes:ident, $field:ident = $default:expr) => {
+        $crate::operator::attributes::or_default($attributes, stringify!($field), $default)?
+    };
+    (read $attributes:ident, $field:ident => $read:path) => {
+        $read($attributes, stringify!($field))?
+    };
+
+    (method $type:ident $docs:tt $slots:tt $fields:tt) => {};
+    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt impl $on:ident $(, $also:ident)? {
+        fn $name:ident $([$($generic:tt)*])? (&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty
+            $({ $($before:tt)* })? $(;)?
+    }) => {
+        $crate::builder_methods! { $type, $on $(, $also)?;
+            $(#[$doc])*
+            pub fn $name $([$($generic)*])? (&$self $(, $parameter: $takes)*) -> $gives {
+                $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
+            }
+        }
+    };
+    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt $visible:vis trait $trait:ident $(, $also:ident)? {
+        fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $({ $($before:tt)* })? $(;)?
+    }) => {
+        #[doc = concat!("What appends `", stringify!($name), "` to a builder's block.")]
+        $visible trait $trait {
+            $(#[$doc])*
+            #[track_caller]
+            fn $name(&$self $(, $parameter: $takes)*) -> $gives;
+        }
+
+        impl $trait for $crate::program::Builder {
+            #[track_caller]
+            fn $name(&$self $(, $parameter: $takes)*) -> $gives {
+                $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
+            }
+        }
+
+        $crate::operator_part!(of_var $visible $trait $($also)? [$(#[$doc])*] $name [$($parameter: $takes),*] $gives);
+    };
+
+    (of_var $visible:vis $trait:ident $docs:tt $name:ident $parameters:tt $gives:ty) => {};
+    (of_var $visible:vis $trait:ident $also:ident [$(#[$doc:meta])*] $name:ident
+        [$main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)*] $gives:ty
+    ) => {
+        #[doc = concat!("What appends `", stringify!($name), "` to a variable.")]
+        $visible trait $also {
+            $(#[$doc])*
+            #[track_caller]
+            fn $name(self $(, $parameter: $takes)*) -> $gives;
+        }
+
+        impl $also for $crate::program::Var {
+            #[track_caller]
+            fn $name(self $(, $parameter: $takes)*) -> $gives {
+                match $crate::program::Builder::of(self) {
+                    Some(net) => <$crate::program::Builder as $trait>::$name(&net, self $(, $parameter)*),
+                    None => $crate::program::construction::vars::unknown_of(self),
+                }
+            }
+        }
+    };
+
+    (append $type:ident $self:ident [$($slot:ident)*] [$($field:ident)*] $({ $($before:tt)* })?) => {{
+        $($($before)*)?
+        let operator = $type { $($field: $field.into()),* };
+        $self.append(
+            <$type as $crate::operator::Declared>::declaration().kind,
+            &[$((stringify!($slot), $crate::program::construction::operator::Given::vars(&$slot))),*],
+            operator.attributes(),
+        )
+    }};
+}
+
+/// Methods of [`Builder`](crate::program::Builder) and, where `Var` stands beside it, of [`Var`](crate::program::Var) too: there
+/// the first parameter is the variable itself. With a name before them they become a macro of that name, which
+/// [`ops`](crate::ops) calls in the `impl` of the family.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! builder_methods {
+    (Builder; $($methods:tt)*) => {
+        impl $crate::program::Builder { $crate::builder_methods!(of_builder $($methods)*); }
+    };
+    (Builder, Var; $($methods:tt)*) => {
+        impl $crate::program::Builder { $crate::builder_methods!(of_builder $($methods)*); }
+        impl $crate::program::Var { $crate::builder_methods!(of_var $($methods)*); }
+    };
+    ($family:ident, Builder; $($methods:tt)*) => {
+        macro_rules! $family {
+            (Builder) => { $crate::builder_methods!(of_builder $($methods)*); };
+            (Var) => {};
+        }
+    };
+    ($family:ident, Builder, Var; $($methods:tt)*) => {
+        macro_rules! $family {
+            (Builder) => { $crate::builder_methods!(of_builder $($methods)*); };
+            (Var) => { $crate::builder_methods!(of_var $($methods)*); };
+        }
+    };
+
+    (of_builder $(
+        $(#[$doc:meta])*
+        pub fn $name:ident $([$($generic:tt)*])? (&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $body:block
+    )*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name $(<$($generic)*>)? (&$self $(, $parameter: $takes)*) -> $gives $body
+    )*};
+    (of_var $(
+        $(#[$doc:meta])*
+        pub fn $name:ident $([$($generic:tt)*])? (
+            &$self:ident, $main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)* $(,)?
+        ) -> $gives:ty $body:block
+    )*) => {$(
+        #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ") of it.")]
+        #[track_caller]
+        pub fn $name $(<$($generic)*>)? (self $(, $parameter: $takes)*) -> $gives {
+            match $crate::program::Builder::of(self) {
+                Some(net) => net.$name(self $(, $parameter)*),
+                None => $crate::program::construction::vars::unknown_of(self),
+            }
+        }
+    )*};
+}

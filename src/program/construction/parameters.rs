@@ -1,0 +1,175 @@
+//! Variables that are learned: dense ones, and row-sparse tables.
+
+use super::builder::{Builder, DTypeOf};
+use super::state::State;
+use super::var::Var;
+use crate::error::{Error, ErrorKind, Result};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Spec};
+use crate::program::description::initialize;
+use crate::program::description::op_desc::Role;
+use crate::program::description::program::Append;
+use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
+use crate::tensor::{DType, StorageKind};
+
+/// Rows of the highest row-sparse table.
+const MOST_ROWS: usize = 1 << 62;
+
+impl Builder {
+    /// A trainable variable of known shape. `dtype` is a [`DType`], or a variable whose dtype it takes; of an unknown variable
+    /// it is unknown too. It belongs to the root block, even if it is made in a step block. Its name begins with the
+    /// [scopes](Self::scope) that are open.
+    ///
+    /// # Errors
+    /// If there are too many dimensions, or they do not fit the initialiser; if it has 2^63 bytes or more.
+    #[track_caller]
+    pub fn parameter(
+        &self,
+        name: &str,
+        dtype: impl Into<DTypeOf>,
+        dims: &[usize],
+        initializer: Initializer,
+    ) -> Var {
+        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
+        let spec = |_: &str| initialize::check(&initializer, dims).and_then(|()| Spec::fixed(dtype, dims));
+        self.learned(name, spec, initializer.clone())
+    }
+
+    /// A trainable table `[height, width]` of which only the rows are in memory that an update has touched: for ids that are
+    /// hashes, or more than memory has rows for. The height is at most 2^62 and costs nothing, nor does a checkpoint hold more
+    /// than these rows.
+    ///
+    /// A row that was never touched *has* its first value, which follows from the program's seed, the parameter's name, the row's
+    /// number and the column alone: not from the batch, the order or the threads. `initializer` is one whose rows start each by
+    /// itself: zeros, a constant, uniform, normal, or [`embedding`](crate::layers::init::embedding). The numbers are spread as
+    /// those of a [`parameter`](Self::parameter), but are others.
+    ///
+    /// It is read by [`lookup`](Self::lookup) alone, and [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) is the
+    /// layer for both. Its gradient is selected rows; the optimizer's state is row-sparse, too, and starts at zero. Training is
+    /// that of a table that starts with the same numbers and has [sparse](crate::layers::Embedding::sparse) gradients, to the
+    /// bits. [`Scope::value`](crate::executor::Scope::value) gives the rows that were touched.
+    ///
+    /// ```
+    /// use unpadded::executor::{Executor, Run, Scope};
+    /// use unpadded::layers::init;
+    /// use unpadded::optimizer::{Adagrad, Optimizer};
+    /// use unpadded::{Builder, DType, Variable};
+    /// let net = Builder::new().seed(1);
+    /// let hashes = net.feed("hashes", DType::I64, &[], 1);
+    /// let table = net.row_sparse_parameter("table", DType::F32, &[1 << 62, 4], init::normal(0.5));
+    /// let loss = net.lookup(hashes, table, None, true).tanh().mean();
+    /// let (registry, mut program) = (net.registry(), net.finish()?);
+    /// Adagrad::new(0.1).minimize(&mut program, &registry, loss.id())?;
+    ///
+    /// let (mut executor, mut scope) = (Executor::new(&program, &registry, &[], 1)?, Scope::of(&program)?);
+    /// let hashes_fed = Variable::from_sequences(&[vec![1i64 << 61, 7], vec![7]])?;
+    /// executor.run(&mut scope, &Run::train(&[(hashes.id(), &hashes_fed)], 0))?;
+    /// let touched = scope.value("table")?;
+    /// assert_eq!(touched.as_selected_rows()?.row_ids(), [7, 1 << 61]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `dims` are not a height and a width, the dtype is not f32 or f64, or the rows of the initialiser do not start each by
+    /// itself; if a row has 2^63 bytes or more.
+    #[doc(alias = "row_sparse")]
+    #[track_caller]
+    pub fn row_sparse_parameter(
+        &self,
+        name: &str,
+        dtype: impl Into<DTypeOf>,
+        dims: &[usize],
+        initializer: Initializer,
+    ) -> Var {
+        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
+        let spec = |name: &str| {
+            if !matches!(dtype, DType::F32 | DType::F64) {
+                return Err(Error::new("dtype of a row-sparse parameter", "f32 or f64", dtype.to_string()));
+            }
+            if !matches!(dims, &[height, _] if height <= MOST_ROWS) {
+                let expected = "[height, width] with a height of at most 2^62";
+                return Err(Error::new("shape of a row-sparse parameter", expected, format!("{dims:?}")));
+            }
+            initialize::rows(&initializer, dims, 0, name)?;
+            Ok(Spec::fixed(dtype, dims)?.stored(StorageKind::SelectedRows))
+        };
+        self.learned(name, spec, initializer.clone())
+    }
+
+    /// A variable of known shape that is kept from run to run and saved as a parameter is, and that no optimizer changes: what
+    /// [`Self::append_update`] moves. It belongs to the root block.
+    ///
+    /// # Errors
+    /// As [`Self::parameter`].
+    #[track_caller]
+    pub(crate) fn kept(
+        &self,
+        name: &str,
+        dtype: impl Into<DTypeOf>,
+        dims: &[usize],
+        initializer: Initializer,
+    ) -> Var {
+        let kept = self.parameter(name, dtype, dims, initializer);
+        if !kept.is_unknown() {
+            let mut state = self.state.borrow_mut();
+            let var = state.program.var_mut(kept.id);
+            (var.trainable, var.stop_gradient) = (false, true);
+        }
+        kept
+    }
+
+    /// Appends an operator that moves a variable of the root block in place, from one input, when the updates of a training step
+    /// run.
+    ///
+    /// # Errors
+    /// If they do not fit, or in a step block.
+    #[track_caller]
+    pub(crate) fn append_update(
+        &self,
+        kind: &str,
+        (slot, input): (&str, Var),
+        (updated, var): (&str, Var),
+        attributes: Attributes,
+    ) {
+        let (Some(input), Some(var)) = (self.visible(input), self.visible(var)) else { return };
+        let request = Append {
+            inputs: vec![(slot, vec![input])],
+            updated: vec![(updated, var)],
+            attributes,
+            role: Role::Update,
+            caller: self.here().to_string(),
+            ..Append::forward(kind)
+        };
+        let appended = {
+            let State { program, registry, .. } = &mut *self.state.borrow_mut();
+            match self.block {
+                BlockId(0) => program.append(registry, BlockId(0), request).map(drop),
+                _ => Err(Error::of(ErrorKind::Program, kind, "the root block", "a step block")),
+            }
+        };
+        self.fitting(appended);
+    }
+
+    /// Adds a parameter whose spec depends on its whole name.
+    #[track_caller]
+    fn learned(&self, name: &str, spec: impl FnOnce(&str) -> Result<Spec>, initializer: Initializer) -> Var {
+        let add = |State { program, scopes, .. }: &mut State| {
+            let name = scopes.whole(name);
+            let sized = |spec: Spec| spec.check_size().map(|()| spec);
+            let spec = spec(&name).and_then(sized).map_err(|e| e.variable(&name))?;
+            program.add_var(VarDesc {
+                name: program.fresh_name(&name),
+                block: BlockId(0),
+                kind: VarKind::Tensor(spec),
+                role: VarRole::Parameter,
+                persistable: true,
+                trainable: true,
+                stop_gradient: false,
+                initializer: Some(initializer),
+                gradient_of: None,
+            })
+        };
+        let added = add(&mut self.state.borrow_mut());
+        self.made(added)
+    }
+}

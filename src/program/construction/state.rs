@@ -1,0 +1,404 @@
+//! What the clones of a builder share, and where a variable finds it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::panic::Location;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::open_step::{OpenStep, Recurrence};
+use super::scopes::Scopes;
+use super::var::Var;
+use super::warning::{Fallback, Warning};
+use crate::error::{Error, ErrorKind, Place, Result};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId};
+use crate::operator::registry::Registry;
+use crate::program::description::carried::wrong;
+use crate::program::description::op_desc::{Role, StepDesc};
+use crate::program::description::program::{Append, Program};
+use crate::program::description::var_desc::VarKind;
+
+/// A program under construction.
+pub(super) struct State {
+    pub(super) number: Number,
+    pub(super) program: Program,
+    pub(super) registry: Registry,
+    /// The step blocks that are being built, outermost first.
+    pub(super) open: Vec<OpenStep>,
+    /// Where each step block was opened.
+    pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
+    pub(super) scopes: Scopes,
+    /// The states that pass from batch to batch.
+    pub(super) carried: Vec<OpenState>,
+    /// What did not fit, first to last.
+    pub(super) errors: Vec<Error>,
+    /// What happens where there is no kernel for a variable as it is stored.
+    pub(super) fallback: Fallback,
+    /// What was made dense.
+    pub(super) warnings: Vec<Warning>,
+    /// The variables that the user stopped the gradient of.
+    pub(super) stopped: HashSet<VarId>,
+    /// The dense twins of variables, by the block that reads them.
+    pub(super) dense: HashMap<(BlockId, VarId), VarId>,
+}
+
+/// A carried state of a program that is being built.
+pub(super) struct OpenState {
+    pub(super) before: VarId,
+    /// Whether a `carry` has said what it is after the batch.
+    pub(super) said: bool,
+    pub(super) line: &'static Location<'static>,
+}
+
+impl OpenState {
+    /// The error that no `carry` names it, if none does.
+    pub(super) fn missing(&self, program: &Program) -> Option<Error> {
+        let error = || wrong("what it is after the batch, by `carry`", "nothing of it");
+        (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
+    }
+}
+
+/// Builders are numbered over the whole process, so that a variable is never taken for one of another builder.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// The builders of all threads, each with the errors of calls on other threads than its own.
+static ALL: Mutex<BTreeMap<u64, Vec<Error>>> = Mutex::new(BTreeMap::new());
+
+fn all_builders() -> MutexGuard<'static, BTreeMap<u64, Vec<Error>>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// The builders of this thread.
+    static BUILDERS: RefCell<HashMap<u64, Weak<RefCell<State>>>> = RefCell::default();
+    /// Errors about variables whose builder is gone.
+    static STRAY: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The number of a builder. When it is dropped, so are the builder's entries in the lists.
+pub(super) struct Number(pub(super) u64);
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        all_builders().remove(&self.0);
+        // When a thread ends, its list may be gone before this.
+        let _ = BUILDERS.try_with(|builders| builders.try_borrow_mut().map(|mut all| all.remove(&self.0)));
+    }
+}
+
+/// Puts a new builder's state where its variables find it.
+pub(super) fn entered(make: impl FnOnce(Number) -> State) -> Rc<RefCell<State>> {
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    all_builders().insert(number, Vec::new());
+    let state = Rc::new(RefCell::new(make(Number(number))));
+    BUILDERS.with(|builders| builders.borrow_mut().insert(number, Rc::downgrade(&state)));
+    state
+}
+
+/// The errors about variables whose builder is gone, which this thread has kept, and those of calls on other threads than that
+/// of the builder of this number.
+pub(super) fn stray_errors(number: u64) -> Vec<Error> {
+    let mut errors = STRAY.take();
+    errors.extend(all_builders().get_mut(&number).into_iter().flat_map(std::mem::take));
+    errors
+}
+
+/// Keeps the error that a variable's builder is not on this thread: the builder has it, or the thread if the builder is gone.
+pub(super) fn keep_stray(number: u64, caller: &'static Location<'static>) {
+    let error =
+        |expected: &str, got: &str| Error::of(ErrorKind::Program, "variable", expected, got).called(caller);
+    if let Some(errors) = all_builders().get_mut(&number) {
+        let error = error("a call on the thread of its builder", "a call on another thread");
+        errors.push(error.noted("a program is built on one thread: that on which its builder was made"));
+        return;
+    }
+    let error = error(
+        "a variable whose builder still exists",
+        "a variable of a builder that was finished or dropped",
+    );
+    STRAY.with_borrow_mut(|errors| errors.push(error));
+}
+
+/// The state of the builder of this number.
+pub(super) fn state_of(number: u64) -> Option<Rc<RefCell<State>>> {
+    BUILDERS.try_with(|builders| builders.try_borrow().ok()?.get(&number)?.upgrade()).ok()?
+}
+
+/// The name of a variable of another builder, if that is on this thread.
+fn name_elsewhere(var: Var) -> String {
+    let name = || {
+        let state = state_of(var.builder)?;
+        let state = state.try_borrow().ok()?;
+        (!var.is_unknown()).then(|| format!("`{}`", state.program.var(var.id).name))
+    };
+    name().unwrap_or_else(|| "a variable".to_owned())
+}
+
+/// A block to which nothing can be appended any more.
+pub(super) fn finished() -> Error {
+    Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
+}
+
+impl State {
+    /// The number of a variable of this program; `None` if it is unknown.
+    pub(super) fn own(&self, var: Var) -> Result<Option<VarId>> {
+        if var.builder != self.number.0 {
+            let got = format!("{} of another builder", name_elsewhere(var));
+            return Err(Error::of(ErrorKind::Program, "variable", "a variable of this builder", got));
+        }
+        // Its own variables were made by it, so their numbers are the program's.
+        Ok((!var.is_unknown()).then_some(var.id))
+    }
+
+    pub(super) fn describe(&self, var: Var) -> String {
+        match self.own(var) {
+            Ok(Some(id)) => match &self.program.var(id).kind {
+                VarKind::Tensor(spec) => format!("`{}`: {spec}", self.program.var(id).name),
+                VarKind::Literal(literal) => format!("`{}`: {}", self.program.var(id).name, literal.told()),
+            },
+            Ok(None) => "unknown".to_owned(),
+            Err(_) => "another builder's".to_owned(),
+        }
+    }
+
+    /// Appends an operator; `None` if an input is unknown.
+    pub(super) fn append(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &[(&str, &[Var])],
+        caller: &'static Location<'static>,
+    ) -> Result<Option<Vec<VarId>>> {
+        let number = self.program.block(block).ops.len();
+        let place = || Place {
+            operator: Some(format!("{kind} #{number}")),
+            block: (block.0 > 0).then_some(block.0 as usize),
+            caller: Some(caller.to_string()),
+            variable: None,
+        };
+        let mut bound = Vec::with_capacity(inputs.len());
+        let mut known = true;
+        for &(slot, vars) in inputs {
+            let mut ids = Vec::with_capacity(vars.len());
+            for &var in vars {
+                let id = self.resolve(block, var).map_err(|e| e.at(place()))?;
+                known &= id.is_some();
+                ids.extend(id);
+            }
+            bound.push((slot, ids));
+        }
+        if !known {
+            return Ok(None);
+        }
+        self.append_known(block, kind, attributes, bound, caller).map(Some)
+    }
+
+    /// Appends an operator to variables that the block sees.
+    pub(super) fn append_known(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: Vec<(&str, Vec<VarId>)>,
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
+        if self.fallback != Fallback::Deny {
+            let due = self.program.conversions(&self.registry, kind, attributes, &inputs);
+            if !due.is_empty() {
+                return self.append_to_dense(block, kind, attributes, inputs, due, caller);
+            }
+        }
+        self.append_as_stored(block, kind, attributes, inputs, caller)
+    }
+
+    /// Appends an operator to variables as they are stored.
+    pub(super) fn append_as_stored(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: Vec<(&str, Vec<VarId>)>,
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
+        let sparse = |this: &Self| {
+            this.has_sparse_rows(&inputs)
+                || this.program.makes_sparse_rows(&this.registry, block, kind, attributes, &inputs)
+        };
+        if block != BlockId(0) && sparse(self) {
+            return self.before_loop(block, kind, attributes, &inputs, caller);
+        }
+        let number = self.program.block(block).ops.len();
+        let place = || Place {
+            operator: Some(format!("{kind} #{number}")),
+            block: (block.0 > 0).then_some(block.0 as usize),
+            caller: Some(caller.to_string()),
+            variable: None,
+        };
+        let request = Append {
+            inputs,
+            attributes: attributes.clone(),
+            role: Role::Forward,
+            caller: caller.to_string(),
+            ..Append::forward(kind)
+        };
+        let State { program, registry, open, .. } = self;
+        if block != BlockId(0) {
+            let step = open.iter().find(|step| step.block == block).ok_or_else(|| finished().at(place()))?;
+            let carried = || step.memories().iter().map(|m| m.previous).collect();
+            let checked = program.decided_early(registry, block, &carried, &request);
+            checked.map_err(|e| e.at(place()))?;
+        }
+        Ok(program.append(registry, block, request)?.into_iter().flatten().collect())
+    }
+
+    /// Lets gradients pass to a variable that nothing has read yet.
+    pub(super) fn watch(&mut self, id: VarId) -> Result<()> {
+        if !self.program.var(id).stop_gradient {
+            return Ok(());
+        }
+        let reader = match self.program.reader(id) {
+            Some((number, op)) => Some((format!("{} #{number}", op.kind), op.caller.clone())),
+            None => self.open.iter().find(|step| step.reads(id)).map(|step| {
+                let place = step.place.clone();
+                (place.operator.unwrap_or_default(), place.caller.unwrap_or_default())
+            }),
+        };
+        let Some((operator, line)) = reader else {
+            self.program.var_mut(id).stop_gradient = false;
+            self.stopped.remove(&id);
+            return Ok(());
+        };
+        let expected = "to come before the first operator that reads the variable";
+        let error =
+            Error::of(ErrorKind::Program, "watch", expected, format!("{operator} before it, at {line}"));
+        Err(error.variable(&self.program.var(id).name))
+    }
+
+    /// Opens a step block over variables of `parent`: the block, and the step inputs as it sees them. If one of them does
+    /// not fit or is unknown, all of them are unknown inside, and so are the outputs; mistakes inside are still found.
+    pub(super) fn open(
+        &mut self,
+        parent: BlockId,
+        options: Recurrence,
+        inputs: &[Var],
+        caller: &'static Location<'static>,
+        place: Place,
+    ) -> (BlockId, Vec<Option<VarId>>) {
+        let mut outer = Vec::new();
+        for &var in inputs {
+            match self.resolve(parent, var) {
+                Ok(id) => outer.extend(id),
+                Err(error) => self.errors.push(error.at(place.clone())),
+            }
+        }
+        let block = self.program.add_block(parent);
+        self.opened_at.push((block, caller));
+        let mut step = OpenStep {
+            block,
+            parent,
+            above: Levels::new(),
+            sequences: Extent::Batch,
+            over: None,
+            place,
+            desc: StepDesc {
+                block,
+                level: LevelId(u32::MAX),
+                reverse: options.reverse,
+                inputs: Vec::new(),
+                statics: Vec::new(),
+                memories: Vec::new(),
+                outputs: Vec::new(),
+                levels: Vec::new(),
+                gradient: None,
+            },
+            memories: Vec::new(),
+            numbers: HashMap::new(),
+            taken: HashSet::new(),
+            lasts: HashSet::new(),
+            captured: HashMap::new(),
+            errors: self.errors.len(),
+        };
+        let mut inner = vec![None; inputs.len()];
+        if outer.len() == inputs.len() {
+            match step.bind(&mut self.program, options, &outer) {
+                Ok(bound) => inner = bound.into_iter().map(Some).collect(),
+                Err(error) => self.errors.push(error.at(step.place.clone())),
+            }
+        }
+        self.open.push(step);
+        (block, inner)
+    }
+
+    /// The variable as a block sees it: itself, or the static capture of a batched variable from around. `None` if it is
+    /// unknown.
+    pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
+        let Some(id) = self.own(var)? else { return Ok(None) };
+        self.seen(block, id)?;
+        let State { program, open, .. } = self;
+        let desc = program.var(id);
+        let (name, from) = (desc.name.clone(), desc.block);
+        if from == block || !desc.spec().is_some_and(Spec::batched) {
+            return Ok(Some(id));
+        }
+        let mut seen = id;
+        // The steps from the variable's block down to this one. Other steps may be open too.
+        for step in open {
+            if !program.encloses(step.block, block) || program.encloses(step.block, from) {
+                continue;
+            }
+            let Some(inside) = step.capture(program, seen).map_err(|e| e.variable(&name))? else {
+                return Ok(None);
+            };
+            seen = inside;
+        }
+        if program.var(seen).block != block {
+            return Err(finished().variable(name));
+        }
+        Ok(Some(seen))
+    }
+
+    /// Checks that a block sees a variable: its own, or one of a block around it.
+    pub(super) fn seen(&self, block: BlockId, id: VarId) -> Result<()> {
+        let State { program, open, opened_at, .. } = self;
+        let desc = program.var(id);
+        let from = desc.block;
+        let scope = |expected: String, got: String| {
+            Error::of(ErrorKind::Program, "scope", expected, got).variable(&desc.name)
+        };
+        if open.iter().any(|step| step.parent == block && step.is_last(id)) {
+            let got = "the final value of a memory of a step that is not finished";
+            return Err(scope("a value that is known by now".into(), got.into()));
+        }
+        if program.encloses(from, block) {
+            return Ok(());
+        }
+        let writer = program.block(from).ops.iter().find(|op| op.writes().any(|written| written == id));
+        let line = opened_at.iter().find(|(step, _)| *step == from).map(|(_, line)| line.to_string());
+        let made = writer.map(|op| op.caller.clone()).or(line).unwrap_or_default();
+        let expected = format!("a variable of block {} or of a block around it", block.0);
+        let error = scope(expected, format!("one that is inside block {}", from.0));
+        Err(error.noted(format!("it was made at {made}; what a step returns is known outside")))
+    }
+
+    /// The block of the innermost step that is open; the root without one.
+    pub(super) fn innermost(&self) -> BlockId {
+        self.open.last().map_or(BlockId(0), |step| step.block)
+    }
+}
+
+/// Name, dtype, shape and LoD levels, as [`Builder::describe`](crate::Builder::describe).
+impl fmt::Debug for Var {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = state_of(self.builder);
+        let state = state.as_ref().and_then(|state| state.try_borrow().ok());
+        match state {
+            Some(state) => f.write_str(&state.describe(*self)),
+            None if self.is_unknown() => f.write_str("unknown"),
+            None => write!(f, "variable {} of a builder that is not here", self.id.0),
+        }
+    }
+}

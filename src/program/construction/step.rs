@@ -1,0 +1,197 @@
+//! Step blocks: a closure that says what one step does, run unpadded over every sequence.
+
+use std::ops::Deref;
+use std::panic::Location;
+
+use super::builder::Builder;
+use super::naming::Opened;
+use super::open_step::{Next, OpenMemory, Recurrence};
+use super::state::State;
+use super::var::Var;
+use super::vars::Vars;
+use crate::error::{Error, ErrorKind, Place};
+use crate::operator::attributes::Attributes;
+use crate::operator::extent::VarId;
+use crate::program::description::language::{COPY, RECURRENT};
+use crate::program::description::op_desc::{Memory, Pair};
+use crate::program::description::var_desc::VarRole;
+
+/// A builder inside a step block. It is a [`Builder`]; on top it has memories.
+pub struct Step {
+    pub(super) builder: Builder,
+}
+
+impl Deref for Step {
+    type Target = Builder;
+    fn deref(&self) -> &Builder {
+        &self.builder
+    }
+}
+
+impl Builder {
+    /// Runs a step block over every sequence (last level) of `inputs`, unpadded: `step_block` gets each input's row at
+    /// this step and returns what is wanted outside: values of every step, which come out with the rows and LoD of the
+    /// input, or final memories ([`Step::last`]), one row a sequence.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let (h, last) = net.recurrent(x, |step, x_t| {
+    ///     let h_prev = step.memory(16); // starts at zero
+    ///     let h = (x_t.linear(16) + h_prev.linear(16)).tanh();
+    ///     step.update(h_prev, h);
+    ///     (h, step.last(h_prev))
+    /// });
+    /// # net.check()?;
+    /// assert_eq!(net.describe(h), "`tanh.steps`: f32[rows0, 16] lod(0)");
+    /// assert_eq!(net.describe(last), "`memory.last`: f32[batch, 16]");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the inputs have no LoD or different ones, a memory is not updated, or anything in the block fails. A mistake
+    /// in the block makes only what depends on it unknown.
+    #[track_caller]
+    pub fn recurrent<I: Vars, O: Vars>(&self, inputs: I, step_block: impl FnOnce(&Step, I) -> O) -> O {
+        self.recurrent_with(Recurrence::default(), inputs, step_block)
+    }
+
+    /// [`Self::recurrent`] with options: over another level, so that a step's entry is a whole (sub-)sequence, or
+    /// from the end.
+    ///
+    /// # Errors
+    /// As [`Self::recurrent`].
+    #[track_caller]
+    pub fn recurrent_with<I: Vars, O: Vars>(
+        &self,
+        options: Recurrence,
+        inputs: I,
+        step_block: impl FnOnce(&Step, I) -> O,
+    ) -> O {
+        let (caller, list) = (self.here(), inputs.list());
+        let parent = self.home(&list);
+        let open = |state: &mut State| {
+            let depth = state.open.len();
+            let number = state.program.block(parent).ops.len();
+            let place = Place {
+                operator: Some(format!("{RECURRENT} #{number}")),
+                block: (parent.0 > 0).then_some(parent.0 as usize),
+                caller: Some(caller.to_string()),
+                variable: None,
+            };
+            (depth, state.open(parent, options, &list, caller, place))
+        };
+        let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
+        // Closed also if the block panics.
+        let opened = Opened::new(self, |_| depth, |state, depth| state.open.truncate(depth));
+        let step = Step { builder: Builder { block, ..self.clone() } };
+        let inner: Vec<Var> =
+            inner.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect();
+        let results = step_block(&step, inputs.with(&inner));
+        let outputs = step.close(&results.list(), caller);
+        drop(opened);
+        results.with(&outputs)
+    }
+}
+
+impl Step {
+    /// Ends the innermost step block: checks the memories, binds the outputs, appends the `recurrent`. Returns the outer
+    /// variables of the results.
+    fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Vec<Var> {
+        let _line = self.called_from(caller);
+        // A value that is no operator's own (an input, a memory) is copied, so that every output and every memory's
+        // next value is written by one operator.
+        let mut inside = Vec::new();
+        for &var in results {
+            let last = self.state.borrow().open.last().is_some_and(|s| s.is_last(var.id));
+            let id = match self.known(var) {
+                Some(id) if last => Some(id),
+                Some(_) => self.computed_here(var),
+                None => None,
+            };
+            inside.push((id, last));
+        }
+        let state = &mut *self.state.borrow_mut();
+        let Some(mut step) = state.open.pop() else { return vec![self.unknown(); results.len()] };
+        let State { program, errors, .. } = state;
+        let number = program.block(step.parent).ops.len();
+        step.place.operator = Some(format!("{RECURRENT} #{number}"));
+        if step.is_known()
+            && let Err(error) = step.drop_sparse(program)
+        {
+            // What was refused in the step may be what would have read it.
+            if errors.len() == step.errors {
+                errors.push(error.at(step.place.clone()));
+            }
+            step.over = None;
+        }
+        for memory in &step.memories {
+            if memory.next == Next::None {
+                let error = Error::of(ErrorKind::Program, "memory", "one `update` in the step", "none");
+                let name = &program.var(memory.previous).name;
+                errors.push(error.variable(name).at(step.place.clone()));
+            }
+        }
+        let mut outside = |id: Option<VarId>, last: bool| -> Option<VarId> {
+            let (id, _) = (id?, step.over?);
+            if last {
+                return Some(id);
+            }
+            if let Some(pair) = step.desc.outputs.iter().find(|p| p.inner == id) {
+                return Some(pair.outer);
+            }
+            let spec = match step.outer_spec(program, id) {
+                Ok(spec) => spec,
+                Err(error) => {
+                    errors.push(error.at(step.place.clone()));
+                    return None;
+                }
+            };
+            let name = program.var(id).name.clone();
+            let stop = program.var(id).stop_gradient;
+            let outer = program.add_computed(
+                &format!("{name}.steps"),
+                step.parent,
+                spec,
+                VarRole::Computed,
+                stop.into(),
+            );
+            step.desc.outputs.push(Pair { outer, inner: id });
+            Some(outer)
+        };
+        let outer: Vec<Option<VarId>> = inside.into_iter().map(|(id, last)| outside(id, last)).collect();
+        for memory in &step.memories {
+            let &OpenMemory { previous, initial, last, ref next } = memory;
+            if let &Next::Known(next) = next {
+                step.desc.memories.push(Memory { previous, next, initial, last });
+            }
+        }
+        if step.is_known() {
+            let desc = step.finish(program, caller.to_string());
+            program.blocks[step.parent.0 as usize].ops.push(desc);
+        }
+        outer.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect()
+    }
+
+    /// `var` if an operator of this very block computes it, else a copy, which one does.
+    pub(super) fn computed_here(&self, var: Var) -> Option<VarId> {
+        let resolved = self.state.borrow_mut().resolve(self.block, var);
+        let id = self.fitting(resolved)??;
+        let state = self.state.borrow();
+        let desc = state.program.var(id);
+        // A variable of this block that is no view of an outer one was computed here.
+        let written = desc.block == self.block && desc.role == VarRole::Computed;
+        drop(state);
+        if written {
+            return Some(id);
+        }
+        self.copy(id)
+    }
+
+    /// A copy of a variable, written by an operator of this block; `None` if it cannot be appended, which was written down.
+    pub(super) fn copy(&self, id: VarId) -> Option<VarId> {
+        let copy: Var = self.append(COPY.kind, &[(COPY.inputs[0], &[self.var(id)])], Attributes::new());
+        (!copy.is_unknown()).then_some(copy.id)
+    }
+}
