@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ndarray::Array2;
 use ndarray::linalg::general_mat_mul;
-use unpadded::kernels::{GradientRoom, Packed, Store, Transpose, View, ViewMut, affine_gradient, product};
+use unpadded::kernels::{Assign, GradientRoom, Packed, Transpose, View, ViewMut, affine_gradient, product};
 
 /// Seconds of the fastest of the calls that fit into 0.2 s.
 fn fastest(mut call: impl FnMut()) -> f64 {
@@ -40,7 +40,7 @@ fn main() {
                     View::new(a, rows, k),
                     &packed,
                     ViewMut::new(black_box(&mut out), rows, n),
-                    Store::Write,
+                    Assign::Write,
                 );
             });
             let flop = 2e-9 * (rows * k * n) as f64;
@@ -64,7 +64,7 @@ fn main() {
             let ours = fastest(|| {
                 let (x, dy) = (View::new(x, rows, k), View::new(dy, rows, n));
                 let dw = ViewMut::new(black_box(&mut out), k, n);
-                affine_gradient(dy, Some((x, (dw, Store::Write, Transpose::No))), None, &mut room, 1);
+                affine_gradient(dy, Some((x, (dw, Assign::Write, Transpose::No))), None, &mut room, 1);
             });
             let flop = 2e-9 * (rows * k * n) as f64;
             let (ours, theirs) = (flop / ours, flop / theirs);

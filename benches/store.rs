@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ndarray::Array2;
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
-use unpadded::store::{Key, KeyValueStore, LocalStore, LocalWorker, Mode, Rule};
+use unpadded::store::{Consistency, Key, KeyValueStore, LocalStore, LocalWorker, Rule};
 use unpadded::tensor::{Dense, SelectedRows};
 use unpadded::{DType, kernels, ops};
 
@@ -87,7 +87,7 @@ fn main() -> Outcome<()> {
 }
 
 fn workers(store: &LocalStore, count: usize) -> Outcome<Vec<LocalWorker>> {
-    Ok(store.workers(count, Mode::Asynchronous { staleness: None })?)
+    Ok(store.workers(count, Consistency::Asynchronous { staleness: None })?)
 }
 
 impl Settings {

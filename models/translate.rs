@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use unpadded::data::{Batching, FileFormat, Limits, Loader, Pairs, ReadOptions, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
 use unpadded::metrics::{Bleu, Loss, Metric};
-use unpadded::ops::{CrossEntropy, Pool, Update};
+use unpadded::ops::{CrossEntropy, Pool, UpdateGate};
 use unpadded::optimizer::{Adam, Schedule};
 use unpadded::predict::{Beam, Generation, Generator, Predictor};
 use unpadded::program::Step;
@@ -179,7 +179,7 @@ impl Task {
         let advance = |step: &Step, before: Var, y: Var| {
             let context = query.of(before).additive_attention(keys, values, score);
             let from_input = of_token.of(y) + of_context.of(context);
-            let h = step.gru_cell(from_input, of_state.of(before), before, Update::Keeps);
+            let h = step.gru_cell(from_input, of_state.of(before), before, UpdateGate::Keeps);
             step.update(before, h);
             (h, context)
         };

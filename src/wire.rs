@@ -23,7 +23,7 @@ use std::path::Path;
 use crc32fast::Hasher;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use record::Stored;
+use record::FieldType;
 pub(crate) use target::Target;
 pub use target::write_atomically;
 
@@ -369,7 +369,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
     #[track_caller]
-    pub(crate) fn read_stored<T: Stored>(&mut self, most: u64) -> Result<T> {
+    pub(crate) fn read_stored<T: FieldType>(&mut self, most: u64) -> Result<T> {
         self.at_most(most).at_caller()?;
         let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
         let size = self.section_left();

@@ -19,10 +19,10 @@ use damage::{change, file, item, record, sections};
 use models::Random;
 use thorough::times;
 use unpadded::checkpoint::Checkpoint;
+use unpadded::operator::Spec;
 use unpadded::predict::Predictor;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
-use unpadded::operator::Spec;
 use unpadded::{DType, Program, wire};
 
 /// Bytes that loading takes at its peak, and whether it loads.

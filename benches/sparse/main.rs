@@ -27,7 +27,7 @@ use sprs::prod::{
     csc_mulacc_dense_rowmaj, csr_mulacc_dense_rowmaj, mul_acc_mat_vec_csc, mul_acc_mat_vec_csr,
 };
 use unpadded::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense};
-use unpadded::kernels::{Store, View, ViewMut, philox};
+use unpadded::kernels::{Assign, View, ViewMut, philox};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -162,7 +162,7 @@ fn dense(matrix: &Matrix, x: &CsMat<f32>, n: usize, chosen: &(dyn Fn(&str) -> bo
     if chosen("csr·dense") {
         let y = filled(columns);
         let ours = |out: &mut [f32], threads| {
-            csr_dense(view, View::new(&y, columns, n), ViewMut::new(out, rows, n), Store::Write, threads);
+            csr_dense(view, View::new(&y, columns, n), ViewMut::new(out, rows, n), Assign::Write, threads);
         };
         let theirs = |out: &mut [f32]| -> Result<()> {
             out.fill(0.0);

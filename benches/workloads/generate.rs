@@ -6,7 +6,7 @@ use std::time::Instant;
 use ndarray::{Array1, Array2};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
-use unpadded::kernels::{Packed, Store, Transpose, View, ViewMut, product};
+use unpadded::kernels::{Assign, Packed, Transpose, View, ViewMut, product};
 use unpadded::layers::Embedding;
 use unpadded::predict::{Beam, Generation, Predictor, Sampling};
 use unpadded::{Builder, DType, Var, Variable, ops};
@@ -93,7 +93,7 @@ pub(crate) fn session() -> Outcome<()> {
         session.step(&[("x", &x)])?;
         let step = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
-        for (weights, store) in packed.iter().zip([Store::Write, Store::Add]) {
+        for (weights, store) in packed.iter().zip([Assign::Write, Assign::Add]) {
             let row = View::new(x.as_slice::<f32>()?, 1, WIDTH);
             product(row, weights, ViewMut::new(black_box(&mut out), 1, 4 * WIDTH), store);
         }

@@ -10,7 +10,7 @@ mod rg_lru;
 mod slstm;
 
 use unpadded::layers::{Embedding, Gru, Linear, Lstm, init};
-use unpadded::ops::{Pool, Update};
+use unpadded::ops::{Pool, UpdateGate};
 use unpadded::{Builder, DType, Var};
 
 /// What a model takes and what it makes smaller.
@@ -133,7 +133,7 @@ pub(crate) fn decoder(net: &Builder, attends: Attends) -> ([Var; 2], Var) {
         };
         // A product of both side by side; that of the words leaves the loop.
         let from_input = x.linear(3 * HIDDEN) + context.linear(Linear::new(3 * HIDDEN).without_bias());
-        let new = step.gru_cell(from_input, h.linear(3 * HIDDEN), h, Update::Keeps);
+        let new = step.gru_cell(from_input, h.linear(3 * HIDDEN), h, UpdateGate::Keeps);
         step.update(h, new);
         new
     });

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
+use super::model_choice::ModelChoice;
 use super::on_file::{OnFile, answers};
-use super::outcome::{Asked, Ended, Outcome, bad};
+use super::outcome::{Ended, Outcome, UsageError, bad};
 use super::record::record;
-use super::wanted::whole;
-use super::which::Which;
+use super::request::whole;
 use super::{json, terminal, together};
 use unpadded::predict::Sampling;
 use unpadded::recipes::{Answer, Model, Task};
@@ -26,7 +26,7 @@ struct Lines {
 }
 
 /// What has become of the lines so far.
-struct Answered<'a> {
+struct Tally<'a> {
     how: &'a Lines,
     lines: u64,
     failed: u64,
@@ -41,7 +41,7 @@ impl Lines {
         mut predict: impl FnMut(u64, &[&str]) -> unpadded::Result<Vec<Answer>>,
         show: impl Fn(&str, &Answer) -> String,
     ) -> Outcome<Ended> {
-        let mut done = Answered { how: self, lines: 0, failed: 0 };
+        let mut done = Tally { how: self, lines: 0, failed: 0 };
         terminal::lines(most, |lines| {
             // Unreadable lines are rare: what is between two of them is answered together.
             for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
@@ -80,13 +80,13 @@ impl Lines {
             Ok(())
         })?;
         match done {
-            Answered { failed: 0, .. } => Ok(Ended::Done),
-            Answered { failed, lines, .. } => Err(format!("{failed} of {lines} lines have no answer").into()),
+            Tally { failed: 0, .. } => Ok(Ended::Done),
+            Tally { failed, lines, .. } => Err(format!("{failed} of {lines} lines have no answer").into()),
         }
     }
 }
 
-impl Answered<'_> {
+impl Tally<'_> {
     fn found(&mut self, text: &str, answer: &Answer, show: impl Fn(&str, &Answer) -> String) -> Outcome<()> {
         self.lines += 1;
         if self.how.json { terminal::print(of(text, answer)) } else { terminal::print(show(text, answer)) }
@@ -122,7 +122,7 @@ code is then 1. --ensemble joins runs of `classify` or `tag` with equal labels: 
 the tag of each word. Control characters are escaped in plain lines, as \\u001b; --json and files keep each text as it was.")]
 pub(crate) struct Predict {
     #[command(flatten)]
-    which: Which,
+    which: ModelChoice,
     /// The records to answer; without it, lines of standard input. With --ensemble, more runs before it
     #[arg(value_name = "FILE")]
     file: Vec<PathBuf>,
@@ -181,7 +181,7 @@ impl Predict {
             ));
         }
         let config = super::file::of_model(&model, &self.set)?;
-        config.check().asked()?;
+        config.check().usage()?;
         let (batch, model) = (self.batch.max(1), model.answering(&config));
         if let Some(path) = &file {
             let on_file = OnFile {
@@ -259,7 +259,7 @@ Examples:
   echo | unpadded generate runs/lm-1 --temperature 0.5 --seed 7")]
 pub(crate) struct Generate {
     #[command(flatten)]
-    which: Which,
+    which: ModelChoice,
     /// How many tokens to write, at most 100000
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     length: u32,
@@ -283,7 +283,7 @@ impl Generate {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let Self { length, temperature, top_k, top_p, seed, .. } = self;
         let sampling = Sampling { temperature, top_k, top_p, ..Sampling::default() };
-        sampling.sampler(seed).asked()?;
+        sampling.sampler(seed).usage()?;
         let model = self.which.load()?;
         if model.task() != Task::Lm {
             let got = model.task().name();

@@ -6,12 +6,12 @@ use clap::Args;
 use serde_json::Value;
 
 use super::json;
-use super::outcome::{Asked, Ended, Outcome};
+use super::outcome::{Ended, Outcome, UsageError};
+use super::request::TrainingRequest;
 use super::scores::Table;
 use super::terminal::{self, Console};
-use super::wanted::Wanted;
 use unpadded::executor::Rates;
-use unpadded::recipes::{Model, Prepared, Task, prepare};
+use unpadded::recipes::{Model, Preparation, Task, prepare};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Trainer, Until};
 
 /// So often each thing is measured; the middle one is said.
@@ -32,7 +32,7 @@ Examples:
   unpadded bench --train reviews.tsv --set model.hidden=512 --threads 1 --json | jq .train")]
 pub(crate) struct Bench {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: TrainingRequest,
     /// How long to train for, about
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
@@ -92,8 +92,8 @@ impl Bench {
         let mut config = self.wanted.config()?;
         // It is measured for so long, however well it learns.
         config.training.patience = 0;
-        config.check().asked()?;
-        let Prepared { trainer, train, dev, held_out, said, name, .. } = prepare(&config).asked()?;
+        config.check().usage()?;
+        let Preparation { trainer, train, dev, held_out, said, name, .. } = prepare(&config).usage()?;
         let console = self.console;
         if !console.quiet {
             said.iter().for_each(terminal::say);
@@ -129,7 +129,7 @@ impl Bench {
         let texts: Vec<&str> = held_out.cases.iter().take(ASKED).map(|case| case.text.as_str()).collect();
         // A language model is not asked for answers.
         let texts = if model.task() == Task::Lm { Vec::new() } else { texts };
-        let (together, alone) = asked(&model, &texts)?;
+        let (together, alone) = answer_speed(&model, &texts)?;
 
         let threads = profile.as_ref().map_or(1, |profile| profile.threads);
         let rates = Rates::of(threads);
@@ -184,7 +184,7 @@ impl Bench {
 }
 
 /// Texts a second when they are asked together, and milliseconds of one that is asked alone.
-fn asked(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
+fn answer_speed(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
     if texts.is_empty() {
         return Ok((None, None));
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Asked, Ended, Outcome, bad, fresh};
+use super::outcome::{Ended, Outcome, UsageError, bad, fresh};
 use super::report::{Epoch, Run, Several, Tested, several};
 use super::{run, terminal};
 use unpadded::recipes::Config;
@@ -85,7 +85,7 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
             folder.display()
         ));
     }
-    let config = Config::load(run::config(folder)).asked()?;
+    let config = Config::load(run::config(folder)).usage()?;
     let tested = folder.join("test.json");
     let tested = match tested.is_file() {
         true => Some(scores(&tested)?),

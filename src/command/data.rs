@@ -2,14 +2,14 @@
 
 use clap::{Args, Subcommand};
 
-use super::outcome::{Asked, Ended, Outcome};
+use super::outcome::{Ended, Outcome, UsageError};
+use super::request::whole;
 use super::scores::Table;
 use super::terminal::{self, Console};
-use super::wanted::whole;
 use super::{init, json};
 use serde_json::Value;
 use unpadded::data::FileFormat;
-use unpadded::recipes::{Config, HeldOut, Prepared, Preview, Task, prepare, preview};
+use unpadded::recipes::{Config, HeldOut, Preparation, Preview, Task, prepare, preview};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -64,8 +64,8 @@ impl Texts {
         Ok(config)
     }
 
-    fn read(&self) -> Outcome<Prepared> {
-        prepare(&self.config()?).asked()
+    fn read(&self) -> Outcome<Preparation> {
+        prepare(&self.config()?).usage()
     }
 }
 
@@ -82,7 +82,7 @@ impl Data {
 
 fn check(texts: &Texts) -> Outcome<()> {
     let config = texts.config()?;
-    let Preview { said: shown, how, records } = preview(&config).asked()?;
+    let Preview { said: shown, how, records } = preview(&config).usage()?;
     let how: Value = serde_json::from_str(&how).unwrap_or_default();
     let console = texts.console;
     // What is understood is shown even if there is too little to train on.
@@ -103,7 +103,7 @@ fn check(texts: &Texts) -> Outcome<()> {
         }
         _ => prepare(&config),
     };
-    let prepared = prepared.asked()?;
+    let prepared = prepared.usage()?;
     console.object(|| {
         json::object([
             ("dataset", prepared.name.as_str().into()),
@@ -125,7 +125,7 @@ fn check(texts: &Texts) -> Outcome<()> {
 }
 
 /// How often each label occurs; nothing where texts have none.
-fn counts(prepared: &Prepared) -> Vec<(String, u64)> {
+fn counts(prepared: &Preparation) -> Vec<(String, u64)> {
     let labels = prepared.trainer.vocabularies().find(|(name, _)| *name == "labels");
     let Some((_, labels)) = labels else { return Vec::new() };
     let count = |(id, label): (usize, &str)| (label.to_owned(), labels.count(id as i64));
@@ -140,7 +140,7 @@ fn labelled(counts: Vec<(String, u64)>) -> Value {
 fn stats(texts: &Texts) -> Outcome<()> {
     let prepared = texts.read()?;
     let labels = counts(&prepared);
-    let Prepared { said, mut lengths, name, train, coverage, held_out, .. } = prepared;
+    let Preparation { said, mut lengths, name, train, coverage, held_out, .. } = prepared;
     let (mut tokens, mut padded, mut characters) = (0, 0, None);
     for batch in train.batches(Some(0), 0)? {
         let batch = batch?;

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::beside;
 use super::json;
-use super::outcome::{Asked, Ended, Outcome};
+use super::model_choice::ModelChoice;
+use super::outcome::{Ended, Outcome, UsageError};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
 use super::together;
-use super::which::Which;
-use unpadded::recipes::{Against, Compared, Config, Disagreement, Model, Scored, compare, scores};
+use unpadded::recipes::{Against, Compared, Config, Disagreement, Evaluation, Model, compare, scores};
 
 /// How the difference of two models is tested.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
@@ -62,10 +62,10 @@ impl Eval {
         let load = |(name, model): (String, Model)| -> Outcome<Run> {
             let mut config = super::file::of_model(&model, &set)?;
             config.data.test = Some(data.clone());
-            let trained = Config::from_toml(model.config()).asked()?;
+            let trained = Config::from_toml(model.config()).usage()?;
             Ok(Run { name, config, trained, model })
         };
-        let named = |path: PathBuf| Ok((path.display().to_string(), Which { path }.load()?));
+        let named = |path: PathBuf| Ok((path.display().to_string(), ModelChoice { path }.load()?));
         let models: Vec<(String, Model)> = match ensemble {
             true => vec![("ensemble".to_owned(), together::load(&runs, 0)?)],
             false => runs.into_iter().map(named).collect::<Outcome<_>>()?,
@@ -73,14 +73,14 @@ impl Eval {
         let runs: Vec<Run> = models.into_iter().map(load).collect::<Outcome<_>>()?;
         match &runs[..] {
             [Run { config, model, .. }] => {
-                let scored = scores(config, model).asked()?;
+                let scored = scores(config, model).usage()?;
                 show::say(&scored, console);
                 show::print(&scored, console)?;
                 console.object(|| show::object(&data, &scored))?;
             }
             _ => {
                 let of: Vec<(&Config, &Model)> = runs.iter().map(|run| (&run.config, &run.model)).collect();
-                let compared = compare(&of).asked()?;
+                let compared = compare(&of).usage()?;
                 side_by_side(&runs, &compared, console)?;
                 console.object(|| several(&data, &runs, &compared))?;
             }
@@ -168,7 +168,7 @@ fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<
 }
 
 /// How many texts and tokens each run has read, and how many tokens it does not know.
-fn counts(mut table: Table, scored: &[Scored]) -> Table {
+fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     let mut names: Vec<&'static str> = Vec::new();
     for (name, _) in scored.iter().flat_map(|of| &of.counts) {
         if !names.contains(name) {
@@ -176,7 +176,7 @@ fn counts(mut table: Table, scored: &[Scored]) -> Table {
         }
     }
     for name in names {
-        let count = |of: &Scored| of.counts.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
+        let count = |of: &Evaluation| of.counts.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
         let cells = scored.iter().map(|of| count(of).map_or_else(|| "–".to_owned(), |n| n.to_string()));
         table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
     }

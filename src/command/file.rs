@@ -4,13 +4,13 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::outcome::{Asked, Outcome, bad, plain};
+use super::outcome::{Outcome, UsageError, bad, plain};
 use unpadded::recipes::{Config, Model, Value};
 
 /// The config of a run folder, which a training has written: one that was emptied or cut would go on with other settings.
 pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let path = super::run::config(folder);
-    let config = Config::load(&path).asked()?;
+    let config = Config::load(&path).usage()?;
     let text = std::fs::read_to_string(&path)?;
     let table = DeTable::parse(&text)?;
     let written = |name: &str| table.get_ref().get_key_value(name).is_some();
@@ -30,7 +30,7 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
 /// The config that a model was trained with, and flags `--set name=value` over it.
 pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     let config = Config::from_toml(model.config()).map_err(|e| e.noted("in the config of the checkpoint"));
-    let mut config = config.asked()?;
+    let mut config = config.usage()?;
     // The checkpoint notes the columns that the training had; those that are set here are no guess.
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), None);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::outcome::{Asked, Ended, Outcome};
+use super::outcome::{Ended, Outcome, UsageError};
 use super::terminal;
 use unpadded::recipes::{Config, Space, Task};
 
@@ -44,7 +44,7 @@ impl Init {
             ("A training of `unpadded`. Start it with: unpadded train THIS_FILE", String::new());
         if self.space {
             start = "A search of settings. Start it with: unpadded tune THIS_FILE --budget 30m";
-            space = format!("\n{SPACE}[space]\n{}", Space::of(&config).asked()?);
+            space = format!("\n{SPACE}[space]\n{}", Space::of(&config).usage()?);
         }
         terminal::print(format!("# {start}\n#\n{}{space}", config.commented()).trim_end())?;
         Ok(Ended::Done)

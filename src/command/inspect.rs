@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::Value;
 
 use super::json;
-use super::outcome::{Asked, Ended, Outcome, bad};
+use super::model_choice::ModelChoice;
+use super::outcome::{Ended, Outcome, UsageError, bad};
 use super::scores::Table;
 use super::terminal::{self, Console};
-use super::which::Which;
 use unpadded::checkpoint::{Checkpoint, Purpose};
 use unpadded::program::{Role, VarRole};
 use unpadded::recipes::Config;
@@ -20,7 +20,7 @@ Examples:
   unpadded inspect model.ckpt --json | jq .tensors")]
 pub(crate) struct Inspect {
     #[command(flatten)]
-    which: Which,
+    which: ModelChoice,
     /// Show the program, too
     #[arg(long)]
     program: bool,
@@ -74,7 +74,7 @@ impl Inspect {
             };
             // A config of another version may have settings that there are no more.
             let config =
-                Config::from_toml(config).map_err(|e| e.noted("in the config of the checkpoint")).asked()?;
+                Config::from_toml(config).map_err(|e| e.noted("in the config of the checkpoint")).usage()?;
             terminal::print(config.to_toml().trim_end())?;
             return Ok(Ended::Done);
         }

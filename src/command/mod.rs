@@ -13,6 +13,7 @@ mod init;
 mod inspect;
 mod interrupts;
 mod json;
+mod model_choice;
 mod on_file;
 mod outcome;
 mod output;
@@ -20,6 +21,7 @@ mod ranks;
 mod record;
 mod repeated;
 mod report;
+mod request;
 mod run;
 mod scores;
 mod terminal;
@@ -27,10 +29,8 @@ mod together;
 mod train;
 mod training;
 mod tune;
-mod wanted;
 #[cfg(feature = "safetensors")]
 mod weights;
-mod which;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::interrupts::Interrupts;
-use super::outcome::{Asked, Ended, Outcome, bad, plain};
+use super::outcome::{Ended, Outcome, UsageError, bad, plain};
 use super::output::{Output, check_ending};
 use super::terminal;
 use unpadded::Error;
@@ -41,7 +41,7 @@ pub(super) struct OnFile<'a> {
 impl OnFile<'_> {
     pub(super) fn run(&self) -> Outcome<Ended> {
         let opened = self.model.questions(self.config, self.path).map_err(|e| self.advised(e));
-        let (mut questions, added) = opened.asked()?;
+        let (mut questions, added) = opened.usage()?;
         let parquet = self.output.is_some_and(|path| path.extension().is_some_and(|of| of == "parquet"));
         match (questions.has_lines(), self.output) {
             (true, Some(path)) if parquet => {

@@ -38,12 +38,12 @@ pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
 }
 
 /// Says that an error of the library is one of what was asked for.
-pub(crate) trait Asked<T> {
-    fn asked(self) -> Outcome<T>;
+pub(crate) trait UsageError<T> {
+    fn usage(self) -> Outcome<T>;
 }
 
-impl<T> Asked<T> for unpadded::Result<T> {
-    fn asked(self) -> Outcome<T> {
+impl<T> UsageError<T> for unpadded::Result<T> {
+    fn usage(self) -> Outcome<T> {
         // The line of this program that it was called from tells its user nothing.
         self.map_err(|error| BadInput(plain(&error)).into())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::outcome::{Asked, Outcome, bad};
+use super::outcome::{Outcome, UsageError, bad};
 use unpadded::parallel::World;
 use unpadded::recipes::Config;
 use unpadded::train::{Process, Report, Trainer};
@@ -84,7 +84,7 @@ pub(super) fn world() -> Outcome<Option<World>> {
 pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outcome<Config> {
     let text = own.as_ref().map(Config::to_toml).unwrap_or_default();
     let first = world.broadcast("settings of rank 0", text.as_bytes())?;
-    let first = Config::from_toml(&String::from_utf8_lossy(&first)).asked()?;
+    let first = Config::from_toml(&String::from_utf8_lossy(&first)).usage()?;
     let mut config = own.unwrap_or_else(|| first.clone());
     for key in Config::keys(config.run.task).map(|key| key.to_string()).filter(|key| key != "threads") {
         let (first, own) = (first.get(&key), config.get(&key));

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::outcome::{Asked, Ended, Outcome, bad};
+use super::outcome::{Ended, Outcome, UsageError, bad};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
 use super::training::{Finished, Training, check_new, parts, prepared};
 use super::{file, json};
 use unpadded::data::Fold;
-use unpadded::recipes::{Config, Prepared};
+use unpadded::recipes::{Config, Preparation};
 use unpadded::train::Ended as FitEnded;
 
 /// In what the trainings differ.
@@ -128,7 +128,7 @@ impl Repeated {
                 format!("fold-{number}")
             }
         };
-        config.check().asked()?;
+        config.check().usage()?;
         Ok((config, name))
     }
 
@@ -145,7 +145,7 @@ impl Repeated {
         let mut ready = None;
         if first <= self.count {
             let (config, name) = self.of(first)?;
-            ready = Some((first, prepared(&config, &self.path.join(name)).asked()?));
+            ready = Some((first, prepared(&config, &self.path.join(name)).usage()?));
         }
         if !resumes {
             check_new(&self.path, false)?;
@@ -167,7 +167,7 @@ impl Repeated {
             }
             let prepared = match ready.take_if(|(ready, _)| *ready == number) {
                 Some((_, prepared)) => prepared,
-                None => prepared(&config, &self.path.join(&name)).asked()?,
+                None => prepared(&config, &self.path.join(&name)).usage()?,
             };
             if !self.console.quiet {
                 prepared.said.iter().filter(|_| number == 1).for_each(terminal::say);
@@ -185,7 +185,7 @@ impl Repeated {
     }
 
     /// Trains in a run folder of its own; no figures if it was interrupted.
-    fn train(&self, config: &Config, name: &str, prepared: Prepared) -> Outcome<Option<Value>> {
+    fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();
         if !resumes {

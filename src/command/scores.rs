@@ -6,7 +6,7 @@ use super::json;
 use super::outcome::Outcome;
 use super::terminal::{self, Console};
 use unpadded::recipes::{
-    ByLength, Confused, Confusion, Figure, LengthRange, ScoreRow, ScoreTable, Scored, Translated,
+    ByLength, Confused, Confusion, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable, Translated,
 };
 
 /// The most rows of a table of classes.
@@ -45,7 +45,7 @@ pub(crate) fn interval(figure: &Figure) -> String {
 }
 
 /// How the file was read, and which labels training never saw: the lines written beside the scores. Under `--quiet` the warnings alone.
-pub(crate) fn say(scored: &Scored, console: Console) {
+pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);
     }
@@ -68,7 +68,7 @@ pub(crate) fn say(scored: &Scored, console: Console) {
 }
 
 /// The scores as tables.
-pub(crate) fn tables(scored: &Scored) -> Vec<Table> {
+pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     let mut figures = Table::new("", &["score", "value", "95 % interval"]);
     for figure in &scored.figures {
         figures.rows.push(vec![named(figure.name).to_owned(), shown(figure, figure.value), interval(figure)]);
@@ -137,13 +137,13 @@ impl Table {
 }
 
 /// Writes the scores; under `--quiet` the figures alone.
-pub(crate) fn print(scored: &Scored, console: Console) -> Outcome<()> {
+pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
     let most = if console.quiet { 1 } else { usize::MAX };
     tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
 /// The scores as an object: shares from 0 to 1, but for `value` and `interval`, which are in percent where the metric is a share.
-pub(crate) fn object(dataset: &str, scored: &Scored) -> Value {
+pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| if figure.share { 100.0 } else { 1.0 };
     let pair = |[low, high]: [f64; 2]| Value::from(vec![json::number(low), json::number(high)]);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::outcome::{Asked, Outcome, bad};
+use super::outcome::{Outcome, UsageError, bad};
 use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Config, Model};
@@ -17,10 +17,10 @@ pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     }
     let mut model: Option<Model> = None;
     for path in &runs {
-        let own = Model::load(run::checkpoint(path)?).asked()?.threads(threads);
+        let own = Model::load(run::checkpoint(path)?).usage()?.threads(threads);
         let of = |e: unpadded::Error| e.noted(format!("run `{}` cannot join `--ensemble`", path.display()));
         model = Some(match model {
-            Some(first) => first.join(own).map_err(of).asked()?,
+            Some(first) => first.join(own).map_err(of).usage()?,
             None => own,
         });
     }
@@ -79,7 +79,7 @@ fn planned(path: &Path) -> Outcome<Vec<String>> {
         }
         let object: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)
             .or_else(|e| bad(format!("{}: expected JSON, got: {e}", file.display())))?;
-        let first = if name == "seed" { Config::load(run::config(path)).asked()?.run.seed } else { 1 };
+        let first = if name == "seed" { Config::load(run::config(path)).usage()?.run.seed } else { 1 };
         // The command trains a thousand runs at most.
         let count = object[count].as_u64().unwrap_or(0).min(1_000);
         return Ok((0..count).map(|at| format!("{name}-{}", first.saturating_add(at))).collect());

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Asked, Ended, Outcome, bad, said};
+use super::outcome::{Ended, Outcome, UsageError, bad, said};
 use super::repeated::{Kind, Repeated};
+use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
 use super::training::{Finished, Training, check_new, parts};
-use super::wanted::{Course, Wanted};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
-use unpadded::recipes::{Answer, Case, Config, Prepared, Truth, prepare, prepare_resumed};
+use unpadded::recipes::{Answer, Case, Config, Preparation, Truth, prepare, prepare_resumed};
 use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
 
 #[derive(Args)]
@@ -35,7 +35,7 @@ Examples:
 Without --dev, each seed also holds out other texts. Each fold's figure is of its best epoch, chosen on that fold.")]
 pub(crate) struct Train {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: TrainingRequest,
     #[command(flatten)]
     course: Course,
     /// What to measure the best epoch on once, at the end
@@ -60,7 +60,7 @@ pub(crate) struct Train {
     /// Of several processes: the seconds to wait for another one before all end with an error; above the time that rank 0 needs to save
     /// a checkpoint
     #[cfg(feature = "mpi")]
-    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", default_value = "300", value_parser = super::wanted::whole::<u64>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", default_value = "300", value_parser = super::request::whole::<u64>)]
     deadline: u64,
     #[command(flatten)]
     console: Console,
@@ -86,7 +86,7 @@ impl Train {
         if self.test.is_some() {
             config.data.test.clone_from(&self.test);
         }
-        config.check().asked()?;
+        config.check().usage()?;
         Ok(config)
     }
 
@@ -135,8 +135,8 @@ impl Train {
         };
         // All that may be wrong with what was asked for is found before anything is written.
         let prepared = match &self.resume {
-            Some(folder) => prepare_resumed(&config, run::last(folder)).asked()?,
-            None => prepare(&config).map_err(|e| self.wanted.of_task(&config, e)).asked()?,
+            Some(folder) => prepare_resumed(&config, run::last(folder)).usage()?,
+            None => prepare(&config).map_err(|e| self.wanted.of_task(&config, e)).usage()?,
         };
         if let (false, Some(world)) = (first, &*world) {
             let trainer = ranks::distributed(prepared.trainer, world)?;
@@ -163,7 +163,7 @@ impl Train {
     fn fit(
         &self,
         config: &Config,
-        prepared: Prepared,
+        prepared: Preparation,
         folder: &Folder,
         world: &mut Option<World>,
     ) -> Outcome<Ended> {

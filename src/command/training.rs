@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::findings::Findings;
-use super::outcome::{Asked, Outcome, bad};
+use super::outcome::{Outcome, UsageError, bad};
 use super::run::{self, Folder, Log};
 use super::{ranks, report, scores as show};
 use unpadded::ErrorKind;
@@ -20,7 +20,9 @@ use unpadded::checkpoint::{Better, Checkpoint};
 use unpadded::data::Data;
 use unpadded::executor::Profile;
 use unpadded::parallel::World;
-use unpadded::recipes::{Case, Config, HeldOut, Model, Prepared, Scored, finished, prepare, prepare_resumed};
+use unpadded::recipes::{
+    Case, Config, Evaluation, HeldOut, Model, Preparation, finished, prepare, prepare_resumed,
+};
 use unpadded::train::{Ended, Progress, Report, Trainer, Until};
 
 /// The training of a run folder.
@@ -63,20 +65,20 @@ pub(crate) struct Finished {
     pub(crate) value: f64,
     pub(crate) held_out: Vec<Case>,
     /// The scores of the test set, also as test.json stores them.
-    pub(crate) tested: Option<(Scored, Value)>,
+    pub(crate) tested: Option<(Evaluation, Value)>,
     /// Why the test set has no scores.
     pub(crate) untested: Option<unpadded::Error>,
 }
 
 /// A training that may begin in a run folder, or go on from the checkpoint in it.
-pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepared> {
+pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Preparation> {
     let last = run::last(folder);
     if last.is_file() { prepare_resumed(config, last) } else { prepare(config) }
 }
 
 /// The parts of a prepared training: what is trained on what, and what is scored behind it.
-pub(crate) fn parts(prepared: Prepared) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
-    let Prepared { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
+pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
+    let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
     (trainer, [train, dev], Scoring { name, metric, test, lengths, held_out })
 }
 
@@ -114,9 +116,9 @@ impl Training<'_> {
                     config.display()
                 ))
             };
-            trainer.resume(&last).map_err(anew).asked()?;
-            trainer.check_data(&**train, &**dev).map_err(anew).asked()?;
-            history = Checkpoint::load(&last).asked()?.history;
+            trainer.resume(&last).map_err(anew).usage()?;
+            trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
+            history = Checkpoint::load(&last).usage()?.history;
             // Soon it is not the best one any more; what it holds is in the last one.
             std::fs::remove_file(run::best(folder.path())).ok();
         }

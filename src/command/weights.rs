@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::outcome::{Asked, Ended, Outcome, bad, fresh};
+use super::model_choice::ModelChoice;
+use super::outcome::{Ended, Outcome, UsageError, bad, fresh};
 use super::scores::Table;
 use super::terminal::{self, Console};
-use super::which::Which;
 use unpadded::formats::safetensors::{self, Names};
 
 #[derive(Args)]
@@ -36,7 +36,7 @@ impl Renamed {
 #[command(after_help = "Example:\n  unpadded export runs/classify-1 weights.safetensors --rename lstm_0=rnn")]
 pub(crate) struct Export {
     #[command(flatten)]
-    which: Which,
+    which: ModelChoice,
     /// The file to write
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -57,9 +57,9 @@ impl Export {
             ));
         }
         let checkpoint = self.which.checkpoint()?;
-        safetensors::export(&checkpoint, &names, &self.file).asked()?;
+        safetensors::export(&checkpoint, &names, &self.file).usage()?;
         let mut table = Table::new("", &["parameter", "names in the file"]);
-        let rows = names.table(&checkpoint.program).asked()?;
+        let rows = names.table(&checkpoint.program).usage()?;
         table.rows.extend(rows.into_iter().map(|(ours, theirs)| vec![ours, theirs.join(", ")]));
         table.print(Console { json: false, quiet: false })?;
         terminal::print(format!("written: {}", self.file.display()))?;
@@ -71,7 +71,7 @@ impl Export {
 #[command(after_help = "Example:\n  unpadded import runs/classify-1 weights.safetensors --output with.ckpt")]
 pub(crate) struct Import {
     #[command(flatten)]
-    which: Which,
+    which: ModelChoice,
     /// The file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -88,8 +88,8 @@ impl Import {
         fresh(&self.output)?;
         let mut checkpoint = self.which.checkpoint()?;
         let hint = "`--rename OURS=THEIRS` says what a layer is called in the file";
-        safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).asked()?;
-        checkpoint.save(&self.output).asked()?;
+        safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).usage()?;
+        checkpoint.save(&self.output).usage()?;
         terminal::print(format!("written: {}", self.output.display()))?;
         Ok(Ended::Done)
     }

@@ -1,19 +1,19 @@
 //! Words and tags in columns, as in the CoNLL shared tasks and in CoNLL-U: which columns there are, and their sentences.
 
-mod asked;
 mod first;
 mod line;
+mod sentence_words;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::asked::{Asked, Known, joined};
-use self::first::{First, Given, plain};
+use self::first::{ColumnSettings, First, plain};
 use self::line::{
     Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_document, is_mark, is_number,
     is_of_scheme,
 };
+pub(super) use self::sentence_words::{Known, SentenceWords, joined};
 use super::TextFile;
 use super::lines::Reason;
 use super::records::{Parser, Records, shown, unbroken};
@@ -87,10 +87,13 @@ impl Columns {
     ) -> Result<Self> {
         // What names columns in one file may be missing in another.
         let given = match like {
-            Some(like) => {
-                Given { words: None, tags: None, header, names: if like.header { &like.names } else { &[] } }
-            }
-            None => Given { words, tags, header, names: &[] },
+            Some(like) => ColumnSettings {
+                words: None,
+                tags: None,
+                header,
+                names: if like.header { &like.names } else { &[] },
+            },
+            None => ColumnSettings { words, tags, header, names: &[] },
         };
         let first = First::of(file, given)?;
         let wrong = |expected: String, got: String| {

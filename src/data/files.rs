@@ -12,8 +12,8 @@ use super::labelled_texts::at_least_two;
 use super::plan::Plan;
 use super::records::Stream;
 use super::{
-    Field, Fingerprint, Labelled, Limits, Loader, Pair, ReadOptions, Sample, Sampled, Streamed, TaggedText,
-    Tokenizer, Vocabulary, labelled_texts, pairs, tagged_texts,
+    Field, Fingerprint, Labelled, Limits, Loader, Pair, ReadOptions, Sample, SampleStream, Sampled,
+    TaggedText, Tokenizer, Vocabulary, labelled_texts, pairs, tagged_texts,
 };
 use crate::error::{AtCaller, Result};
 
@@ -185,7 +185,7 @@ impl<R: Record> Files<R> {
         &self,
         salt: u64,
         sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
-    ) -> Result<Streamed> {
+    ) -> Result<SampleStream> {
         self.samples_of(|f| f.number(salt), sample).at_caller()
     }
 
@@ -195,7 +195,7 @@ impl<R: Record> Files<R> {
         &self,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
         sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
-    ) -> Result<Streamed> {
+    ) -> Result<SampleStream> {
         let known = match self.known {
             Some(known) => known,
             None => {
@@ -217,7 +217,7 @@ impl<R: Record> Files<R> {
             let of = move |(number, record): (u64, Result<R>)| Ok(Sample::new(number, sample(&record?)?));
             Ok(Box::new((0..).zip(files.records()).map(of)))
         };
-        Ok(Streamed::new(salt(known.fingerprint).finish(), open).size(known.size))
+        Ok(SampleStream::new(salt(known.fingerprint).finish(), open).size(known.size))
     }
 }
 
@@ -369,7 +369,7 @@ impl TaggedFiles {
         characters: Option<&Vocabulary>,
         tags: &Vocabulary,
         labels: Option<&Vocabulary>,
-    ) -> Result<Streamed> {
+    ) -> Result<SampleStream> {
         let known = [Some(words), characters, Some(tags), labels];
         let (name, own) = (self.name(), known.map(Option::<&Vocabulary>::cloned));
         let sample = move |text: &TaggedText| {

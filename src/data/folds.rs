@@ -73,14 +73,14 @@ fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
         *totals.entry(label).or_default() += count;
     }
     #[derive(Default, Clone)]
-    struct Dealt<'a> {
+    struct FoldCounts<'a> {
         records: usize,
         strata: HashMap<&'a str, usize>,
     }
-    let mut folds = vec![Dealt::default(); fold.folds as usize];
+    let mut folds = vec![FoldCounts::default(); fold.folds as usize];
     let mut found = Vec::new();
     for group in &groups {
-        let share = |of: &Dealt<'_>| -> f64 {
+        let share = |of: &FoldCounts<'_>| -> f64 {
             let shares = group.strata.iter().map(|(label, count)| {
                 let inside = of.strata.get(&**label).copied().unwrap_or(0);
                 (count * inside) as f64 / totals.get(&**label).copied().unwrap_or(1) as f64

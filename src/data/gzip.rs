@@ -13,18 +13,18 @@ pub(super) struct Gzip<R> {
 }
 
 enum State<R> {
-    Member(GzDecoder<BufReader<Counted<R>>>),
-    Between(BufReader<Counted<R>>),
+    Member(GzDecoder<BufReader<CountingReader<R>>>),
+    Between(BufReader<CountingReader<R>>),
     Ended,
 }
 
 /// Counts what is read of it.
-struct Counted<R> {
+struct CountingReader<R> {
     bytes: R,
     count: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(into)?;
         self.count += read as u64;
@@ -34,7 +34,7 @@ impl<R: Read> Read for Counted<R> {
 
 impl<R: Read> Gzip<R> {
     pub(super) fn new(bytes: R) -> Self {
-        let bytes = BufReader::new(Counted { bytes, count: 0 });
+        let bytes = BufReader::new(CountingReader { bytes, count: 0 });
         Self { state: State::Member(GzDecoder::new(bytes)), start: 0, first: true }
     }
 

@@ -55,7 +55,7 @@ impl Head {
                 Ok(name)
             }
         })?;
-        Ok((name, Box::new(Sample { head: self.clone(), piece: 0, at: 0 })))
+        Ok((name, Box::new(Excerpt { head: self.clone(), piece: 0, at: 0 })))
     }
 
     /// All bytes, those that were looked at first, if there are such.
@@ -98,13 +98,13 @@ impl Opened {
 }
 
 /// Reads what was looked at, and looks at more.
-struct Sample {
+struct Excerpt {
     head: Head,
     piece: usize,
     at: usize,
 }
 
-impl Read for Sample {
+impl Read for Excerpt {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let piece =
             self.head.with(|opened| opened.as_mut().map_or(Ok(None), |opened| opened.piece(self.piece)))?;

@@ -12,7 +12,7 @@
 //! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`] in memory, [`TaggedFiles`] in files that are larger, [`TagScheme`], [`Tagging`] |
 //! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
-//! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
+//! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`SampleStream`] |
 //! | one long text | batches of its pieces, for language models | [`Continuous`] of [`PlainText`] in memory, or of [`PlainFiles`] that are larger |
 //!
 //! Training reads [`Data`] and nothing else. Every order is a function of the seed and the epoch, so that an epoch can
@@ -113,14 +113,14 @@ pub use pairs::Pairs;
 pub use plan::Plan;
 pub(crate) use prefetch::until_stopped;
 pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
-pub use source::{Sampled, Samples, Source, Streamed};
+pub use source::{SampleStream, Sampled, Samples, Source};
 pub use tag_scheme::{Chunk, TagScheme};
 pub use tag_spelling::{TagSpelling, Tagging};
 pub(crate) use tagged_texts::scheme as scheme_of;
 pub use tagged_texts::{TaggedText, TaggedTexts};
 pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
-pub(crate) use vocabulary::Counted;
+pub(crate) use vocabulary::TokenCounts;
 pub(crate) use vocabulary::stored::StoredVocabulary;
 pub use vocabulary::{Limits, Vocabulary};
 pub use word_vectors::WordVectors;

@@ -79,13 +79,13 @@ impl Source for Samples {
 }
 
 /// Samples that are read anew in each epoch, and never all held in memory.
-pub struct Streamed {
+pub struct SampleStream {
     open: Box<dyn Fn() -> Result<Sampled> + Send + Sync>,
     size: Option<u64>,
     fingerprint: u64,
 }
 
-impl Streamed {
+impl SampleStream {
     /// Samples that `open` starts to read, each time from the first. `fingerprint` tells them from others: that of the
     /// file they come from, say, with the vocabulary's.
     #[track_caller]
@@ -101,7 +101,7 @@ impl Streamed {
     }
 }
 
-impl Source for Streamed {
+impl Source for SampleStream {
     fn open(&self) -> Result<Sampled> {
         (self.open)()
     }

@@ -103,11 +103,11 @@ impl Tagging {
             return Ok(None);
         }
         let origin = if is_set { Origin::Set } else { Origin::Training };
-        let held = Found::keeping(&[known.scheme], known.spelling, sentences, origin)?;
+        let held = TagSurvey::keeping(&[known.scheme], known.spelling, sentences, origin)?;
         if held.broken == 0 {
             return Ok(None);
         }
-        let own = Found::of(sentences, None)?;
+        let own = TagSurvey::of(sentences, None)?;
         let named = |of: &Self| of.spelling.place != Place::Alone;
         let is_told = own.broken == 0 && own.tagging.scheme != TagScheme::Plain;
         if !is_set && is_told && named(&own.tagging) == named(known) {
@@ -176,7 +176,7 @@ type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 pub(super) type PlaceOf<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
 /// What was found about the tags of some sentences.
-pub(super) struct Found {
+pub(super) struct TagSurvey {
     pub(super) tagging: Tagging,
     /// How many sentences break the scheme.
     pub(super) broken: usize,
@@ -198,7 +198,7 @@ enum Origin {
     Training,
 }
 
-impl Found {
+impl TagSurvey {
     /// What the tags of these sentences are. A scheme is found if all tags have one spelling and one of them says where a chunk begins or
     /// goes on; of the schemes, that which the fewest sentences break, unless one is set.
     ///
@@ -400,7 +400,9 @@ impl Found {
 
 /// Whether nearly all of these sentences have tags of a scheme, with a separator between letters and kinds, and some tags of chunks.
 pub(super) fn is_scheme(sentences: &[&[String]]) -> bool {
-    let Ok(Found { tagging, broken, .. }) = Found::of(&*in_memory(sentences), None) else { return false };
+    let Ok(TagSurvey { tagging, broken, .. }) = TagSurvey::of(&*in_memory(sentences), None) else {
+        return false;
+    };
     let is_chunk = |tag: &String| tagging.spelling.is_of_chunk(tag);
     tagging.scheme != TagScheme::Plain
         && !tagging.spelling.is_bare()
@@ -435,7 +437,7 @@ impl TagScheme {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();
         let place = |at: usize, _| Ok(format!("tags of sentence {}", at + 1));
         let all = in_memory(&sentences);
-        Found::of(&*all, None).and_then(|found| found.whole(&*all, &place)).at_caller()
+        TagSurvey::of(&*all, None).and_then(|found| found.whole(&*all, &place)).at_caller()
     }
 }
 

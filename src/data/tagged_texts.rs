@@ -6,7 +6,7 @@ use super::conll::{Columns, Sentence};
 use super::data_set::Passes;
 use super::lines::Reason;
 use super::records::{self, Stream, at_least_one, shown};
-use super::tag_spelling::Found;
+use super::tag_spelling::TagSurvey;
 use super::{DataSet, Field, Limits, Samples, Tagging, TextFile, Vocabulary, parallel};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -221,7 +221,7 @@ pub(crate) fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     let sentences = |visit: &mut dyn FnMut(&[String])| {
         all.iter().try_for_each(|of| of.each(&mut |text| visit(&text.tags)))
     };
-    Found::of(&sentences, set)?.whole(&sentences, &|at, word| {
+    TagSurvey::of(&sentences, set)?.whole(&sentences, &|at, word| {
         let (mut before, mut place) = (0, String::new());
         for of in all {
             let mut number = 0;

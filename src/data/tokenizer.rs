@@ -9,7 +9,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 #[cfg(feature = "tokenizers")]
 use super::hugging_face::HuggingFace;
-use super::vocabulary::Counted;
+use super::vocabulary::TokenCounts;
 use super::{Limits, TextFile, Vocabulary};
 #[cfg(not(feature = "tokenizers"))]
 use crate::error::ErrorKind;
@@ -204,7 +204,7 @@ impl Tokenizer {
         if let Cut::HuggingFace(of) = &self.cut {
             return of.vocabulary(texts, limits).at_caller();
         }
-        let mut counted = Counted::default();
+        let mut counted = TokenCounts::default();
         for text in texts {
             self.tokens(text.as_ref()).for_each(|token| counted.add(&token));
         }

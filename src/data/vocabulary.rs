@@ -75,9 +75,9 @@ impl Eq for Vocabulary {}
 
 /// How often each token occurs.
 #[derive(Default)]
-pub(crate) struct Counted(HashMap<String, u64>);
+pub(crate) struct TokenCounts(HashMap<String, u64>);
 
-impl Counted {
+impl TokenCounts {
     pub(crate) fn add(&mut self, token: &str) {
         // `entry` would need an owned token even for one that is there.
         match self.0.get_mut(token) {
@@ -152,7 +152,7 @@ impl Vocabulary {
     /// If a special is named twice, if they are more than `max_size`, or if no token is left.
     #[track_caller]
     pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
-        let mut counted = Counted::default();
+        let mut counted = TokenCounts::default();
         tokens.into_iter().for_each(|token| counted.add(token.as_ref()));
         counted.within(limits).at_caller()
     }
@@ -172,7 +172,7 @@ impl Vocabulary {
     /// If there is none.
     #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
-        let mut counted = Counted::default();
+        let mut counted = TokenCounts::default();
         labels.into_iter().for_each(|label| counted.add(label.as_ref()));
         counted.labels().at_caller()
     }

@@ -13,7 +13,7 @@ use crate::error::{AtCaller, Error, Result};
 
 /// Where the vector of a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum VectorPlace {
     No,
     /// The row of the vector of its lower-case form.
     LowerCase(usize),
@@ -64,7 +64,7 @@ pub struct WordVectors {
     /// The vectors that were found, one after another.
     rows: Vec<f32>,
     /// Of each token of the vocabulary.
-    found: Vec<Found>,
+    found: Vec<VectorPlace>,
     skipped: Skipped,
 }
 
@@ -102,7 +102,7 @@ impl WordVectors {
     /// for itself is passed over instead where the file says so ([`TextFile::malformed`]).
     #[track_caller]
     pub fn of(file: &TextFile, vocabulary: &Vocabulary) -> Result<Self> {
-        Wanted::new(vocabulary).read(file).at_caller()
+        VectorSearch::new(vocabulary).read(file).at_caller()
     }
 
     /// How many numbers a vector has.
@@ -112,19 +112,19 @@ impl WordVectors {
 
     /// How many tokens have a vector.
     pub fn found(&self) -> usize {
-        self.found.iter().filter(|found| **found != Found::No).count()
+        self.found.iter().filter(|found| **found != VectorPlace::No).count()
     }
 
     /// How many of them have that of their lower-case form.
     pub fn by_lower_case(&self) -> usize {
-        self.found.iter().filter(|found| matches!(found, Found::LowerCase(_))).count()
+        self.found.iter().filter(|found| matches!(found, VectorPlace::LowerCase(_))).count()
     }
 
     /// The vector of a token, by its number.
     pub fn vector(&self, id: i64) -> Option<&[f32]> {
         match *self.found.get(usize::try_from(id).ok()?)? {
-            Found::No => None,
-            Found::LowerCase(row) | Found::Itself(row) => {
+            VectorPlace::No => None,
+            VectorPlace::LowerCase(row) | VectorPlace::Itself(row) => {
                 self.rows.get(row * self.width..)?.get(..self.width)
             }
         }
@@ -200,18 +200,18 @@ fn thousands(number: usize) -> String {
 }
 
 /// The vectors that are looked for, while a file is read.
-struct Wanted<'v> {
+struct VectorSearch<'v> {
     vocabulary: &'v Vocabulary,
     /// The tokens that have another form in lower case, by that.
     lower: HashMap<String, Vec<usize>>,
     /// 0 until it is known.
     width: usize,
     rows: Vec<f32>,
-    found: Vec<Found>,
+    found: Vec<VectorPlace>,
     skipped: Skipped,
 }
 
-impl<'v> Wanted<'v> {
+impl<'v> VectorSearch<'v> {
     fn new(vocabulary: &'v Vocabulary) -> Self {
         let mut lower: HashMap<String, Vec<usize>> = HashMap::new();
         for (id, token) in vocabulary.tokens().enumerate() {
@@ -220,7 +220,7 @@ impl<'v> Wanted<'v> {
                 lower.entry(form).or_default().push(id);
             }
         }
-        let found = vec![Found::No; vocabulary.len()];
+        let found = vec![VectorPlace::No; vocabulary.len()];
         Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: Skipped::default() }
     }
 
@@ -233,13 +233,14 @@ impl<'v> Wanted<'v> {
     /// The tokens that are without a vector so far and may have that of a word as their lower-case form.
     fn lower(&self, word: &str) -> impl Iterator<Item = usize> {
         let ids = self.lower.get(word).into_iter().flatten().copied();
-        ids.filter(|&id| self.found.get(id) == Some(&Found::No))
+        ids.filter(|&id| self.found.get(id) == Some(&VectorPlace::No))
     }
 
     /// Whether the vector of a word is of use.
     fn wants(&self, word: &str) -> bool {
         let itself = self.token(word).and_then(|id| self.found.get(id));
-        itself.is_some_and(|found| !matches!(found, Found::Itself(_))) || self.lower(word).next().is_some()
+        itself.is_some_and(|found| !matches!(found, VectorPlace::Itself(_)))
+            || self.lower(word).next().is_some()
     }
 
     /// Keeps the vector of a word for the tokens that want it.
@@ -247,28 +248,28 @@ impl<'v> Wanted<'v> {
         let waiting: Vec<usize> = self.lower(word).collect();
         for id in waiting {
             let row = self.push(vector)?;
-            self.set(id, Found::LowerCase(row));
+            self.set(id, VectorPlace::LowerCase(row));
         }
         let Some(id) = self.token(word) else { return Ok(()) };
         match self.found.get(id).copied() {
-            None | Some(Found::Itself(_)) => {}
-            Some(Found::No) => {
+            None | Some(VectorPlace::Itself(_)) => {}
+            Some(VectorPlace::No) => {
                 let row = self.push(vector)?;
-                self.set(id, Found::Itself(row));
+                self.set(id, VectorPlace::Itself(row));
             }
             // The word itself came behind its lower-case form.
-            Some(Found::LowerCase(row)) => {
+            Some(VectorPlace::LowerCase(row)) => {
                 let place = self.rows.get_mut(row * self.width..).and_then(|rest| rest.get_mut(..self.width));
                 if let Some(place) = place {
                     place.copy_from_slice(vector);
                 }
-                self.set(id, Found::Itself(row));
+                self.set(id, VectorPlace::Itself(row));
             }
         }
         Ok(())
     }
 
-    fn set(&mut self, id: usize, found: Found) {
+    fn set(&mut self, id: usize, found: VectorPlace) {
         if let Some(place) = self.found.get_mut(id) {
             *place = found;
         }

@@ -8,7 +8,7 @@ use super::run::request::Run;
 use super::run::scope::Scope;
 use super::run::threads::Threads;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{Extent, Reads, Registry, Total, VarId};
+use crate::operator::{Extent, ReadSlots, Registry, Total, VarId};
 use crate::program::{LossTerms, Program, Role, TotalVar, VarRole, grad_name};
 use crate::tensor::{Dense, Storage, Variable};
 use crate::with_float;
@@ -308,7 +308,7 @@ fn reads_totals(
                 op.output(&grad_name(slot.name)).iter().any(|var| computed.contains(var))
             });
         let reads = wanted.map(|(i, _)| instance.gradient(i, &specs).reads);
-        let reads = reads.fold(Reads::nothing(), Reads::union);
+        let reads = reads.fold(ReadSlots::nothing(), ReadSlots::union);
         let inputs = signature.inputs.iter().enumerate().filter(|(i, _)| reads.has_input(*i));
         let outputs = signature.outputs.iter().enumerate().filter(|(i, _)| reads.has_output(*i));
         let values = inputs.chain(outputs).flat_map(|(_, slot)| op.input(slot.name));

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::chunk::{CHUNK, part, put, total};
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
@@ -66,7 +66,7 @@ pub struct AdditiveResult<'a, T> {
 }
 
 /// A gradient that is asked for, and how it goes to its place.
-type To<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+type To<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 /// The gradients that are asked for, each of the shape of what it is the gradient of.
 pub struct AdditiveGradients<'a, T> {
@@ -146,7 +146,7 @@ impl<T: Float> Sweep for Attend<'_, T> {
                         sums[j] = A::mul_add(weight, value[j], sums[j]);
                     }
                 }
-                put(out, from, &sums, Store::Write);
+                put(out, from, &sums, Assign::Write);
             }
         }
     }
@@ -198,7 +198,7 @@ impl<T: Float> Descend<'_, '_, T> {
                 }
                 *dscore = total(&sums);
             } else if let Some((dvalues, store)) = &mut self.gradients.values
-                && *store == Store::Write
+                && *store == Assign::Write
             {
                 dvalues.row(row).fill(T::ZERO);
             }

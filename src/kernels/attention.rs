@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use single::{Single, SingleResult};
 
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::product::product;
 use super::products::{Packed, Transpose};
@@ -141,7 +141,7 @@ pub fn attention<T: Float>(
             }
             let tile = grown(&mut room.tile, queries.len() * keys.len());
             let mut tile = ViewMut::new(tile, queries.len(), keys.len());
-            product(q.rows_range(queries.start, queries.end), &room.keys, tile.reborrow(), Store::Write);
+            product(q.rows_range(queries.start, queries.end), &room.keys, tile.reborrow(), Assign::Write);
             let mut out = rows(&mut out, &queries);
             sweep(Online {
                 tile: tile.reborrow(),
@@ -152,7 +152,7 @@ pub fn attention<T: Float>(
                 sums: &mut room.sums[queries.clone()],
                 out: out.reborrow(),
             });
-            product(tile.as_view(), &room.values, out, Store::Add);
+            product(tile.as_view(), &room.values, out, Assign::Add);
         }
     }
     sweep(Finish { out, log_sums: log_sums.reborrow(), most: &room.most, sums: &room.sums });
@@ -174,11 +174,11 @@ pub struct AttentionResult<'a, T> {
 /// The gradients that are asked for.
 pub struct AttentionGradients<'a, T> {
     /// Of the queries.
-    pub q: Option<(ViewMut<'a, T>, Store)>,
+    pub q: Option<(ViewMut<'a, T>, Assign)>,
     /// Of the keys.
-    pub k: Option<(ViewMut<'a, T>, Store)>,
+    pub k: Option<(ViewMut<'a, T>, Assign)>,
     /// Of the values.
-    pub v: Option<(ViewMut<'a, T>, Store)>,
+    pub v: Option<(ViewMut<'a, T>, Assign)>,
     /// Of the bias; added.
     pub bias: Option<&'a mut [T]>,
 }
@@ -244,7 +244,7 @@ pub fn attention_backward<T: Float>(
             let q = q.rows_range(queries.start, queries.end);
             let dout = dout.map(|dout| dout.rows_range(queries.start, queries.end));
             let mut tile = ViewMut::new(grown(&mut room.tile, count * len), count, len);
-            product(q, &room.keys, tile.reborrow(), Store::Write);
+            product(q, &room.keys, tile.reborrow(), Assign::Write);
             let log_sums = log_sums.rows_range(queries.start, queries.end);
             sweep(Again {
                 tile: tile.reborrow(),
@@ -256,14 +256,14 @@ pub fn attention_backward<T: Float>(
             if let (true, Some(dout)) = (dv.is_some(), dout) {
                 room.weights.pack(tile.as_view(), Transpose::No);
                 let turned = turn(dout, &mut room.turned);
-                product(turned, &room.weights, ViewMut::new(dv_tile, e, len), Store::Add);
+                product(turned, &room.weights, ViewMut::new(dv_tile, e, len), Assign::Add);
             }
             if !of_scores {
                 continue;
             }
             let mut other = ViewMut::new(grown(&mut room.other, count * len), count, len);
             match dout {
-                Some(dout) => product(dout, &room.values, other.reborrow(), Store::Write),
+                Some(dout) => product(dout, &room.values, other.reborrow(), Assign::Write),
                 None => other.fill(T::ZERO),
             }
             sweep(Descend {
@@ -283,10 +283,10 @@ pub fn attention_backward<T: Float>(
             if dk.is_some() {
                 room.weights.pack(tile.as_view(), Transpose::No);
                 let turned = turn(q, &mut room.turned);
-                product(turned, &room.weights, ViewMut::new(dk_tile, d, len), Store::Add);
+                product(turned, &room.weights, ViewMut::new(dk_tile, d, len), Assign::Add);
             }
             if let Some((dq, _)) = &mut dq {
-                product(tile.as_view(), &room.rows, rows(dq, &queries), Store::Add);
+                product(tile.as_view(), &room.rows, rows(dq, &queries), Assign::Add);
             }
         }
         for (gradient, tile, width) in [(&mut dk, &*dk_tile, d), (&mut dv, &*dv_tile, e)] {

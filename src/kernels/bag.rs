@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::float::{Float, Store, exceeds};
+use super::float::{Assign, Float, exceeds};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::prefetch::{ask, ask_some};
 use super::rows::RowMerge;
@@ -200,7 +200,7 @@ impl<T: Float> Sum<'_, T> {
         self.bags.ask_first(self.table);
         for (bag, out) in self.out.iter_mut().enumerate() {
             let range = self.bags.range(bag);
-            add_rows::<A, T>(range.clone(), out, &terms, Store::Write);
+            add_rows::<A, T>(range.clone(), out, &terms, Assign::Write);
             if self.pool == BagPool::Mean && !range.is_empty() {
                 let count = T::from_f64(range.len() as f64);
                 out.iter_mut().for_each(|out| *out /= count);
@@ -262,14 +262,14 @@ impl<T: Float, W: Weigh<T>> Terms<T> for LookedUp<'_, T, W> {
 }
 
 /// What the occurrences of a row get.
-struct Given<'a, T, W> {
+struct Contribution<'a, T, W> {
     occurrences: &'a [u32],
     bags: &'a [u32],
     dout: View<'a, T>,
     factors: W,
 }
 
-impl<T: Float, W: Weigh<T>> Terms<T> for Given<'_, T, W> {
+impl<T: Float, W: Weigh<T>> Terms<T> for Contribution<'_, T, W> {
     #[inline(always)]
     fn term<const N: usize>(&self, at: usize, column: usize) -> (T, &[T; N]) {
         let at = self.occurrences[at] as usize;
@@ -292,9 +292,9 @@ fn add_rows<A: Arithmetic, T: Float>(
     rows: Range<usize>,
     out: &mut [T],
     terms: &impl Terms<T>,
-    mut store: Store,
+    mut store: Assign,
 ) {
-    if rows.is_empty() && store == Store::Write {
+    if rows.is_empty() && store == Assign::Write {
         out.fill(T::ZERO);
     }
     let block = if out.len() <= WIDEST { rows.len().max(1) } else { BLOCK };
@@ -311,7 +311,7 @@ fn add_rows<A: Arithmetic, T: Float>(
                 _ => add_columns::<A, T, 1>(rows, column, out, terms, store),
             };
         }
-        store = Store::Add;
+        store = Assign::Add;
     }
 }
 
@@ -322,11 +322,11 @@ fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     column: usize,
     out: &mut [T],
     terms: &impl Terms<T>,
-    store: Store,
+    store: Assign,
 ) -> usize {
     let out = &mut out[column..column + N];
     let mut sums = [T::ZERO; N];
-    if store == Store::Add {
+    if store == Assign::Add {
         sums.copy_from_slice(out);
     }
     for at in rows {
@@ -461,10 +461,10 @@ impl<T: Float> Sweep for Back<'_, T> {
 impl<T: Float> Back<'_, T> {
     /// Of distinct row `i` the row of `out`, and how it is put there.
     #[inline(always)]
-    fn place(&self, i: usize) -> (usize, Store) {
+    fn place(&self, i: usize) -> (usize, Assign) {
         match self.target {
-            BagTarget::Listed => (i - self.range.start, Store::Write),
-            BagTarget::Table { first } => (self.gradient.plan.ids()[i] as usize - first, Store::Add),
+            BagTarget::Listed => (i - self.range.start, Assign::Write),
+            BagTarget::Table { first } => (self.gradient.plan.ids()[i] as usize - first, Assign::Add),
         }
     }
 
@@ -473,7 +473,7 @@ impl<T: Float> Back<'_, T> {
         let &BagGradient { plan, bags, .. } = self.gradient;
         for i in self.range.clone() {
             let ((place, store), occurrences) = (self.place(i), plan.occurrences(i));
-            let given = Given { occurrences, bags, dout: self.dout, factors };
+            let given = Contribution { occurrences, bags, dout: self.dout, factors };
             add_rows::<A, T>(0..occurrences.len(), self.out.row(place), &given, store);
         }
     }
@@ -484,7 +484,7 @@ impl<T: Float> Back<'_, T> {
         for i in self.range.clone() {
             let (place, store) = self.place(i);
             let out = self.out.row(place);
-            if store == Store::Write {
+            if store == Assign::Write {
                 out.fill(T::ZERO);
             }
             let width = out.len();

@@ -1,6 +1,6 @@
 //! What pointwise cells share: rows cut into chunks of one constant length, read from views and written back.
 
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::path::Arithmetic;
 use super::prefetch;
 use super::view::{View, ViewMut};
@@ -98,7 +98,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     #[inline(always)]
     pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let Some((out, store)) = output else { return };
-        if *store == Store::Add {
+        if *store == Assign::Add {
             let mut sums = self.part(out.as_view(), first);
             sums.iter_mut().zip(chunk).for_each(|(sum, &x)| *sum += x);
             self.write(out, first, &sums);
@@ -119,7 +119,7 @@ pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'
 }
 
 /// An optional output and what to do with it.
-pub type Output<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+pub type Output<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 /// The denominators of `sigmoid`. Loops as short as this and [`tangents`] are under way several rounds at a time; in one
 /// that computes a whole cell, each round is longer than what a CPU looks ahead, and waits for its own results.
@@ -153,11 +153,11 @@ pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
 
 /// The same columns of a row to write, without what was filled up.
 #[inline(always)]
-pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], store: Store) {
+pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], store: Assign) {
     let row = &mut row[from..];
     match (row.first_chunk_mut::<CHUNK>(), store) {
-        (Some(whole), Store::Write) => *whole = *numbers,
-        (Some(whole), Store::Add) => whole.iter_mut().zip(numbers).for_each(|(to, &x)| *to += x),
+        (Some(whole), Assign::Write) => *whole = *numbers,
+        (Some(whole), Assign::Add) => whole.iter_mut().zip(numbers).for_each(|(to, &x)| *to += x),
         (None, _) => store.put_row(row, &numbers[..row.len()]),
     }
 }

@@ -3,7 +3,7 @@
 //! Sums over rows are made in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone: threads share the
 //! columns of sums, and the rows of what is computed row by row.
 
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::fork::join;
 use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -120,7 +120,7 @@ pub fn norm_columns_gradient<T: Float>(
     dout: View<'_, T>,
     norm: ColumnNorm<'_, T>,
     (gain, along, all): (Option<&[T]>, &[T], &[T]),
-    (dx, store): (ViewMut<'_, T>, Store),
+    (dx, store): (ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let (rows, width) = (x.rows(), x.width());
@@ -277,7 +277,7 @@ struct Gradient<'a, T> {
     along: &'a [T],
     all: &'a [T],
     dx: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for Gradient<'_, T> {
@@ -317,7 +317,7 @@ mod tests {
                 let (mut out, mut dx) = (vec![f64::NAN; rows * width], vec![f64::NAN; rows * width]);
                 let bias = vec![0.25; width];
                 norm_columns(vx, norm, (None, Some(&bias)), ViewMut::new(&mut out, rows, width), threads);
-                let to_rows = (ViewMut::new(&mut dx, rows, width), Store::Write);
+                let to_rows = (ViewMut::new(&mut dx, rows, width), Assign::Write);
                 norm_columns_gradient(vx, vg, norm, (Some(&scale), along, all), to_rows, threads);
                 to.extend([out, dx]);
                 to

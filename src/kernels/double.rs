@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::float::Store;
+use super::float::Assign;
 use super::fork::join;
 use super::gradient::{SUM_ROWS, bias_gradient, divided};
 use super::path::Path;
@@ -35,7 +35,7 @@ impl Products for f64 {
         panels: Range<usize>,
         bias: Option<&[f64]>,
         c: ViewMut<'_, f64>,
-        store: Store,
+        store: Assign,
     ) {
         self::product(a, b, panels, bias, c, store);
     }
@@ -71,7 +71,7 @@ pub(super) fn product(
     panels: Range<usize>,
     bias: Option<&[f64]>,
     mut c: ViewMut<'_, f64>,
-    store: Store,
+    store: Assign,
 ) {
     let columns = checked(a, b, panels, bias, &c);
     let b = View::new(b.numbers(), b.k(), b.n()).columns(columns.start, columns.end);
@@ -87,7 +87,7 @@ fn multiply(
     b: View<'_, f64>,
     bias: Option<&[f64]>,
     mut c: ViewMut<'_, f64>,
-    store: Store,
+    store: Assign,
 ) {
     let (m, k) = transpose.shape((a.rows(), a.width()));
     let n = b.width();
@@ -95,7 +95,7 @@ fn multiply(
     if m == 0 || n == 0 {
         return;
     }
-    if store == Store::Add {
+    if store == Assign::Add {
         let mut room = vec![0.0; m.min(ADDED_ROWS) * n];
         for row in (0..m).step_by(ADDED_ROWS) {
             let end = m.min(row + ADDED_ROWS);
@@ -103,7 +103,7 @@ fn multiply(
                 Transpose::No => a.rows_range(row, end),
                 Transpose::Yes => a.columns(row, end),
             };
-            multiply((a, transpose), b, bias, ViewMut::new(&mut room, end - row, n), Store::Write);
+            multiply((a, transpose), b, bias, ViewMut::new(&mut room, end - row, n), Assign::Write);
             let (c, _) = c.reborrow().split_rows(row).1.split_rows(end - row);
             store.put_rows(c, View::new(&room, end - row, n));
         }
@@ -165,7 +165,7 @@ fn blocks(all: Gradients<'_, f64>) {
         };
         let dy = dy.rows_range(row, end);
         let (a, b) = transpose.shape((x, dy));
-        let store = if row > 0 { Store::Add } else { store };
+        let store = if row > 0 { Assign::Add } else { store };
         multiply((a, Transpose::Yes), b, None, dw.reborrow(), store);
     }
 }

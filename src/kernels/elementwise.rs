@@ -3,14 +3,14 @@
 //! A closure of plain arithmetic passed here vectorises; one that wants `exp` or `tanh` is written as a
 //! [`super::path::Sweep`] instead, whose `A` the vector forms need.
 
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
 struct Map<'a, T, F> {
     x: View<'a, T>,
     out: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
     f: F,
 }
 
@@ -31,14 +31,14 @@ impl<T: Float, F: Fn(T) -> T> Sweep for Map<'_, T, F> {
 }
 
 #[inline(always)]
-fn map_run<T: Float>(x: &[T], out: &mut [T], store: Store, f: &impl Fn(T) -> T) {
+fn map_run<T: Float>(x: &[T], out: &mut [T], store: Assign, f: &impl Fn(T) -> T) {
     match store {
-        Store::Write => {
+        Assign::Write => {
             for (out, &x) in out.iter_mut().zip(x) {
                 *out = f(x);
             }
         }
-        Store::Add => {
+        Assign::Add => {
             for (out, &x) in out.iter_mut().zip(x) {
                 *out += f(x);
             }
@@ -50,7 +50,7 @@ struct Zip<'a, T, F> {
     x: View<'a, T>,
     y: View<'a, T>,
     out: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
     f: F,
 }
 
@@ -73,15 +73,15 @@ impl<T: Float, F: Fn(T, T) -> T> Sweep for Zip<'_, T, F> {
 }
 
 #[inline(always)]
-fn zip_run<T: Float>(x: &[T], y: &[T], out: &mut [T], store: Store, f: &impl Fn(T, T) -> T) {
+fn zip_run<T: Float>(x: &[T], y: &[T], out: &mut [T], store: Assign, f: &impl Fn(T, T) -> T) {
     let pairs = x.iter().zip(y);
     match store {
-        Store::Write => {
+        Assign::Write => {
             for (out, (&x, &y)) in out.iter_mut().zip(pairs) {
                 *out = f(x, y);
             }
         }
-        Store::Add => {
+        Assign::Add => {
             for (out, (&x, &y)) in out.iter_mut().zip(pairs) {
                 *out += f(x, y);
             }
@@ -118,7 +118,7 @@ impl<T: Float, F: Fn(T) -> T> Sweep for Update<'_, T, F> {
 ///
 /// # Panics
 /// If the shapes differ.
-pub fn map<T: Float>(x: View<'_, T>, out: ViewMut<'_, T>, store: Store, f: impl Fn(T) -> T) {
+pub fn map<T: Float>(x: View<'_, T>, out: ViewMut<'_, T>, store: Assign, f: impl Fn(T) -> T) {
     assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
     sweep(Map { x, out, store, f });
 }
@@ -131,7 +131,7 @@ pub fn zip<T: Float>(
     x: View<'_, T>,
     y: View<'_, T>,
     out: ViewMut<'_, T>,
-    store: Store,
+    store: Assign,
     f: impl Fn(T, T) -> T,
 ) {
     assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
@@ -207,9 +207,9 @@ mod tests {
             let (vx, vy) = (View::strided(&x, extent), View::strided(&y, extent));
             let mut out = vec![9.0; rows * (width + gap)];
             let mut expected = out.clone();
-            zip(vx, vy, ViewMut::strided(&mut out, extent), Store::Write, |x, y| x * y - x);
-            zip(vx, vy, ViewMut::strided(&mut out, extent), Store::Add, |x, y| x / y);
-            map(vy, ViewMut::strided(&mut out, extent), Store::Add, |y| 3.0 * y);
+            zip(vx, vy, ViewMut::strided(&mut out, extent), Assign::Write, |x, y| x * y - x);
+            zip(vx, vy, ViewMut::strided(&mut out, extent), Assign::Add, |x, y| x / y);
+            map(vy, ViewMut::strided(&mut out, extent), Assign::Add, |y| 3.0 * y);
             update(ViewMut::strided(&mut out, extent), |x| x + 1.0);
             for at in (0..rows).flat_map(|i| (0..width).map(move |j| i * extent.stride + j)) {
                 let (x, y) = (x[at], y[at]);

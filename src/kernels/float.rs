@@ -11,20 +11,20 @@ use super::view::{View, ViewMut};
 
 /// What a kernel does with its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Store {
+pub enum Assign {
     /// Replaces what is there; it may be uninitialised rubbish, even NaN.
     Write,
     /// Adds the finished result to what is there.
     Add,
 }
 
-impl Store {
+impl Assign {
     /// Writes or adds one element.
     #[inline(always)]
     pub fn put<T: Float>(self, to: &mut T, value: T) {
         match self {
-            Store::Write => *to = value,
-            Store::Add => *to += value,
+            Assign::Write => *to = value,
+            Assign::Add => *to += value,
         }
     }
 
@@ -32,8 +32,8 @@ impl Store {
     #[inline]
     pub fn put_row<T: Float>(self, to: &mut [T], values: &[T]) {
         match self {
-            Store::Write => to.copy_from_slice(values),
-            Store::Add => to.iter_mut().zip(values).for_each(|(to, &value)| *to += value),
+            Assign::Write => to.copy_from_slice(values),
+            Assign::Add => to.iter_mut().zip(values).for_each(|(to, &value)| *to += value),
         }
     }
 
@@ -44,7 +44,7 @@ impl Store {
 
     /// Writes zeros, or adds nothing and leaves what is there.
     pub fn put_nothing<T: Float>(self, mut to: ViewMut<'_, T>) {
-        if self == Store::Write {
+        if self == Assign::Write {
             to.fill(T::ZERO);
         }
     }

@@ -5,10 +5,10 @@
 use std::ops::Range;
 
 use super::cpu::Cpu;
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::{Arithmetic, Path, Sweep, sweep};
-use super::picked::{Picked, RowSource};
+use super::picked::{PickedRows, RowSource};
 use super::prefetch;
 use super::product::{ALIGNMENT, aligned, even_blocks};
 use super::products::{BiasGradient, GradientRoom, Gradients, Transpose, WeightGradient};
@@ -49,12 +49,12 @@ pub fn affine_gradient<T: Float>(
 /// [`affine_gradient`] of a weight that multiplies rows which are picked by number, on this thread.
 pub(super) fn picked_gradient<T: Float>(
     dy: View<'_, T>,
-    x: Picked<'_, T>,
+    x: PickedRows<'_, T>,
     dw: WeightGradient<'_, T>,
     db: Option<BiasGradient<'_, T>>,
     room: &mut GradientRoom<T>,
 ) {
-    T::gradients(Gradients { x: RowSource::Picked(x), dy, dw, db }, room, 1);
+    T::gradients(Gradients { x: RowSource::PickedRows(x), dy, dw, db }, room, 1);
 }
 
 /// The instructions that a call runs with, and the CPU for whose caches it is cut.
@@ -73,7 +73,7 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
     if rows > 0 && k > 0 && n > 0 {
         return Some(super::helpers(rows * k * n, WORTH_A_THREAD, threads));
     }
-    if *store == Store::Write {
+    if *store == Assign::Write {
         dw.fill(T::ZERO);
     }
     if let Some((db, store)) = db {
@@ -143,7 +143,7 @@ impl Sizes {
     fn of(on: On, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, x.width());
-        let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::Picked(_));
+        let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::PickedRows(_));
         let left = if packs { SUM_ROWS * part } else { 0 };
         let turned = if transpose == Transpose::Yes { part * width } else { 0 };
         Self { panel: SUM_ROWS * width, left, turned }
@@ -169,7 +169,7 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
     let (packed, turned) = rest.split_at_mut(sizes.left);
     for row in (0..rows).step_by(SUM_ROWS) {
         let end = rows.min(row + SUM_ROWS);
-        let later = |store: Store| if row > 0 { Store::Add } else { store };
+        let later = |store: Assign| if row > 0 { Assign::Add } else { store };
         for first in (0..k).step_by(part) {
             let part = first..k.min(first + part);
             let x = x.rows_range(row, end).columns(part.start, part.end);
@@ -198,7 +198,7 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
                     // The same products in a part that stays in the cache; only then rows become columns.
                     Transpose::Yes => {
                         let extent = Extent2 { rows: part.len(), width: columns.len(), stride: width };
-                        multiply(path, left, panel, (ViewMut::strided(turned, extent), Store::Write), ahead);
+                        multiply(path, left, panel, (ViewMut::strided(turned, extent), Assign::Write), ahead);
                         let dw = dw.reborrow().columns(part.start, part.end);
                         let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
                         sweep(Turn { from: turned, width, to: dw, store: later(store) });
@@ -336,7 +336,7 @@ struct Turn<'a> {
     from: &'a [f32],
     width: usize,
     to: ViewMut<'a, f32>,
-    store: Store,
+    store: Assign,
 }
 
 impl Sweep for Turn<'_> {
@@ -399,7 +399,7 @@ fn multiply(
     path: Path,
     x: Left<'_>,
     panel: &[f32],
-    (mut dw, store): (ViewMut<'_, f32>, Store),
+    (mut dw, store): (ViewMut<'_, f32>, Assign),
     mut ahead: Ahead<'_>,
 ) {
     let (width, rows, k) = (PANEL_VECTORS * lanes(path), x.rows(), x.width());
@@ -425,7 +425,7 @@ fn multiply(
                 from: std::ptr::null(),
                 from_stride: 0,
                 bias: std::ptr::null(),
-                add: store == Store::Add,
+                add: store == Assign::Add,
             });
         }
     }
@@ -436,7 +436,7 @@ fn multiply(
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.
-pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store, threads: usize) {
+pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Assign, threads: usize) {
     let width = dy.width();
     assert_eq!(db.len(), width, "the length of a bias gradient");
     if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {
@@ -454,7 +454,7 @@ pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Stor
 struct ColumnSums<'a, T> {
     dy: View<'a, T>,
     db: &'a mut [T],
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for ColumnSums<'_, T> {
@@ -476,15 +476,15 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
                         *sum += dy;
                     }
                 }
-                put(&block[..db.len()], db, std::mem::replace(&mut store, Store::Add));
+                put(&block[..db.len()], db, std::mem::replace(&mut store, Assign::Add));
             }
         }
     }
 }
 
-fn put<T: Float>(sums: &[T], to: &mut [T], store: Store) {
+fn put<T: Float>(sums: &[T], to: &mut [T], store: Assign) {
     for (to, &sum) in to.iter_mut().zip(sums) {
-        *to = if store == Store::Add { *to + sum } else { sum };
+        *to = if store == Assign::Add { *to + sum } else { sum };
     }
 }
 

@@ -5,7 +5,7 @@
 //! Backward computes the gates again from the same inputs.
 
 use super::chunk::{CHUNK, Chunks, Columns, Output, lies};
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
@@ -154,7 +154,7 @@ pub fn gru_backward<T: Float>(
                 assert_eq!((part.rows(), part.width()), (rows, 3 * width), "the shape of the gates")
             }
             None => assert!(
-                matches!(gradient, Some((_, Store::Write))),
+                matches!(gradient, Some((_, Assign::Write))),
                 "gates are given, or their gradient is written where they lie"
             ),
         }
@@ -267,7 +267,7 @@ mod tests {
             GruBackward { xw: Some(xw), hw: Some(hw), h_prev, dh, blend }
         }
 
-        fn backward(&self, dh: &[T], store: Store) -> [Vec<T>; 3] {
+        fn backward(&self, dh: &[T], store: Assign) -> [Vec<T>; 3] {
             let mut out = self.data.each_ref().map(|x| vec![T::ONE; x.len()]);
             let [dxw, dhw, dh_prev] = &mut out;
             gru_backward(
@@ -313,8 +313,8 @@ mod tests {
             let case = Case::<f64>::new(n, width, blend);
             let dh = numbers::<f64>(n * width, 9);
             let loss = |case: &Case<f64>| case.forward().iter().zip(&dh).map(|(h, dh)| h * dh).sum::<f64>();
-            let gradients = case.backward(&dh, Store::Write);
-            let added = case.backward(&dh, Store::Add);
+            let gradients = case.backward(&dh, Assign::Write);
+            let added = case.backward(&dh, Assign::Add);
             let mut moved = Case::<f64>::new(n, width, blend);
             for d in 0..3 {
                 for i in 0..case.data[d].len() {
@@ -331,7 +331,7 @@ mod tests {
             let single = Case::<f32>::new(n, width, blend);
             let dh32: Vec<f32> = dh.iter().map(|&x| x as f32).collect();
             for (x, y) in
-                single.backward(&dh32, Store::Write).iter().flatten().zip(gradients.iter().flatten())
+                single.backward(&dh32, Assign::Write).iter().flatten().zip(gradients.iter().flatten())
             {
                 assert!((f64::from(*x) - y).abs() < 1e-5, "{x} {y}");
             }
@@ -343,14 +343,14 @@ mod tests {
         for (n, width) in [(0, 2), (3, 17), (2, 64), (2, 131)] {
             let case = Case::<f32>::new(n, width, Blend::Keep);
             let dh = numbers::<f32>(n * width, 9);
-            let apart = case.backward(&dh, Store::Write);
+            let apart = case.backward(&dh, Assign::Write);
             let [mut xw, mut hw, mut dh_prev] = case.data.clone();
             let inputs = GruBackward { xw: None, hw: None, ..case.backward_inputs(&dh) };
             gru_backward(
                 inputs,
-                Some((ViewMut::new(&mut xw, n, 3 * width), Store::Write)),
-                Some((ViewMut::new(&mut hw, n, 3 * width), Store::Write)),
-                Some((ViewMut::new(&mut dh_prev, n, width), Store::Write)),
+                Some((ViewMut::new(&mut xw, n, 3 * width), Assign::Write)),
+                Some((ViewMut::new(&mut hw, n, 3 * width), Assign::Write)),
+                Some((ViewMut::new(&mut dh_prev, n, width), Assign::Write)),
             );
             assert_eq!([xw, hw, dh_prev], apart);
         }
@@ -362,7 +362,7 @@ mod tests {
         let run = |path| {
             let (mut h, mut d) = (vec![0.0; 140], vec![0.0; 420]);
             sweep_on(path, Forward { inputs: case.inputs(), h: ViewMut::new(&mut h, 2, 70) });
-            let dxw = Some((ViewMut::new(&mut d, 2, 210), Store::Write));
+            let dxw = Some((ViewMut::new(&mut d, 2, 210), Assign::Write));
             let inputs = case.backward_inputs(&h);
             sweep_on(path, Backward { inputs, dxw, dhw: None, dh_prev: None });
             [h, d].concat()

@@ -5,7 +5,7 @@
 //! computes the gates again: that costs less than writing and reading them.
 
 use super::chunk::{CHUNK, Chunks, Columns, Output, lies, logistics, tangents};
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
@@ -89,7 +89,7 @@ pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>,
     match inputs.pre {
         Some(pre) => check(pre, inputs.c_prev),
         None => assert!(
-            matches!(dpre, Some((_, Store::Write))),
+            matches!(dpre, Some((_, Assign::Write))),
             "gates are given, or their gradient is written where they lie"
         ),
     }
@@ -211,8 +211,8 @@ mod tests {
         let (mut dpre, mut dc_prev) = (vec![T::ZERO; n * 4 * width], vec![T::ZERO; n * width]);
         lstm_backward(
             inputs,
-            Some((ViewMut::new(&mut dpre, n, 4 * width), Store::Write)),
-            Some((ViewMut::new(&mut dc_prev, n, width), Store::Add)),
+            Some((ViewMut::new(&mut dpre, n, 4 * width), Assign::Write)),
+            Some((ViewMut::new(&mut dc_prev, n, width), Assign::Add)),
         );
         (dpre, dc_prev)
     }
@@ -269,9 +269,9 @@ mod tests {
         };
         let zero = vec![0.0f32; n * width];
         let zero = View::new(&zero, n, width);
-        assert_eq!(run(Some(state), None, Store::Write), run(Some(state), Some(zero), Store::Write));
-        assert_eq!(run(None, Some(state), Store::Add), run(Some(zero), Some(state), Store::Add));
-        let (written, added) = (run(Some(state), None, Store::Write), run(Some(state), None, Store::Add));
+        assert_eq!(run(Some(state), None, Assign::Write), run(Some(state), Some(zero), Assign::Write));
+        assert_eq!(run(None, Some(state), Assign::Add), run(Some(zero), Some(state), Assign::Add));
+        let (written, added) = (run(Some(state), None, Assign::Write), run(Some(state), None, Assign::Add));
         for (i, (w, a)) in written.iter().zip(&added).enumerate() {
             let inside = i % (4 * width + gap) < 4 * width;
             assert_eq!(*a, if inside { 1.0 + w } else { 1.0 });
@@ -298,7 +298,7 @@ mod tests {
                 dc: Some(state(&dh)),
             };
             let mut there = pre.clone();
-            lstm_backward(inputs, Some((ViewMut::new(&mut there, n, 4 * width), Store::Write)), None);
+            lstm_backward(inputs, Some((ViewMut::new(&mut there, n, 4 * width), Assign::Write)), None);
             assert_eq!(there, apart);
         }
     }
@@ -334,7 +334,7 @@ mod tests {
             sweep_on(path, Forward { pre, c_prev, h: view(&mut h), c: view(&mut c) });
             let dh = Some(View::new(&h[..], n, width));
             let inputs = LstmBackward { pre: Some(pre), c_prev, c: View::new(&c, n, width), dh, dc: None };
-            let dpre = Some((ViewMut::new(&mut d, n, 4 * width), Store::Write));
+            let dpre = Some((ViewMut::new(&mut d, n, 4 * width), Assign::Write));
             sweep_on(path, Backward { inputs, dpre, dc_prev: None });
             [h, c, d].concat()
         };

@@ -61,7 +61,7 @@ pub use cpu::{Cpu, cpu};
 pub use ctc::{CtcRoom, ctc, ctc_gradient};
 pub use edits::edit_distance;
 pub use elementwise::{all_finite, map, update, zip};
-pub use float::{Float, Store, exceeds};
+pub use float::{Assign, Float, exceeds};
 pub use flush::flush;
 pub use fork::join;
 pub use gradient::{SUM_ROWS, affine_gradient};

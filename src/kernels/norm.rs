@@ -3,7 +3,7 @@
 //! A row is read from memory once and stays in the nearest cache for the passes over it. Sums over a row run in a fixed
 //! number of lanes and sums over rows in blocks of [`SUM_ROWS`] rows, so that their order depends on the shapes alone.
 
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::fork::join;
 use super::gradient::SUM_ROWS;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -40,11 +40,11 @@ pub struct RowNorm<'a, T> {
 /// Where the gradients of [`norm_rows`] go, those that are asked for.
 pub struct RowNormGradients<'a, T> {
     /// Of the rows.
-    pub dx: Option<(ViewMut<'a, T>, Store)>,
+    pub dx: Option<(ViewMut<'a, T>, Assign)>,
     /// Of the gain.
-    pub dgain: Option<(&'a mut [T], Store)>,
+    pub dgain: Option<(&'a mut [T], Assign)>,
     /// Of the bias.
-    pub dbias: Option<(&'a mut [T], Store)>,
+    pub dbias: Option<(&'a mut [T], Assign)>,
 }
 
 /// `out = (x − m) / √(v + epsilon) · gain + bias`, row by row.
@@ -77,7 +77,7 @@ pub fn norm_rows_gradient<T: Float>(
     let same = |rows_there: usize, width_there: usize| (rows_there, width_there) == (rows, width);
     assert!(same(dout.rows(), dout.width()), "the shape of a gradient");
     assert!(dx.as_ref().is_none_or(|(dx, _)| same(dx.rows(), dx.width())), "the shape of a gradient");
-    let fits = |side: &Option<(&mut [T], Store)>| side.as_ref().is_none_or(|(side, _)| side.len() == width);
+    let fits = |side: &Option<(&mut [T], Assign)>| side.as_ref().is_none_or(|(side, _)| side.len() == width);
     assert!(norm.gain.is_none_or(|gain| gain.len() == width) && fits(&dgain) && fits(&dbias), "widths");
     let summed = dgain.is_some() || dbias.is_some();
     let blocks = rows.div_ceil(SUM_ROWS);
@@ -93,7 +93,7 @@ pub fn norm_rows_gradient<T: Float>(
     share(Gradients { x, dout, centre, epsilon, gain, dx, sums: &mut *sums }, threads);
     for (side, first) in [(dgain, 0), (dbias, width)] {
         let Some((side, store)) = side else { continue };
-        if store == Store::Write {
+        if store == Assign::Write {
             side.fill(T::ZERO);
         }
         // Added up by themselves first: what is there is added to the finished sum.
@@ -290,7 +290,7 @@ struct Gradients<'a, T> {
     centre: Centre,
     epsilon: T,
     gain: &'a [T],
-    dx: Option<(ViewMut<'a, T>, Store)>,
+    dx: Option<(ViewMut<'a, T>, Assign)>,
     /// Of each block of rows: the gain's, then the bias's; nothing at all if neither is asked for.
     sums: &'a mut [T],
 }
@@ -336,7 +336,7 @@ struct Moved<T> {
 
 impl<T: Float> Moved<T> {
     #[inline(always)]
-    fn put<A: Arithmetic>(&self, x: &[T], g: &[T], gain: &[T], to: &mut [T], store: Store) {
+    fn put<A: Arithmetic>(&self, x: &[T], g: &[T], gain: &[T], to: &mut [T], store: Assign) {
         let ((xs, x), (gs, g)) = (x.as_chunks::<LANES>(), g.as_chunks::<LANES>());
         let ((gains, gain), (tos, to)) = (gain.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
         let count = xs.len();
@@ -344,8 +344,8 @@ impl<T: Float> Moved<T> {
         for (at, to) in tos[..count].iter_mut().enumerate() {
             let slopes = self.slopes::<A>(&xs[at], &gs[at], &gains[at]);
             match store {
-                Store::Write => *to = slopes,
-                Store::Add => {
+                Assign::Write => *to = slopes,
+                Assign::Add => {
                     for i in 0..LANES {
                         to[i] += slopes[i];
                     }
@@ -475,9 +475,9 @@ mod tests {
                     let (mut dx, mut dgain, mut dbias) =
                         (vec![f64::NAN; rows * width], vec![f64::NAN; width], vec![1.0; width]);
                     let to = RowNormGradients {
-                        dx: Some((ViewMut::new(&mut dx, rows, width), Store::Write)),
-                        dgain: Some((&mut dgain, Store::Write)),
-                        dbias: Some((&mut dbias, Store::Add)),
+                        dx: Some((ViewMut::new(&mut dx, rows, width), Assign::Write)),
+                        dgain: Some((&mut dgain, Assign::Write)),
+                        dbias: Some((&mut dbias, Assign::Add)),
                     };
                     norm_rows_gradient(vx, vg, norm, to, &mut Vec::new(), threads);
                     (dx, dgain, dbias)

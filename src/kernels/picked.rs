@@ -5,7 +5,7 @@ use super::view::View;
 
 /// Rows picked by number: those of `x`, then those of `beside`; every higher number is a row of zeros.
 #[derive(Clone, Copy)]
-pub(super) struct Picked<'a, T> {
+pub(super) struct PickedRows<'a, T> {
     /// The rows that are numbered first.
     pub(super) x: View<'a, T>,
     /// The rows that are numbered next, as wide.
@@ -22,10 +22,10 @@ pub(super) enum RowSource<'a, T> {
     /// As they lie.
     Lying(View<'a, T>),
     /// Picked by number.
-    Picked(Picked<'a, T>),
+    PickedRows(PickedRows<'a, T>),
 }
 
-impl<'a, T: Float> Picked<'a, T> {
+impl<'a, T: Float> PickedRows<'a, T> {
     fn row(&self, number: usize) -> &'a [T] {
         let rows = self.x.rows();
         match self.beside.filter(|beside| number >= rows && number - rows < beside.rows()) {
@@ -41,7 +41,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn rows(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.rows(),
-            RowSource::Picked(picked) => picked.index.len(),
+            RowSource::PickedRows(picked) => picked.index.len(),
         }
     }
 
@@ -49,7 +49,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn width(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.width(),
-            RowSource::Picked(picked) => picked.x.width(),
+            RowSource::PickedRows(picked) => picked.x.width(),
         }
     }
 
@@ -57,8 +57,8 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn rows_range(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.rows_range(from, to)),
-            RowSource::Picked(picked) => {
-                RowSource::Picked(Picked { index: &picked.index[from..to], ..picked })
+            RowSource::PickedRows(picked) => {
+                RowSource::PickedRows(PickedRows { index: &picked.index[from..to], ..picked })
             }
         }
     }
@@ -67,7 +67,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn columns(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.columns(from, to)),
-            RowSource::Picked(picked) => RowSource::Picked(Picked {
+            RowSource::PickedRows(picked) => RowSource::PickedRows(PickedRows {
                 x: picked.x.columns(from, to),
                 beside: picked.beside.map(|beside| beside.columns(from, to)),
                 ..picked
@@ -80,7 +80,9 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn each(&self, each: impl FnMut(&'a [T])) {
         match self {
             RowSource::Lying(x) => x.iter().for_each(each),
-            RowSource::Picked(picked) => picked.index.iter().map(|&number| picked.row(number)).for_each(each),
+            RowSource::PickedRows(picked) => {
+                picked.index.iter().map(|&number| picked.row(number)).for_each(each)
+            }
         }
     }
 }

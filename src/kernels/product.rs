@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::cpu::Cpu;
-use super::float::{Float, Store};
+use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::Path;
 use super::products::{Packed, Transpose};
@@ -170,7 +170,7 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × N.
-pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store: Store) {
+pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store: Assign) {
     product_panels(a, b, 0..b.panels(), None, c, store);
 }
 
@@ -184,7 +184,7 @@ pub fn affine<T: Float>(
     b: &Packed<T>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
-    store: Store,
+    store: Assign,
     threads: usize,
 ) {
     share_columns(a, b, 0..b.panels(), (bias, c, store), threads);
@@ -194,7 +194,7 @@ fn share_columns<T: Float>(
     a: View<'_, T>,
     b: &Packed<T>,
     panels: Range<usize>,
-    (bias, c, store): (Option<&[T]>, ViewMut<'_, T>, Store),
+    (bias, c, store): (Option<&[T]>, ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let work = a.rows() * b.k * b.columns(panels.clone()).len();
@@ -223,7 +223,7 @@ pub fn product_panels<T: Float>(
     panels: Range<usize>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
-    store: Store,
+    store: Assign,
 ) {
     T::product(a, b, panels, bias, c, store);
 }
@@ -255,7 +255,7 @@ pub(super) fn product_by_tiles(
     panels: Range<usize>,
     bias: Option<&[f32]>,
     mut c: ViewMut<'_, f32>,
-    store: Store,
+    store: Assign,
 ) {
     let columns = checked(a, b, panels.clone(), bias, &c).len();
     let (rows, k) = (a.rows(), b.k);
@@ -272,7 +272,7 @@ pub(super) fn product_by_tiles(
     let cuts = k.div_ceil(block.k).max(1);
     // Sums that are added to what is there wait in a place of their own until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
-    let apart = store == Store::Add && cuts > 1;
+    let apart = store == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
         let largest = rows.len().div_ceil(rows.len().div_ceil(max_rows));
         let at_once = tile::max_panels(path, vectors, largest).min(if apart { 1 } else { usize::MAX });
@@ -316,7 +316,7 @@ pub(super) fn product_by_tiles(
                                 } else {
                                     std::ptr::null()
                                 },
-                                add: last && store == Store::Add,
+                                add: last && store == Assign::Add,
                             });
                         }
                     }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::float::Store;
+use super::float::Assign;
 use super::path::Path;
 use super::picked::RowSource;
 use super::view::{View, ViewMut};
@@ -54,9 +54,9 @@ pub struct Packed<T> {
 pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
 
 /// The gradient of a weight, whether it is written or added, and whether the weight lies transposed.
-pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Store, Transpose);
+pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Assign, Transpose);
 /// The same of a bias.
-pub type BiasGradient<'a, T> = (&'a mut [T], Store);
+pub type BiasGradient<'a, T> = (&'a mut [T], Assign);
 
 /// The gradients of a weight and a bias, which are summed over the same rows.
 pub struct Gradients<'a, T> {
@@ -79,7 +79,7 @@ pub trait Products: Sized {
         panels: Range<usize>,
         bias: Option<&[Self]>,
         c: ViewMut<'_, Self>,
-        store: Store,
+        store: Assign,
     );
     /// The gradients of a weight and a bias, on up to `threads` threads.
     fn gradients(all: Gradients<'_, Self>, room: &mut GradientRoom<Self>, threads: usize);

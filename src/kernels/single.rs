@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::cpu::cpu;
-use super::float::Store;
+use super::float::Assign;
 use super::path::Path;
 use super::product;
 use super::products::{GradientRoom, Gradients, Packed, Products, Transpose};
@@ -25,7 +25,7 @@ impl Products for f32 {
         panels: Range<usize>,
         bias: Option<&[f32]>,
         c: ViewMut<'_, f32>,
-        store: Store,
+        store: Assign,
     ) {
         product::product_by_tiles(cpu(), a, b, panels, bias, c, store);
     }

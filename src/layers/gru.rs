@@ -5,7 +5,7 @@ use crate::layers::init;
 use crate::layers::recurrent::{
     self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
-use crate::ops::Update;
+use crate::ops::UpdateGate;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
 /// Options of [`Builder::gru`].
@@ -13,7 +13,7 @@ use crate::program::{Builder, Initializer, Step, Var, Vars};
 pub struct Gru {
     options: Options<1>,
     reset: Reset,
-    update: Update,
+    update: UpdateGate,
 }
 
 /// Where the reset gate r of a GRU acts.
@@ -34,7 +34,7 @@ impl Gru {
     /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
     /// [`init::orthogonal_gates`], both biases at zero.
     pub fn new(hidden: usize) -> Self {
-        Self { options: Options::new(hidden, Self::GATES), reset: Reset::After, update: Update::Keeps }
+        Self { options: Options::new(hidden, Self::GATES), reset: Reset::After, update: UpdateGate::Keeps }
     }
 
     /// Starts from these hidden states, one row a sequence, instead of zeros.
@@ -50,9 +50,9 @@ impl Gru {
         Self { reset, ..self }
     }
 
-    /// What an open update gate does; [`Update::Keeps`] without it.
+    /// What an open update gate does; [`UpdateGate::Keeps`] without it.
     #[must_use]
-    pub fn update(self, update: Update) -> Self {
+    pub fn update(self, update: UpdateGate) -> Self {
         Self { update, ..self }
     }
 }
@@ -105,8 +105,8 @@ impl Cell<1> for Gru {
             let kept = step.product(r * h, w_n, b_n);
             let n = (from_input.slice(candidate) + kept).tanh();
             let (closed, open) = match self.update {
-                Update::Keeps => (n, before),
-                Update::Takes => (before, n),
+                UpdateGate::Keeps => (n, before),
+                UpdateGate::Takes => (before, n),
             };
             [closed + z * (open - closed)]
         };
@@ -121,7 +121,7 @@ recurrent_methods! {
     /// one `bias`; gates r, z, n.
     ///
     /// With r = σ(x_t·W_r + h_(t−1)·U_r + b_r), z likewise, and n as [`Reset`] says, h_t = (1 − z) ∘ n + z ∘ h_(t−1), or as
-    /// [`Update`](crate::ops::Update) says.
+    /// [`UpdateGate`](crate::ops::UpdateGate) says.
     ///
     /// ```
     /// use unpadded::layers::{Gru, Reset};

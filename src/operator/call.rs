@@ -14,7 +14,7 @@ pub(crate) use lend::{pooled, stored};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
 use super::entries::Pooled;
-use super::facts::Reads;
+use super::facts::ReadSlots;
 use super::keys::{Keys, Names, RowKey};
 use super::levels::LevelTable;
 use super::literals::Literals;
@@ -24,7 +24,7 @@ use super::sample::Operand;
 use super::signature::{Signature, Slot};
 use super::table::RowStart;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::arena::{OperandRoom, Operands};
 use crate::lod::Lod;
 use crate::operator::attributes::{Attributes, Literal};
@@ -453,7 +453,7 @@ impl Direct {
         }
         let needs = (0..signature.inputs.len())
             .filter(|&slot| wanted(slot))
-            .fold(Reads::nothing(), |n, slot| n.union(self.op.gradient(slot, &self.input_specs).reads));
+            .fold(ReadSlots::nothing(), |n, slot| n.union(self.op.gradient(slot, &self.input_specs).reads));
         let mut pool = Vec::new();
         let mut wiring = Wiring::default();
         let mut room = OperandRoom::default();
@@ -513,7 +513,7 @@ impl Direct {
         for (slot, row) in values.iter_mut().enumerate() {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
-                let store = if given(slot, k).is_some() { Store::Add } else { Store::Write };
+                let store = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
                 // A sparse variable's gradient is stored as the variable is; a dense one's as the operator says.
                 let own = self.input_specs[slot][k].storage;
                 let kind = match own {

@@ -12,7 +12,7 @@ use super::signature::Signature;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
 use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
-use crate::kernels::{Store, View, ViewMut};
+use crate::kernels::{Assign, View, ViewMut};
 use crate::lod::Lod;
 use crate::operator::extent::Spec;
 use crate::tensor::DType;
@@ -57,7 +57,7 @@ pub(crate) struct Wiring {
     pub(crate) inputs: Vec<Vec<OperandAt>>,
     pub(crate) outputs: Vec<Vec<OperandAt>>,
     pub(crate) output_gradients: Vec<Vec<OperandAt>>,
-    pub(crate) input_gradients: Vec<Vec<(OperandAt, Store)>>,
+    pub(crate) input_gradients: Vec<Vec<(OperandAt, Assign)>>,
     /// The forward output is added to what is there.
     pub(crate) adds: bool,
     /// Input slots whose value lies where its gradient goes.
@@ -85,9 +85,9 @@ impl Scratch {
 
 /// What [`Op::prepare`](crate::operator::Op::prepare) leaves for the calls after it.
 #[derive(Default)]
-pub struct Prepared(Option<Box<dyn Any + Send + Sync>>);
+pub struct CallCache(Option<Box<dyn Any + Send + Sync>>);
 
-impl Prepared {
+impl CallCache {
     fn slot<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
         if !self.0.as_ref().is_some_and(|b| b.is::<S>()) {
             self.0 = Some(Box::<S>::default());
@@ -131,7 +131,7 @@ pub(crate) struct Call<'a> {
     pub(crate) keys: Keys<'a>,
     /// Sequences of this call, for a range of a sequence-wise operator; all of them without it.
     pub(crate) sequences: Option<Range<usize>>,
-    pub(crate) prepared: Option<&'a Prepared>,
+    pub(crate) prepared: Option<&'a CallCache>,
 }
 
 /// The sequences of a call: ranges of rows of its views.
@@ -384,8 +384,8 @@ impl<'a> Forward<'a> {
 
     /// Whether the output is written, or added to what is there; the latter only if the operator
     /// [accumulates](crate::operator::Hints::accumulates).
-    pub fn store(&self) -> Store {
-        if self.call.wiring.adds { Store::Add } else { Store::Write }
+    pub fn store(&self) -> Assign {
+        if self.call.wiring.adds { Assign::Add } else { Assign::Write }
     }
 
     /// How many variables output slot `slot` has.
@@ -468,7 +468,7 @@ impl<'a> Backward<'a> {
     /// # Errors
     /// If it does not hold `T`.
     #[track_caller]
-    pub fn gradient<T: Plain>(&mut self, slot: usize) -> Result<Option<(ViewMut<'a, T>, Store)>> {
+    pub fn gradient<T: Plain>(&mut self, slot: usize) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         self.gradient_at(slot, 0)
     }
 
@@ -481,7 +481,7 @@ impl<'a> Backward<'a> {
         &mut self,
         slot: usize,
         k: usize,
-    ) -> Result<Option<(ViewMut<'a, T>, Store)>> {
+    ) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         match self.call.wiring.input_gradients[slot].get(k) {
             Some(&(OperandAt::Dense(i), store)) => match self.operands.write(i) {
                 Some(view) => Ok(Some((view, store))),
@@ -518,7 +518,7 @@ pub struct Prepare<'a> {
     pub(crate) literals: Literals<'a>,
     /// For each input slot, whether its gradient is asked for; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
-    pub(crate) prepared: &'a mut Prepared,
+    pub(crate) prepared: &'a mut CallCache,
 }
 
 impl<'a> Prepare<'a> {

@@ -76,7 +76,7 @@ pub struct Gradient {
     /// How it is stored.
     pub storage: StorageKind,
     /// Which forward values `backward` reads for it. The others may be freed or overwritten before it runs.
-    pub reads: Reads,
+    pub reads: ReadSlots,
     /// It IS the gradient of the first output, number for number, as for the operands of a sum. Where nothing else adds to
     /// it, `backward` is then not asked for it at all.
     pub passes: bool,
@@ -87,18 +87,18 @@ pub struct Gradient {
 
 impl Gradient {
     /// Dense, computed from the outputs' gradients and these forward values.
-    pub const fn reading(reads: Reads) -> Self {
+    pub const fn reading(reads: ReadSlots) -> Self {
         Gradient { storage: StorageKind::Dense, reads, passes: false, overwrites: false }
     }
 
     /// Dense, computed from the outputs' gradients alone.
     pub const fn reads_nothing() -> Self {
-        Self::reading(Reads::nothing())
+        Self::reading(ReadSlots::nothing())
     }
 
     /// Dense, computed from all there is.
     pub const fn reads_all() -> Self {
-        Self::reading(Reads::everything())
+        Self::reading(ReadSlots::everything())
     }
 
     /// The same, reading an input slot too.
@@ -134,38 +134,38 @@ impl Gradient {
 
 /// A set of slots whose forward values `backward` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reads {
+pub struct ReadSlots {
     inputs: u32,
     outputs: u32,
 }
 
-impl Reads {
+impl ReadSlots {
     /// Nothing but the outputs' gradients.
     pub const fn nothing() -> Self {
-        Reads { inputs: 0, outputs: 0 }
+        ReadSlots { inputs: 0, outputs: 0 }
     }
 
     /// All inputs and outputs.
     pub const fn everything() -> Self {
-        Reads { inputs: u32::MAX, outputs: u32::MAX }
+        ReadSlots { inputs: u32::MAX, outputs: u32::MAX }
     }
 
     /// Adds an input slot.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
-        Reads { inputs: self.inputs | 1 << slot, ..self }
+        ReadSlots { inputs: self.inputs | 1 << slot, ..self }
     }
 
     /// Adds an output slot.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
-        Reads { outputs: self.outputs | 1 << slot, ..self }
+        ReadSlots { outputs: self.outputs | 1 << slot, ..self }
     }
 
     /// Both sets together.
     #[must_use]
-    pub const fn union(self, other: Reads) -> Self {
-        Reads { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
+    pub const fn union(self, other: ReadSlots) -> Self {
+        ReadSlots { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
     }
 
     /// Whether an input slot is among them.
@@ -181,7 +181,7 @@ impl Reads {
 
 /// How much a sparse result stores at most: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
+pub enum StorageBound {
     /// Every number that the dense meaning has.
     Everything,
     /// As much as the inputs in these slots store together; of a dense one, its rows count.
@@ -192,7 +192,7 @@ pub enum Stored {
 
 /// What a row owes after an update in which it had no gradient, where gradients are selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owes {
+pub enum Debt {
     /// Nothing: it would have stayed as it is.
     Nothing,
     /// A move that can be made when the row is next read, together with those after it.

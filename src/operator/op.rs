@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
 use super::declare::{Declaration, Declared};
-use super::facts::{Facts, Gradient, Owes, Stored};
+use super::facts::{Debt, Facts, Gradient, StorageBound};
 use super::hints::Hints;
-use super::sample::Sample;
+use super::sample::CheckCase;
 use super::shapes::InferShape;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::attributes::Attributes;
@@ -89,20 +89,20 @@ pub trait Op: Declared {
 
     /// How much output slot `output` stores at most if it is sparse: see
     /// [`Program::storage_report`](crate::Program::storage_report).
-    fn stored(&self, _output: usize) -> Stored {
-        Stored::Everything
+    fn stored(&self, _output: usize) -> StorageBound {
+        StorageBound::Everything
     }
 
     /// How much the gradient of input slot `wrt` stores at most if the input is dense and its gradient selected rows.
-    fn stored_gradient(&self, _wrt: usize) -> Stored {
-        Stored::Everything
+    fn stored_gradient(&self, _wrt: usize) -> StorageBound {
+        StorageBound::Everything
     }
 
     /// Of an update rule: what a row owes that has no gradient, while gradients are selected rows and the
-    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Owes::Later`] has the optional slots `history` and `settled`, and
+    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Debt::Later`] has the optional slots `history` and `settled`, and
     /// the method [`Self::settle`].
-    fn owes(&self) -> Owes {
-        Owes::Nothing
+    fn owes(&self) -> Debt {
+        Debt::Nothing
     }
 
     /// Of an update rule whose rows [owe moves](Self::owes): rows make these, in a call of the operator `settle`, whose slots `run`
@@ -155,7 +155,7 @@ pub trait Op: Declared {
     ///
     /// # Errors
     /// If one cannot be made, which is a failure of the operator's.
-    fn samples() -> Result<Vec<Sample>>
+    fn samples() -> Result<Vec<CheckCase>>
     where
         Self: Sized,
     {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::declare::Declaration;
 use super::op::{Op, Operators};
 #[cfg(any(feature = "testing", doc))]
-use super::sample::Sample;
+use super::sample::CheckCase;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::attributes::Attributes;
 
@@ -17,7 +17,7 @@ pub struct Entry {
     parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
     // Without the feature nobody reads samples, and what is not named here is not compiled.
     #[cfg(any(feature = "testing", doc))]
-    samples: fn() -> Result<Vec<Sample>>,
+    samples: fn() -> Result<Vec<CheckCase>>,
 }
 
 /// The operators that a program may use, by kind. A user's crate adds its own with [`Registry::add`] and gives the
@@ -108,7 +108,7 @@ impl Registry {
     /// If one cannot be made.
     #[cfg(any(feature = "testing", doc))]
     #[track_caller]
-    pub fn samples(&self, kind: &str) -> Result<Vec<Sample>> {
+    pub fn samples(&self, kind: &str) -> Result<Vec<CheckCase>> {
         self.0.get(kind).map_or_else(|| Ok(Vec::new()), |entry| (entry.samples)()).at_caller()
     }
 }

@@ -48,7 +48,7 @@ impl Operand {
 
 /// One call of an operator: attributes and operands.
 #[derive(Debug, Clone, Default)]
-pub struct Sample {
+pub struct CheckCase {
     /// What the case shows.
     pub name: String,
     /// The operator's attributes.
@@ -61,7 +61,7 @@ pub struct Sample {
 
 const ZEROS: &str = "rows of zeros";
 
-impl Sample {
+impl CheckCase {
     /// A case without operands.
     pub fn new(name: &str, attributes: Attributes) -> Self {
         Self { name: name.to_owned(), attributes, ..Self::default() }
@@ -113,8 +113,8 @@ impl Sample {
     pub fn of_rows(
         attributes: &Attributes,
         width: usize,
-        add: impl Fn(Sample, &Variable) -> Result<Sample>,
-    ) -> Result<Vec<Sample>> {
+        add: impl Fn(CheckCase, &Variable) -> Result<CheckCase>,
+    ) -> Result<Vec<CheckCase>> {
         cases_of_rows(attributes, width, &add).at_caller()
     }
 
@@ -128,8 +128,8 @@ impl Sample {
     pub fn of_csr(
         attributes: &Attributes,
         columns: usize,
-        add: impl Fn(Sample, &Variable) -> Result<Sample>,
-    ) -> Result<Vec<Sample>> {
+        add: impl Fn(CheckCase, &Variable) -> Result<CheckCase>,
+    ) -> Result<Vec<CheckCase>> {
         cases_of_csr(attributes, columns, &add).at_caller()
     }
 
@@ -141,18 +141,18 @@ impl Sample {
     #[track_caller]
     pub fn of_sequences(
         attributes: &Attributes,
-        bind: impl Fn(Sample, Arc<Lod>) -> Result<Sample>,
-    ) -> Result<Vec<Sample>> {
+        bind: impl Fn(CheckCase, Arc<Lod>) -> Result<CheckCase>,
+    ) -> Result<Vec<CheckCase>> {
         cases_of_sequences(attributes, &bind).at_caller()
     }
 }
 
-/// [`Sample::of_rows`], compiled once: most callers bring a closure of their own.
+/// [`CheckCase::of_rows`], compiled once: most callers bring a closure of their own.
 fn cases_of_rows(
     attributes: &Attributes,
     width: usize,
-    add: &dyn Fn(Sample, &Variable) -> Result<Sample>,
-) -> Result<Vec<Sample>> {
+    add: &dyn Fn(CheckCase, &Variable) -> Result<CheckCase>,
+) -> Result<Vec<CheckCase>> {
     let sequences = |lengths: &[&[usize]]| -> Result<Variable> {
         let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
         Variable::sequences(numbers(lod.rows(), width, 0), lod)
@@ -169,7 +169,7 @@ fn cases_of_rows(
     ]
     .into_iter()
     .map(|(name, value, batched)| {
-        let mut sample = Sample::new(name, attributes.clone());
+        let mut sample = CheckCase::new(name, attributes.clone());
         sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
         let sample = add(sample, &value)?;
         // Many a function has a kink there.
@@ -199,12 +199,12 @@ pub fn sparse_numbers(rows: usize, columns: usize, salt: usize) -> Result<Csr> {
     Csr::new([rows, columns], indptr, indices, ndarray::Array1::from(values))
 }
 
-/// [`Sample::of_csr`], compiled once.
+/// [`CheckCase::of_csr`], compiled once.
 fn cases_of_csr(
     attributes: &Attributes,
     columns: usize,
-    add: &dyn Fn(Sample, &Variable) -> Result<Sample>,
-) -> Result<Vec<Sample>> {
+    add: &dyn Fn(CheckCase, &Variable) -> Result<CheckCase>,
+) -> Result<Vec<CheckCase>> {
     let sequences = |lengths: &[&[usize]], salt| -> Result<Variable> {
         let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
         Variable::new(sparse_numbers(lod.rows(), columns, salt)?, Some(lod))
@@ -221,18 +221,18 @@ fn cases_of_csr(
     ]
     .into_iter()
     .map(|(name, value, batched)| {
-        let mut sample = Sample::new(name, attributes.clone());
+        let mut sample = CheckCase::new(name, attributes.clone());
         sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
         add(sample, &value)
     })
     .collect()
 }
 
-/// [`Sample::of_sequences`], compiled once.
+/// [`CheckCase::of_sequences`], compiled once.
 fn cases_of_sequences(
     attributes: &Attributes,
-    bind: &dyn Fn(Sample, Arc<Lod>) -> Result<Sample>,
-) -> Result<Vec<Sample>> {
+    bind: &dyn Fn(CheckCase, Arc<Lod>) -> Result<CheckCase>,
+) -> Result<Vec<CheckCase>> {
     let cases: [(&str, &[&[usize]]); 4] = [
         ("sequences with an empty one", &[&[3, 0, 1]]),
         ("two levels", &[&[2, 0, 1], &[2, 0, 4]]),
@@ -241,7 +241,7 @@ fn cases_of_sequences(
     ];
     let sample = |(name, lengths): (&str, &[&[usize]])| {
         let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
-        bind(Sample::new(name, attributes.clone()), lod)
+        bind(CheckCase::new(name, attributes.clone()), lod)
     };
     cases.into_iter().map(sample).collect()
 }

@@ -32,7 +32,7 @@ mod structured;
 mod update;
 
 pub use attention::dot::DotAttention;
-pub use cell::gru::Update;
+pub use cell::gru::UpdateGate;
 pub use lookup::bag::LookupBag;
 pub use loss::binary::{BinaryCrossEntropy, FocalLoss};
 pub use loss::cross_entropy::CrossEntropy;

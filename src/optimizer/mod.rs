@@ -42,7 +42,7 @@ pub(crate) use rate::{adjustable, base_rate, take_rate};
 pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{Attributes, BlockId, Owes, Registry, Spec, VarId};
+use crate::operator::{Attributes, BlockId, Debt, Registry, Spec, VarId};
 use crate::ops::HISTORY_SHAPE;
 use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, Program, Role, backward};
@@ -175,7 +175,7 @@ fn append(
         }
         let parsed = registry.parse(rule.kind, &attributes).map_err(|e| e.variable(&name))?;
         let waits = options.mode == SparseMode::Exact
-            && parsed.owes() == Owes::Later
+            && parsed.owes() == Debt::Later
             && program.spec(grad)?.storage == StorageKind::SelectedRows
             && !row_sparse;
         let mut updated = Vec::with_capacity(outputs.len());

@@ -52,7 +52,7 @@ impl Options {
     /// Checks that each parameter that a group names is among those that are trained.
     pub(super) fn check_groups(&self, trained: &[&str]) -> Result<()> {
         for group in &self.groups {
-            let Which::Named(names) = &group.which else { continue };
+            let Members::Named(names) = &group.which else { continue };
             if let Some(name) = names.iter().find(|name| !trained.contains(&name.as_str())) {
                 let expected = format!("one that is trained ({})", trained.join(", "));
                 let got = format!("`{name}`");
@@ -88,7 +88,7 @@ impl Options {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    which: Which,
+    which: Members,
     rate: Option<f64>,
     held: Option<usize>,
     weight_decay: Option<f64>,
@@ -100,35 +100,35 @@ type Asked = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Which parameters a group has.
 #[derive(Clone)]
-enum Which {
+enum Members {
     Named(Vec<String>),
     Matching(Asked),
 }
 
-impl Which {
+impl Members {
     fn holds(&self, name: &str) -> bool {
         match self {
-            Which::Named(names) => names.iter().any(|n| n == name),
-            Which::Matching(asked) => asked(name),
+            Members::Named(names) => names.iter().any(|n| n == name),
+            Members::Matching(asked) => asked(name),
         }
     }
 }
 
-impl fmt::Debug for Which {
+impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Which::Named(names) => f.debug_tuple("Named").field(names).finish(),
-            Which::Matching(_) => f.write_str("Matching(…)"),
+            Members::Named(names) => f.debug_tuple("Named").field(names).finish(),
+            Members::Matching(_) => f.write_str("Matching(…)"),
         }
     }
 }
 
 /// Questions are the same if they are one.
-impl PartialEq for Which {
+impl PartialEq for Members {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Which::Named(a), Which::Named(b)) => a == b,
-            (Which::Matching(a), Which::Matching(b)) => Arc::ptr_eq(a, b),
+            (Members::Named(a), Members::Named(b)) => a == b,
+            (Members::Matching(a), Members::Matching(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
     }
@@ -137,15 +137,15 @@ impl PartialEq for Which {
 impl Group {
     /// The parameters of these names. Each has to be trained.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
-        Self::new(Which::Named(names.into_iter().map(Into::into).collect()))
+        Self::new(Members::Named(names.into_iter().map(Into::into).collect()))
     }
 
     /// The parameters whose name this is true of.
     pub fn matching(name: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self::new(Which::Matching(Arc::new(name)))
+        Self::new(Members::Matching(Arc::new(name)))
     }
 
-    fn new(which: Which) -> Self {
+    fn new(which: Members) -> Self {
         Self { which, rate: None, held: None, weight_decay: None, l1: None }
     }
 

@@ -180,15 +180,15 @@ impl CtcBeam {
 struct Search<'a> {
     beam: &'a CtcBeam,
     prefixes: Prefixes,
-    kept: Vec<Kept>,
+    kept: Vec<Prefix>,
     /// The logarithms of a frame's probabilities.
     logs: Vec<f64>,
     /// What may be kept of a frame: room that stays from frame to frame.
-    found: Vec<Found>,
+    found: Vec<Candidate>,
 }
 
 /// A prefix that is kept. Probabilities are natural logarithms.
-struct Kept {
+struct Prefix {
     node: usize,
     /// Of its paths so far that end in a blank, and in its last label.
     blank: f64,
@@ -202,7 +202,7 @@ struct Kept {
 }
 
 /// A prefix that may be kept after a frame: one that was kept before it, or such a one and a label.
-struct Found {
+struct Candidate {
     score: f64,
     blank: f64,
     label: f64,
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
     fn new(beam: &'a CtcBeam, classes: usize) -> Self {
         let mut prefixes = Prefixes::new();
         prefixes.keep(ROOT, 0);
-        let empty = Kept { node: ROOT, blank: 0.0, label: NEVER, both: 0.0, extra: 0.0, asked: Vec::new() };
+        let empty = Prefix { node: ROOT, blank: 0.0, label: NEVER, both: 0.0, extra: 0.0, asked: Vec::new() };
         Self { beam, prefixes, kept: vec![empty], logs: vec![0.0; classes], found: Vec::new() }
     }
 
@@ -228,7 +228,7 @@ impl<'a> Search<'a> {
         self.extend(&inside)?;
         let Self { beam, prefixes, kept, found, .. } = self;
         if found.len() > beam.beams {
-            let end = |found: &Found| prefixes.end(kept[found.from].node, found.next);
+            let end = |found: &Candidate| prefixes.end(kept[found.from].node, found.next);
             found.select_nth_unstable_by(beam.beams, |a, b| {
                 b.score.total_cmp(&a.score).then_with(|| prefixes.order(end(a), end(b)))
             });
@@ -257,7 +257,7 @@ impl<'a> Search<'a> {
             let both = ln_sum(blank, label);
             if both > NEVER {
                 let score = both + one.extra;
-                found.push(Found { score, blank, label, both, extra: one.extra, from, next: None });
+                found.push(Candidate { score, blank, label, both, extra: one.extra, from, next: None });
             }
         }
         inside.sort_unstable();
@@ -300,7 +300,7 @@ impl<'a> Search<'a> {
                 };
                 let score = label + extra;
                 if score > NEVER && score >= least {
-                    found.push(Found {
+                    found.push(Candidate {
                         score,
                         blank: NEVER,
                         label,
@@ -320,14 +320,14 @@ impl<'a> Search<'a> {
         let Self { prefixes, kept, found, .. } = self;
         let mut before = std::mem::take(kept);
         before.iter().for_each(|one| prefixes.nodes[one.node].kept = None);
-        for (i, Found { blank, label, both, extra, from, next, .. }) in found.drain(..).enumerate() {
+        for (i, Candidate { blank, label, both, extra, from, next, .. }) in found.drain(..).enumerate() {
             let from = &mut before[from];
             let (node, asked) = match next {
                 None => (from.node, std::mem::take(&mut from.asked)),
                 Some(next) => (prefixes.child(from.node, next), Vec::new()),
             };
             prefixes.keep(node, i);
-            kept.push(Kept { node, blank, label, both, extra, asked });
+            kept.push(Prefix { node, blank, label, both, extra, asked });
         }
         before.iter().for_each(|one| prefixes.release(one.node));
     }
@@ -350,7 +350,7 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Kept {
+impl Prefix {
     /// Of the paths that `next` can stand behind as a label of its own: behind the same label only with a blank between.
     fn before(&self, next: usize, prefixes: &Prefixes) -> f64 {
         if prefixes.nodes[self.node].label == next { self.blank } else { self.both }

@@ -59,7 +59,7 @@ impl Sampling {
                 return Err(Error::new(what, "a number above 0 and at most 1", share.to_string()));
             }
         }
-        Ok(Sampler { sampling: self, seed, drawn: 0, room: Room::default() })
+        Ok(Sampler { sampling: self, seed, drawn: 0, room: Scratch::default() })
     }
 }
 
@@ -69,7 +69,7 @@ pub struct Sampler {
     sampling: Sampling,
     seed: u64,
     drawn: u64,
-    room: Room,
+    room: Scratch,
 }
 
 /// Two are equal if they draw the same from now on.
@@ -137,7 +137,7 @@ const FEW: usize = 32;
 
 /// What a draw needs, kept from one to the next.
 #[derive(Debug, Clone, Default)]
-struct Room {
+struct Scratch {
     /// Of each one; 0 for those that are not drawn.
     weights: Vec<f32>,
     /// Of each one, the larger the better; 0 for those that are not looked at.
@@ -163,7 +163,7 @@ fn rank(x: f32) -> u32 {
     bits ^ ((bits as i32 >> 31) as u32 | 1 << 31)
 }
 
-impl Room {
+impl Scratch {
     /// The one at this share of all weights; the largest logit is known and finite.
     fn pick(&mut self, sampling: Sampling, logits: &[f32], most: f32, share: f64) -> Option<usize> {
         let Sampling { temperature, top_k, top_p, typical } = sampling;
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn what_may_be_drawn_is_found_without_sorting() {
-        let mut room = Room::default();
+        let mut room = Scratch::default();
         for case in 0..60u64 {
             let len = [3, 33, 500][case as usize % 3];
             let number = |i: u64| f64::from(philox([i as u32, case as u32, 0, 0], [5, 6])[0]) / 2f64.powi(32);
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn equal_ones_are_left_by_their_places() {
-        let (mut room, logits) = (Room::default(), [1.0f32; 100]);
+        let (mut room, logits) = (Scratch::default(), [1.0f32; 100]);
         let all = Sampling::default();
         let options = [
             (Sampling { top_k: Some(7), ..all }, 7),

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope, Threads};
 use crate::lod::Lod;
 use crate::operator::{LevelId, Registry, VarId};
-use crate::program::{Carried, Program, Streamed, Windowed};
+use crate::program::{Program, WindowPass, WindowProgram, WindowState};
 use crate::tensor::{Variable, with_element};
 
 /// A program that infers in [windows](Program::streamed).
@@ -24,7 +24,7 @@ pub(super) struct Windows {
 
 /// A pass over all windows.
 struct Pass {
-    windowed: Windowed,
+    windowed: WindowPass,
     executor: Executor,
 }
 
@@ -39,7 +39,7 @@ impl Windows {
         outputs: &[VarId],
         threads: &Threads,
     ) -> Result<Self> {
-        let Streamed { level, passes, rest } = program.streamed(registry, outputs)?;
+        let WindowProgram { level, passes, rest } = program.streamed(registry, outputs)?;
         let first = passes.iter().flat_map(|pass| &pass.carried).filter_map(|c| c.start);
         let first: Vec<VarId> = unique(first);
         let starts = (!first.is_empty())
@@ -51,7 +51,7 @@ impl Windows {
             true => None,
             false => Some((Executor::on(&rest, registry, &at_last, threads.clone())?, at_last)),
         };
-        let compiled = |windowed: Windowed| {
+        let compiled = |windowed: WindowPass| {
             let left = windowed.carried.iter().map(|c| c.left);
             let wanted = unique(windowed.rows.iter().chain(&windowed.reached).copied().chain(left));
             let executor = Executor::on(&windowed.program, registry, &wanted, threads.clone())?;
@@ -115,13 +115,13 @@ impl Pass {
         mut starts: Option<&mut Executor>,
         most: usize,
     ) -> Result<Vec<(VarId, Variable)>> {
-        let Self { windowed: Windowed { program, from_end, carried, rows, reached }, executor } = self;
+        let Self { windowed: WindowPass { program, from_end, carried, rows, reached }, executor } = self;
         let cut = |id: VarId| program.spec(id).is_ok_and(|spec| spec.lod[..] == [level]);
         let (sequences, others): (Vec<_>, Vec<_>) = feeds.iter().copied().partition(|&(id, _)| cut(id));
         let Some(lod) = sequences.first().and_then(|(_, value)| value.lod().cloned()) else {
             return Err(Error::new("feeds of windows", "sequences", "none"));
         };
-        let first = |&Carried { fed, start, .. }: &Carried| match (start, starts.as_deref_mut()) {
+        let first = |&WindowState { fed, start, .. }: &WindowState| match (start, starts.as_deref_mut()) {
             (Some(start), Some(starts)) => starts.fetch(start),
             _ => zeros(program, fed, lod.sequences(), None),
         };

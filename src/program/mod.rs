@@ -35,5 +35,5 @@ pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, Var
 pub use transform::backward;
 pub(crate) use transform::decided::decided_late;
 pub use transform::stepped::Stepped;
-pub use transform::streamed::{Carried, Streamed, Windowed};
+pub use transform::streamed::{WindowPass, WindowProgram, WindowState};
 pub(crate) use transform::terms::{LossTerms, TotalVar};

@@ -3,8 +3,8 @@
 use ndarray::Array2;
 
 use super::config::Config;
-use super::prepared::{CUT, TARGET_CUT, TASK};
 use super::sections::Task;
+use super::training::{CUT, TARGET_CUT, TASK};
 use super::translate::{ENDS, FEEDS, KNOWN, layers};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Tokenizer, Vocabulary};

@@ -2,8 +2,8 @@
 
 use super::answer::Answer;
 use super::config::Config;
+use super::evaluation::Evaluation;
 use super::model::Model;
-use super::scored::Scored;
 use crate::data::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -14,7 +14,7 @@ const SHOWN: usize = 10;
 #[derive(Debug, Clone)]
 pub struct Compared {
     /// What each model scores.
-    pub scored: Vec<Scored>,
+    pub scored: Vec<Evaluation>,
     /// Each model but the first against the first.
     pub against_first: Vec<Against>,
 }

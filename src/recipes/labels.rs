@@ -2,9 +2,9 @@
 
 use super::answer::Answer;
 use super::by_length::ByLength;
-use super::prepared::Column;
-use super::sample::{Of, Sample};
-use super::scored::{Outcome, ScoreTable, Scored, Tally, macro_f1, weighted_f1};
+use super::evaluation::{Evaluation, Outcome, ScoreTable, Tally, macro_f1, weighted_f1};
+use super::sample::{Bootstrap, Of};
+use super::training::Column;
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::{Counts, ratio};
@@ -49,7 +49,7 @@ pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>
 pub(super) struct Scores<'a> {
     labels: &'a Vocabulary,
     tally: Tally,
-    sample: Sample,
+    sample: Bootstrap,
     /// The sum of −ln p of the right labels, and how many of them training saw.
     loss: [f64; 2],
     /// Wrong texts.
@@ -68,7 +68,7 @@ impl<'a> Scores<'a> {
         Self {
             labels,
             tally: Tally::new("label", labels.tokens()),
-            sample: Sample::default(),
+            sample: Bootstrap::default(),
             loss: [0.0; 2],
             lengths: ByLength::new("wrong texts", true),
         }
@@ -108,17 +108,17 @@ impl<'a> Scores<'a> {
     }
 
     /// The scores of all texts.
-    pub(super) fn end(self, said: Vec<String>) -> Scored {
+    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
         let accuracy: Figures = &[("accuracy", true, |sums| ratio(sums[RIGHT], sums[ALL]))];
         let with_macro: Figures = &[accuracy[0], ("macro F1", true, macro_of_sums)];
         let few = tally.names() <= MOST_LABELS;
-        let scored = Scored::of(sample, OF_LABELS, if few { with_macro } else { accuracy });
+        let scored = Evaluation::of(sample, OF_LABELS, if few { with_macro } else { accuracy });
         let scored = if few { scored } else { scored.with("macro F1", true, macro_f1(&rows)) };
         let scored = scored.with("weighted F1", true, weighted_f1(&rows));
         let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
-        let scored = Scored {
+        let scored = Evaluation {
             confusions: vec![tally.confusion()],
             lengths: Some(lengths),
             tables: vec![ScoreTable { of: "label", rows }],

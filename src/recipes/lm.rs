@@ -9,18 +9,18 @@ use super::answer::Answer;
 use super::by_length::ByLength;
 use super::config::Config;
 use super::embedded;
+use super::evaluation::{Evaluation, Outcome};
 use super::net;
 use super::pieces::Pieces;
-use super::prepared::{
-    CUT, Case, Column, Paths, Prepared, TestData, Truth, cut_of, one_in, options, read_as, tokenizer,
-};
 use super::preview::Preview;
-use super::recipe::{Asked, Recipe, Trained};
-use super::sample::{Of, Sample};
-use super::scored::{Outcome, Scored};
+use super::recipe::{Query, Recipe, Trained};
+use super::sample::{Bootstrap, Of};
 use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
 use super::started::{self, Table};
-use crate::data::{Continuous, Counted, Data, Limits, PlainFiles, PlainText, Tokenizer, Vocabulary};
+use super::training::{
+    CUT, Case, Column, Paths, Preparation, TestData, Truth, cut_of, one_in, options, read_as, tokenizer,
+};
+use crate::data::{Continuous, Data, Limits, PlainFiles, PlainText, TokenCounts, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::{Loss, ratio};
@@ -110,7 +110,7 @@ impl Recipe for Lm {
         &TABLES
     }
 
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         prepare(config, paths)
     }
 
@@ -147,11 +147,11 @@ impl Trained for Writer {
         predictor: &Predictor,
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Scored> {
+    ) -> Result<Evaluation> {
         scores(config, predictor, &self.cut, path, each)
     }
 
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
         None
     }
 
@@ -301,7 +301,7 @@ impl Prose {
     }
 }
 
-fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let Paths { train, dev, test, from, .. } = paths;
     let whole = match train {
         Some(path) => Prose::open(path, config)?,
@@ -335,7 +335,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         "{name}: {length} tokens to train on, {} different ones; {dev_length} held out",
         tokens.len(),
     );
-    let (mut known, mut openings) = (Counted::default(), Vec::new());
+    let (mut known, mut openings) = (TokenCounts::default(), Vec::new());
     dev.each(&mut |piece| {
         cut.tokens(piece).for_each(|token| known.add(&token));
         let missing = OPENINGS - openings.len();
@@ -344,7 +344,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         openings.extend(piece.lines().filter(long).take(missing).map(of_line));
     })?;
     let coverage = known.coverage(&tokens);
-    Ok(Prepared {
+    Ok(Preparation {
         trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
@@ -404,7 +404,7 @@ fn scores(
     cut: &Tokenizer,
     path: &str,
     each: &mut dyn FnMut(Outcome<'_>),
-) -> Result<Scored> {
+) -> Result<Evaluation> {
     /// Logits that are in memory at once.
     const LOGITS_TOGETHER: usize = 1 << 24;
     let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
@@ -423,7 +423,7 @@ fn scores(
     let streams = LOGITS_TOGETHER / (STEPS * known.len().max(1));
     let data = text.stream(config.training.batch.min(streams.max(1)), cut, known, count)?;
     let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
-    let mut sample = Sample::default();
+    let mut sample = Bootstrap::default();
     let mut lengths = ByLength::new("bits per token", false).by("tokens read before");
     for (number, batch) in data.batches(None, 0)?.enumerate() {
         let batch = batch?;
@@ -464,7 +464,7 @@ fn scores(
         false => [of_tokens, of_letters, of_bytes],
     };
     let total = sample.total(4);
-    let scored = Scored::of(sample, 4, &figures);
+    let scored = Evaluation::of(sample, 4, &figures);
     let counts = vec![
         ("tokens", tokens as u64),
         ("predicted tokens", total[COUNTED] as u64),
@@ -474,7 +474,7 @@ fn scores(
         ("bytes", bytes as u64),
     ];
     let said = text.read_as().into_iter().collect();
-    Ok(Scored {
+    Ok(Evaluation {
         counts,
         said,
         lengths: Some(lengths),

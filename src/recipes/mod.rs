@@ -29,17 +29,16 @@ mod config;
 mod config_file;
 mod embedded;
 mod encoder;
+mod evaluation;
 mod labels;
 mod lm;
 mod model;
 mod net;
 mod pieces;
-mod prepared;
 mod preview;
 mod recipe;
 mod rows;
 mod sample;
-mod scored;
 mod sections;
 mod settings;
 mod space;
@@ -49,6 +48,7 @@ mod tag_scores;
 mod tasks;
 mod text_scores;
 mod texts;
+mod training;
 mod translate;
 mod translated;
 mod vote;
@@ -59,22 +59,22 @@ pub use answer::Answer;
 pub use by_length::{ByLength, LengthRange};
 pub use compare::{Against, Compared, Disagreement};
 pub use config::{Config, nearest};
+pub use evaluation::{Confused, Confusion, Evaluation, Figure, ScoreRow, ScoreTable, Unseen};
 pub use model::Model;
-pub use prepared::{Case, HeldOut, Prepared, TestData, Truth};
 pub use preview::Preview;
-pub use scored::{Confused, Confusion, Figure, ScoreRow, ScoreTable, Scored, Unseen};
 pub use sections::{
     Average, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule, RunConfig,
     Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 pub use settings::{Key, Setting, Value};
 pub use space::Space;
+pub use training::{Case, HeldOut, Preparation, TestData, Truth};
 pub use translated::Translated;
 pub use weigh::Weigher;
 
 use std::path::Path;
 
-use prepared::{CONFIG, TASK};
+use training::{CONFIG, TASK};
 
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
@@ -86,7 +86,7 @@ use crate::train::Trainer;
 /// # Errors
 /// If the config makes no sense, or the texts cannot be read or are not of its task: the test part is read as [`scores`] reads it.
 #[track_caller]
-pub fn prepare(config: &Config) -> Result<Prepared> {
+pub fn prepare(config: &Config) -> Result<Preparation> {
     prepare_from(config, None).at_caller()
 }
 
@@ -96,13 +96,13 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
 /// # Errors
 /// As [`prepare`]; if the checkpoint is needed and cannot be read.
 #[track_caller]
-pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<Prepared> {
+pub fn prepare_resumed(config: &Config, checkpoint: impl AsRef<Path>) -> Result<Preparation> {
     prepare_from(config, Some(checkpoint.as_ref())).at_caller()
 }
 
-fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Prepared> {
+fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> {
     config.check()?;
-    let mut paths = prepared::Paths::of(config)?;
+    let mut paths = training::Paths::of(config)?;
     let from = started::Origin::of(config, resumed)?;
     paths.from = from.clone();
     if let Some(fold) = config.data.fold {
@@ -163,7 +163,7 @@ pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
 /// If the data have no path, cannot be read, or are not of the config's task.
 #[track_caller]
 pub fn preview(config: &Config) -> Result<Preview> {
-    let paths = prepared::Paths::of(config).at_caller()?;
+    let paths = training::Paths::of(config).at_caller()?;
     let Some(path) = paths.train else {
         return Err(Error::new("data.train", "a path", "none"));
     };
@@ -201,7 +201,7 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 /// # Errors
 /// If the texts cannot be read, are none, or are not of its task.
 #[track_caller]
-pub fn scores(config: &Config, model: &Model) -> Result<Scored> {
+pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.scores(config, path, &mut |_| ()).at_caller()
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::prepared::{CONFIG, TASK, TestData, options_of};
-use super::recipe::{Asked, Trained};
-use super::scored::{Outcome, Scored};
+use super::evaluation::{Evaluation, Outcome};
+use super::recipe::{Query, Trained};
 use super::sections::{DecodingConfig, Task};
+use super::training::{CONFIG, TASK, TestData, options_of};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Questions, Tokenizer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -156,7 +156,7 @@ impl Model {
         config: &Config,
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Scored> {
+    ) -> Result<Evaluation> {
         self.trained.scores(config, &self.predictor, path, each)
     }
 
@@ -177,7 +177,7 @@ impl Model {
     /// As [`Questions::open`]; of a language model.
     #[track_caller]
     pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<String>)> {
-        let Some(Asked { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
+        let Some(Query { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
         else {
             let expected = "a model that answers records; `generate` goes on from lines of standard input";
             let got = format!("a language model for the file `{path}`");

@@ -1,6 +1,6 @@
 //! The first records of a data set as they are understood, before anything is built.
 
-use super::prepared::read_as;
+use super::training::read_as;
 use crate::data::{DataSet, ReadOptions};
 
 /// How a data set is read, and its first records.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::config::Config;
-use super::prepared::{Column, Paths, Prepared, TestData};
+use super::evaluation::{Evaluation, Outcome};
 use super::preview::Preview;
-use super::scored::{Outcome, Scored};
 use super::sections::DecodingConfig;
 use super::started::Table;
+use super::training::{Column, Paths, Preparation, TestData};
 use crate::data::{Asking, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
@@ -28,14 +28,14 @@ pub(super) trait Recipe: Sync {
     fn tables(&self) -> &'static [Table];
 
     /// Reads the texts and builds the model.
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared>;
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
 
     /// What a checkpoint of the task answers with.
     fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>>;
 }
 
 /// What a model is asked of the records of a file.
-pub(super) struct Asked {
+pub(super) struct Query {
     pub(super) asking: Asking,
     /// What `data.text` and `data.label` are.
     pub(super) columns: [Column; 2],
@@ -62,10 +62,10 @@ pub(super) trait Trained: Send + Sync {
         predictor: &Predictor,
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Scored>;
+    ) -> Result<Evaluation>;
 
     /// What it is asked of the records of a file; none if it answers no records.
-    fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Asked>;
+    fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
     /// An answer for each text.
     fn answers(

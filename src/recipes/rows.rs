@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::answer::Answer;
 use super::config::Config;
+use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
-use super::prepared::{Case, HeldOut, Paths, Prepared, TestData, Truth, batches, one_in, read_as};
 use super::preview::Preview;
-use super::recipe::{Asked, Trained};
-use super::scored::{Outcome, Scored, in_parts};
+use super::recipe::{Query, Trained};
 use super::sections::{DecodingConfig, Sentences, Target};
+use super::training::{Case, HeldOut, Paths, Preparation, TestData, Truth, batches, one_in, read_as};
 use crate::data::{
     self, Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Tokenizer,
     Vocabulary,
@@ -75,7 +75,7 @@ impl Trained for Classifier {
         predictor: &Predictor,
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Scored> {
+    ) -> Result<Evaluation> {
         let (rows, said) = test_rows(config, predictor, path)?;
         let (columns, first) = (columns(predictor)?, first(predictor)?);
         if rows.records().is_empty() {
@@ -110,8 +110,8 @@ impl Trained for Classifier {
         Ok(scores.end(said))
     }
 
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
-        Some(Asked {
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
+        Some(Query {
             asking: Asking::Row,
             columns: labels::COLUMNS,
             adds: Answer::LABEL.map(str::to_owned).into(),
@@ -129,7 +129,7 @@ impl Trained for Classifier {
 /// How rows are read: as the config says, else as is detected.
 fn options(config: &Config) -> Result<ReadOptions> {
     let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
-    let options = super::prepared::options(config, labels::COLUMNS)?;
+    let options = super::training::options(config, labels::COLUMNS)?;
     Ok(set.into_iter().fold(options, ReadOptions::first_index))
 }
 
@@ -172,13 +172,13 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
 /// The rows of a path as those of the training, and how they are read.
 fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
-    let like = super::prepared::options(config, labels::COLUMNS)?.first_index(first);
+    let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
     let (rows, dropped) = fitting(Path::new(path), columns, &like)?;
     let counted = format!("indices count from {}, as in the training", first.number());
     Ok((rows, [counted].into_iter().chain(dropped).collect()))
 }
 
-pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let Paths { train: Some(path), dev, test, .. } = paths else {
         let expected = "a LIBSVM file, as its format says";
         return Err(Error::new("data.train", expected, "none: no rows come with the program"));
@@ -252,7 +252,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         ),
     );
     said.splice(1..1, read_as(&like));
-    Ok(Prepared {
+    Ok(Preparation {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),

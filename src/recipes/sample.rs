@@ -15,12 +15,12 @@ pub(super) type Of = fn(&[f64]) -> f64;
 /// The counts of each text, in columns. Each of the first 10,000 texts is a group, later ones join one at random by their number: memory is
 /// bounded, and two models on the same texts have the same groups.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sample {
+pub(super) struct Bootstrap {
     groups: Vec<Vec<f64>>,
     texts: u64,
 }
 
-impl Sample {
+impl Bootstrap {
     /// Adds the counts of the next text, by column.
     pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
         let group = match self.texts < GROUPS {
@@ -145,8 +145,8 @@ mod tests {
         sums[0] / sums[1]
     }
 
-    fn sample(hits: impl IntoIterator<Item = bool>) -> Sample {
-        let mut sample = Sample::default();
+    fn sample(hits: impl IntoIterator<Item = bool>) -> Bootstrap {
+        let mut sample = Bootstrap::default();
         hits.into_iter().for_each(|hit| sample.add([(0, f64::from(u8::from(hit))), (1, 1.0)]));
         sample
     }

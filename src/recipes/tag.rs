@@ -9,23 +9,23 @@ use super::answer::Answer;
 use super::config::Config;
 use super::embedded;
 use super::encoder::Encoder;
+use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::none;
 use super::net;
-use super::prepared::{
-    Case, Column, HeldOut, Paths, Prepared, READ_AS, TestData, Truth, as_in_training, both, one_in, options,
-    options_of, read_as, read_otherwise,
-};
 use super::preview::Preview;
-use super::recipe::{Asked, Recipe, Trained};
-use super::scored::{Outcome, Scored, in_parts};
+use super::recipe::{Query, Recipe, Trained};
 use super::sections::RateSchedule;
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
+use super::training::{
+    Case, Column, HeldOut, Paths, Preparation, READ_AS, TestData, Truth, as_in_training, both, one_in,
+    options, options_of, read_as, read_otherwise,
+};
 use super::vote::Voters;
 use crate::data::{
-    Asking, Counted, Limits, Loader, Passes, TagScheme, TaggedFiles, TaggedText, TaggedTexts, Tagging,
+    Asking, Limits, Loader, Passes, TagScheme, TaggedFiles, TaggedText, TaggedTexts, Tagging, TokenCounts,
     Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -120,7 +120,7 @@ impl Recipe for Tag {
         &TABLES
     }
 
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         prepare(config, paths)
     }
 
@@ -147,7 +147,7 @@ impl Trained for Tagger {
     }
 
     fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>> {
-        let known = Found::of(predictor)?;
+        let known = Entries::of(predictor)?;
         let (texts, tagging) = test_texts(config, predictor, path)?;
         let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
         let mut count = 0;
@@ -169,24 +169,24 @@ impl Trained for Tagger {
         predictor: &Predictor,
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Scored> {
+    ) -> Result<Evaluation> {
         scores(self, config, predictor, path, each)
     }
 
     fn join(&mut self, predictor: &Predictor, other: Predictor) -> Result<()> {
-        let (first, known) = (Found::of(predictor)?, Found::of(&other)?);
+        let (first, known) = (Entries::of(predictor)?, Entries::of(&other)?);
         let may = match noted_tagging(predictor) {
             Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
             None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
         };
-        let of = |found: Found| (found.tags, found.labels);
+        let of = |found: Entries| (found.tags, found.labels);
         self.others.add(of(first), may, other, of(known))
     }
 
-    fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Asked> {
+    fn asked(&self, predictor: &Predictor, _: &DecodingConfig) -> Option<Query> {
         let labelled = predictor.outputs().any(|output| output == LABELS);
         let labels = if labelled { &Answer::LABEL[..] } else { &[] };
-        Some(Asked {
+        Some(Query {
             asking: Asking::Words,
             columns: COLUMNS,
             adds: [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect(),
@@ -292,8 +292,8 @@ fn scores(
     predictor: &Predictor,
     path: &str,
     each: &mut dyn FnMut(Outcome<'_>),
-) -> Result<Scored> {
-    let known = Found::of(predictor)?;
+) -> Result<Evaluation> {
+    let known = Entries::of(predictor)?;
     let (texts, tagging) = test_texts(config, predictor, path)?;
     let mut scores = TagScores::new(&known.tags, known.labels.as_ref(), &tagging)?;
     let size = |(_, text): &(u64, TaggedText)| text.words.iter().map(String::len).sum();
@@ -325,11 +325,11 @@ fn scores(
             Some(predictor.evaluate(&loader)?.loss())
         }
     };
-    Ok(Scored { said, ..scores.end().with_loss(loss) })
+    Ok(Evaluation { said, ..scores.end().with_loss(loss) })
 }
 
 fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-    let found = Found::of(predictor)?;
+    let found = Entries::of(predictor)?;
     let like = options_of(config, COLUMNS, predictor)?;
     let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
     let said = read_as(texts.read_as()).into_iter().collect();
@@ -337,7 +337,7 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
 }
 
 /// What there is to learn.
-struct Found {
+struct Entries {
     words: Vocabulary,
     /// None where words are not spelt.
     characters: Option<Vocabulary>,
@@ -345,7 +345,7 @@ struct Found {
     labels: Option<Vocabulary>,
 }
 
-impl Found {
+impl Entries {
     /// What a model has learnt.
     fn of(predictor: &Predictor) -> Result<Self> {
         let known = |name| predictor.vocabulary(name).cloned();
@@ -412,13 +412,13 @@ fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> 
 struct Counts {
     texts: usize,
     labelled: usize,
-    words: Counted,
-    characters: Counted,
+    words: TokenCounts,
+    characters: TokenCounts,
 }
 
 impl Counts {
     /// Counts the texts of a part; their tags and labels are counted over all parts.
-    fn add(&mut self, text: &TaggedText, tags: &mut Counted, labels: &mut Counted) {
+    fn add(&mut self, text: &TaggedText, tags: &mut TokenCounts, labels: &mut TokenCounts) {
         self.texts += 1;
         let mut utf8 = [0; 4];
         for word in &text.words {
@@ -433,7 +433,7 @@ impl Counts {
     }
 }
 
-fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let Paths { train, dev, test, from, .. } = paths;
     let own = train.is_some();
     let train = match train {
@@ -452,7 +452,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
         None => (train, Texts::Held(embedded::requests(false)?)),
     };
     // Tags and labels that the test file alone has are scored as wrong.
-    let (mut tags, mut labels) = (Counted::default(), Counted::default());
+    let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
     let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
     let (mut lengths, mut held_out) = (Vec::new(), HeldOut::default());
     train.each(&mut |text| {
@@ -476,7 +476,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let of_name = |e: Error| e.noted(format!("in `{}`", train.name()));
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let of_characters = from.grows(Limits::default(), &TABLES[1]);
-    let found = Found {
+    let found = Entries {
         words: net::known(of_train.words.within(&limits).map_err(of_name), config)?,
         characters: match config.model.characters {
             true => Some(of_train.characters.within(&of_characters).map_err(of_name)?),
@@ -513,7 +513,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     }
     let coverage = of_dev.words.coverage(&found.words);
     said.extend(net::vectors(config, &mut trainer, &found.words)?);
-    Ok(Prepared {
+    Ok(Preparation {
         trainer,
         train: Box::new(data),
         dev: Box::new(dev_data),
@@ -532,7 +532,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
 
 fn network(
     config: &Config,
-    found: &Found,
+    found: &Entries,
     tagging: &Tagging,
     below: Option<&ModelConfig>,
     texts: usize,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::by_length::ByLength;
-use super::sample::{Of, Sample};
-use super::scored::{Outcome, ScoreRow, ScoreTable, Scored, Tally, macro_f1};
+use super::evaluation::{Evaluation, Outcome, ScoreRow, ScoreTable, Tally, macro_f1};
+use super::sample::{Bootstrap, Of};
 use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
 use crate::error::Result;
 use crate::metrics::{Spans, counted, ratio};
@@ -31,7 +31,7 @@ pub(super) struct TagScores<'a> {
     labels: Option<(&'a Vocabulary, Tally)>,
     /// Of each type right, found and there: as conlleval counts, and strictly.
     types: [BTreeMap<String, [f64; 3]>; 2],
-    sample: Sample,
+    sample: Bootstrap,
     /// Wrong tags.
     lengths: ByLength,
 }
@@ -57,7 +57,7 @@ impl<'a> TagScores<'a> {
             of_tags: Tally::new("tag", tags.tokens()),
             labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
             types: Default::default(),
-            sample: Sample::default(),
+            sample: Bootstrap::default(),
             lengths: ByLength::new("wrong tags", true).by("length in words"),
         })
     }
@@ -140,7 +140,7 @@ impl<'a> TagScores<'a> {
     }
 
     /// The scores of all texts.
-    pub(super) fn end(self) -> Scored {
+    pub(super) fn end(self) -> Evaluation {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
         let tokens: (&str, bool, Of) = ("token accuracy", true, |x| ratio(x[TOKENS], x[TOKENS + 1]));
@@ -155,7 +155,7 @@ impl<'a> TagScores<'a> {
             figures.push(("frame accuracy", true, |x| ratio(x[FRAMES], x[FRAMES + 1])));
         }
         let rows = of_tags.rows();
-        let mut scored = Scored::of(sample, COLUMNS, &figures);
+        let mut scored = Evaluation::of(sample, COLUMNS, &figures);
         scored.counts.push(("tokens", total[TOKENS + 1] as u64));
         if scheme == TagScheme::Plain {
             scored = scored.with("macro F1", true, macro_f1(&rows));
@@ -196,7 +196,7 @@ mod tests {
 
     type Text = (&'static str, &'static str, &'static str);
 
-    fn scored(tags: &Vocabulary, tagging: &Tagging, texts: &[Text]) -> Scored {
+    fn scored(tags: &Vocabulary, tagging: &Tagging, texts: &[Text]) -> Evaluation {
         let labels = Vocabulary::labels(["ask", "tell"]).unwrap();
         let mut scores = TagScores::new(tags, Some(&labels), tagging).unwrap();
         for (number, (truth, found, label)) in (1..).zip(texts) {

@@ -1,8 +1,8 @@
 //! What a model that writes texts scores: n-grams, edits and exact matches.
 
 use super::by_length::ByLength;
-use super::sample::{Of, Sample};
-use super::scored::{Outcome, Scored};
+use super::evaluation::{Evaluation, Outcome};
+use super::sample::{Bootstrap, Of};
 use super::translated::Examples;
 use crate::data::Tokenizer;
 use crate::metrics::{Bleu, ChrF, Metric, edit_distance, ratio, restore, tokens_13a};
@@ -23,7 +23,7 @@ pub(super) struct TextScores {
     several: [usize; 2],
     /// How many references there are.
     references: usize,
-    sample: Sample,
+    sample: Bootstrap,
     cut: Tokenizer,
     lengths: ByLength,
     examples: Examples,
@@ -43,7 +43,7 @@ impl TextScores {
             whitespace,
             several: [usize::MAX, 0],
             references: 0,
-            sample: Sample::default(),
+            sample: Bootstrap::default(),
             cut: source.clone(),
             lengths: wrong,
             examples: Examples::default(),
@@ -94,7 +94,7 @@ impl TextScores {
     }
 
     /// The scores of all texts.
-    pub(super) fn end(self) -> Scored {
+    pub(super) fn end(self) -> Evaluation {
         const BLEU_OF: (&str, bool, Of) = ("BLEU", true, bleu);
         const CHRF_OF: (&str, bool, Of) = ("chrF", true, chrf);
         const EXACT_OF: (&str, bool, Of) = ("exact match", true, |x| ratio(x[EXACT], x[EXACT + 1]));
@@ -108,7 +108,7 @@ impl TextScores {
             ],
             false => &[BLEU_OF, CHRF_OF, ("word error rate", true, edits), EXACT_OF],
         };
-        let mut scored = Scored::of(self.sample, COLUMNS, figures);
+        let mut scored = Evaluation::of(self.sample, COLUMNS, figures);
         scored.lengths = Some(self.lengths);
         scored.examples = self.examples.end();
         let [fewest, most] = self.several;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::config::Config;
-use super::prepared::batches;
+use super::training::batches;
 use crate::data::{
     DataSet, Field, Files, Labelled, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer,
     Vocabulary,

@@ -5,26 +5,26 @@ use std::path::Path;
 
 use super::answer::Answer;
 use super::config::Config;
+use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::none;
 use super::net;
-use super::prepared::{
-    CUT, Case, Column, HeldOut, Paths, Prepared, READ_AS, TARGET_CUT, TestData, Truth, as_in_training, both,
-    cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
-};
 use super::preview::Preview;
-use super::recipe::{Asked, Recipe, Trained};
-use super::scored::{Outcome, Scored, in_parts};
+use super::recipe::{Query, Recipe, Trained};
 use super::sections::{Cell, DecodingConfig, RateSchedule, TextConfig, Tokens};
 use super::started::Table;
 use super::text_scores::TextScores;
 use super::texts::Texts;
+use super::training::{
+    CUT, Case, Column, HeldOut, Paths, Preparation, READ_AS, TARGET_CUT, TestData, Truth, as_in_training,
+    both, cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
+};
 use crate::data::{
-    Asking, Counted, Loader, Pair, PairFiles, Pairs, Passes, Tokenizer, Vocabulary, are_pronunciations,
+    Asking, Loader, Pair, PairFiles, Pairs, Passes, TokenCounts, Tokenizer, Vocabulary, are_pronunciations,
 };
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
-use crate::ops::{Pool, Update};
+use crate::ops::{Pool, UpdateGate};
 use crate::predict::{Beam, Generation, Generator, Hypothesis, Predictor};
 use crate::program::{Builder, Step, Var};
 use crate::tensor::{DType, Variable};
@@ -99,7 +99,7 @@ impl Recipe for Translate {
         &TABLES
     }
 
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         prepare(config, paths)
     }
 
@@ -169,7 +169,7 @@ impl BySource {
     }
 }
 
-fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let Paths { train: Some(path), dev, test, from, .. } = paths else {
         let expected = "a file with lines of source<TAB>target";
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
@@ -195,7 +195,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let (cut, target_cut) = (tokenizer(config)?, target_tokenizer(config)?);
     from.same_cut(CUT, &cut)?;
     from.same_cut(TARGET_CUT, &target_cut)?;
-    let (mut lengths, mut known) = (Vec::new(), Counted::default());
+    let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
     train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
     let (mut held_out, mut by_source, mut dev_pairs) = (HeldOut::default(), BySource::default(), 0);
     let mut shown = |pairs: &Pairs| {
@@ -244,7 +244,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     let rate = config.label_smoothing();
     let smoothed =
         (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
-    Ok(Prepared {
+    Ok(Preparation {
         trainer: trainer.vocabulary(KNOWN[0], sources).vocabulary(KNOWN[1], targets),
         train: Box::new(of_train),
         dev: Box::new(of_dev),
@@ -321,7 +321,7 @@ pub(super) fn layers(
         let wanted = query.of(before);
         let context = wanted.additive_attention(keys, values, score);
         let from_input = of_token.of(y) + of_context.of(context);
-        let h = step.gru_cell(from_input, of_state.of(before), before, Update::Keeps);
+        let h = step.gru_cell(from_input, of_state.of(before), before, UpdateGate::Keeps);
         step.update(before, h);
         (h, context, wanted)
     };
@@ -379,7 +379,7 @@ impl Trained for Translator {
         predictor: &Predictor,
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Scored> {
+    ) -> Result<Evaluation> {
         let pairs = test_pairs(config, predictor, path)?;
         // Only the best translation is scored.
         let decoding = DecodingConfig { n_best: 1, scores: false, ..config.decoding.clone() };
@@ -413,10 +413,10 @@ impl Trained for Translator {
             scored = scored.with("perplexity", false, perplexity);
         }
         scored.counts.push(("pairs", count));
-        Ok(Scored { said, ..scored })
+        Ok(Evaluation { said, ..scored })
     }
 
-    fn asked(&self, _: &Predictor, decoding: &DecodingConfig) -> Option<Asked> {
+    fn asked(&self, _: &Predictor, decoding: &DecodingConfig) -> Option<Query> {
         let name = |name: &str, place: usize| match place {
             1 => name.to_owned(),
             _ => format!("{name} {place}"),
@@ -426,7 +426,7 @@ impl Trained for Translator {
             false => vec![name("translation", place)],
         };
         let adds = (1..=decoding.n_best).flat_map(of).collect();
-        Some(Asked { asking: Asking::Source, columns: COLUMNS, adds })
+        Some(Query { asking: Asking::Source, columns: COLUMNS, adds })
     }
 
     /// What each text becomes, by beam search.

@@ -3,8 +3,8 @@
 use super::classify::{FIRST, LABEL, Reader};
 use super::config::Config;
 use super::labels::LABELS;
-use super::prepared::{CONFIG, TASK};
 use super::sections::Task;
+use super::training::{CONFIG, TASK};
 use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::dealt::{Dealt, part_of, rows_of, spread};
 use super::merge::{Merging, checked_finite};
+use super::rows_by_part::{RowsByPart, part_of, rows_of, spread};
 use super::rule::Rule;
 use super::shard::Shard;
 use crate::error::{Error, Result};
@@ -184,7 +184,7 @@ impl Entry {
             return self.shard(0).apply(gradient, step);
         }
         let dealt = match &gradient {
-            Storage::SelectedRows(rows) => Some(Dealt::new(rows.row_ids(), count)),
+            Storage::SelectedRows(rows) => Some(RowsByPart::new(rows.row_ids(), count)),
             _ => None,
         };
         // Each push begins at another shard, so that many at a time do not all wait for the first.
@@ -239,7 +239,7 @@ impl Entry {
         shape[0] = ids.len();
         let mut rows = Dense::zeros(self.dtype, &shape)?;
         let (width, count) = (rows.width(), self.shards.len());
-        let dealt = Dealt::new(ids, count);
+        let dealt = RowsByPart::new(ids, count);
         with_float!(self.dtype, T => {
             let out = rows.as_mut_slice::<T>()?;
             for s in (0..count).filter(|&s| !dealt.of(s).is_empty()) {

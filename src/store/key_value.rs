@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::dealt::filled;
+use super::rows_by_part::filled;
 use super::rule::Rule;
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Storage};
@@ -116,7 +116,7 @@ pub trait KeyValueStore {
     #[track_caller]
     fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>>;
 
-    /// Says that this worker has done a round, and may wait before the next: see [`Mode::Asynchronous`](super::Mode).
+    /// Says that this worker has done a round, and may wait before the next: see [`Consistency::Asynchronous`](super::Consistency).
     ///
     /// # Errors
     /// If it waits for a worker that has left; if a gradient of the round could not be applied.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use super::entry::Entry;
 use super::key_value::{Key, KeyValueStore, OfKey};
 use super::merge::{merge, parts};
-use super::rounds::{Mode, Rounds};
+use super::rounds::{Consistency, Rounds};
 use super::rule::Rule;
 use super::saved;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ impl LocalStore {
     /// # Errors
     /// If there are no workers, or more than 1024; if some are still there from before.
     #[track_caller]
-    pub fn workers(&self, workers: usize, mode: Mode) -> Result<Vec<LocalWorker>> {
+    pub fn workers(&self, workers: usize, mode: Consistency) -> Result<Vec<LocalWorker>> {
         if !(1..=MOST).contains(&workers) {
             return Err(Error::new("workers", format!("1 to {MOST}"), workers.to_string()));
         }
@@ -131,8 +131,8 @@ impl LocalWorker {
         entry.check(&gradient)?;
         drop(keys);
         match self.rounds.mode() {
-            Mode::Asynchronous { .. } => self.store.apply(key, vec![(gradient, weight)]),
-            Mode::Synchronous => match self.rounds.push(self.number, key, gradient, weight)? {
+            Consistency::Asynchronous { .. } => self.store.apply(key, vec![(gradient, weight)]),
+            Consistency::Synchronous => match self.rounds.push(self.number, key, gradient, weight)? {
                 None => Ok(()),
                 Some(mut merge) => {
                     let gradients = std::mem::take(&mut merge.gradients);
@@ -196,8 +196,8 @@ impl KeyValueStore for LocalWorker {
 
     fn sum(&mut self, numbers: &[f64]) -> Result<Vec<f64>> {
         match self.rounds.mode() {
-            Mode::Synchronous => self.rounds.sum(self.number, numbers).at_caller(),
-            Mode::Asynchronous { .. } => Ok(numbers.to_vec()),
+            Consistency::Synchronous => self.rounds.sum(self.number, numbers).at_caller(),
+            Consistency::Asynchronous { .. } => Ok(numbers.to_vec()),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::tensor::{DType, Dense};
 /// What the ranks do when they meet, by the number in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Call {
+pub(super) enum Request {
     /// In the place of any other: the rank has failed.
     Fail,
     Init,
@@ -23,7 +23,7 @@ pub(super) enum Call {
     Restore,
 }
 
-impl Call {
+impl Request {
     fn name(self) -> &'static str {
         match self {
             Self::Fail => "reporting a failure",
@@ -40,7 +40,7 @@ impl Call {
     }
 
     fn of(number: u8) -> Option<Self> {
-        use Call::{AskRows, EndRound, Fail, Init, Pull, PullRows, Push, Restore, Save, SetRule, Sum};
+        use Request::{AskRows, EndRound, Fail, Init, Pull, PullRows, Push, Restore, Save, SetRule, Sum};
         let all = [Fail, Init, SetRule, Push, Pull, AskRows, PullRows, Sum, EndRound, Save, Restore];
         all.into_iter().find(|call| *call as u8 == number)
     }
@@ -157,7 +157,7 @@ pub(super) fn id_size(height: usize) -> usize {
 /// return an error if one of them fails.
 pub(super) fn meet(
     world: &World,
-    (call, key): (Call, Option<&Key>),
+    (call, key): (Request, Option<&Key>),
     pushed: Result<()>,
     letters: Result<Letters>,
 ) -> (Result<Vec<Vec<u8>>>, bool) {
@@ -167,7 +167,7 @@ pub(super) fn meet(
         (Err(error), _) => (Status::Failed, Some(error), Letters::Same(Letter::new())),
     };
     let name = key.map(Key::to_string).unwrap_or_default();
-    let sum = if call == Call::Fail { 0 } else { crc32fast::hash(name.as_bytes()) };
+    let sum = if call == Request::Fail { 0 } else { crc32fast::hash(name.as_bytes()) };
     let mut letters = match letters {
         Letters::Same(letter) => vec![letter],
         Letters::Each(letters) => letters,
@@ -190,8 +190,8 @@ pub(super) fn meet(
     let mut worst = (Status::Fine, None);
     for (rank, message) in all.iter().enumerate() {
         let (status, theirs) = message.split_at_checked(1).unwrap_or((&[], &[]));
-        let theirs_call = theirs.first().and_then(|&number| Call::of(number));
-        let fits = [theirs_call, Some(call)].contains(&Some(Call::Fail)) || theirs.starts_with(&own);
+        let theirs_call = theirs.first().and_then(|&number| Request::of(number));
+        let fits = [theirs_call, Some(call)].contains(&Some(Request::Fail)) || theirs.starts_with(&own);
         if !fits {
             let expected = format!(
                 "{doing}, as on rank {}: all ranks make the same calls in the same order",

@@ -7,7 +7,7 @@
 //! [`World`](crate::parallel::World): each is a worker, and has its rows of every value. Nothing that the trait says is in common memory.
 //!
 //! # What becomes of a gradient
-//! [`Mode::Synchronous`] merges those of all workers, [`Mode::Asynchronous`] takes each alone.
+//! [`Consistency::Synchronous`] merges those of all workers, [`Consistency::Asynchronous`] takes each alone.
 //!
 //! - *A key with a [`Rule`]* (its update operators, as an optimizer appends them to a program) is moved by the weighted mean,
 //!   Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ if gᵢ is that of a part of
@@ -88,7 +88,7 @@
 //! use unpadded::executor::Scope;
 //! use unpadded::ops::Pool;
 //! use unpadded::optimizer::{Adagrad, Optimizer};
-//! use unpadded::store::{self, KeyValueStore, LocalStore, Mode, StoreTrainer};
+//! use unpadded::store::{self, KeyValueStore, LocalStore, Consistency, StoreTrainer};
 //! use unpadded::tensor::SelectedRows;
 //! use unpadded::{Builder, DType, Variable};
 //! let net = Builder::new().seed(1);
@@ -102,7 +102,7 @@
 //!
 //! // Values in at most four shards, and two workers that keep step. One of them makes the keys.
 //! let values = LocalStore::new(&registry, 4)?;
-//! let mut workers = values.workers(2, Mode::Synchronous)?;
+//! let mut workers = values.workers(2, Consistency::Synchronous)?;
 //! store::share(&program, &mut Scope::of(&program)?, &mut workers[0])?;
 //!
 //! // Each trains on its part of every batch, on a thread of its own: here, words below 50 are of class 0.
@@ -127,7 +127,7 @@
 //! assert!(losses.iter().all(|&loss| loss < 0.69)); // that of a guess
 //!
 //! // The values are still there, for other workers.
-//! let mut worker = values.workers(1, Mode::Asynchronous { staleness: None })?.remove(0);
+//! let mut worker = values.workers(1, Consistency::Asynchronous { staleness: None })?.remove(0);
 //! let rows = worker.row_sparse_pull(&"embedding_0.weight".into(), vec![57, 3, 57])?;
 //! assert_eq!(rows.shape(), [3, 4]);
 //!
@@ -138,13 +138,13 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
-mod dealt;
 mod entry;
 mod key_value;
 mod local;
 mod meeting;
 mod merge;
 mod rounds;
+mod rows_by_part;
 mod rule;
 mod saved;
 mod shard;
@@ -155,7 +155,7 @@ mod world;
 pub use key_value::{Key, KeyValueStore};
 pub use local::{LocalStore, LocalWorker};
 pub(crate) use merge::{Part, merge};
-pub use rounds::Mode;
+pub use rounds::Consistency;
 pub use rule::Rule;
 pub use trainer::{StoreTrainer, share};
 pub use world::WorldStore;

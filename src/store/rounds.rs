@@ -9,7 +9,7 @@ use crate::tensor::Storage;
 
 /// How the workers of a store keep step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum Consistency {
     /// A round of a key ends when each worker has pushed its gradient: the store then merges them, in the order of the workers'
     /// numbers, and applies the rule once. A worker that has pushed sees that in its next pull, which waits for it.
     Synchronous,
@@ -25,7 +25,7 @@ pub enum Mode {
 
 /// The workers of a store, from when they join until all have left.
 pub(super) struct Rounds {
-    mode: Mode,
+    mode: Consistency,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -90,14 +90,14 @@ impl Drop for Merge<'_> {
 }
 
 impl Rounds {
-    pub(super) fn new(workers: usize, mode: Mode) -> Self {
+    pub(super) fn new(workers: usize, mode: Consistency) -> Self {
         let sums = Sums { given: vec![0; workers], waiting: vec![None; workers], ..Sums::default() };
         let (ended, left) = (vec![0; workers], vec![false; workers]);
         let state = State { ended, left, keys: BTreeMap::new(), sums };
         Self { mode, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    pub(super) fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> Consistency {
         self.mode
     }
 
@@ -224,7 +224,7 @@ impl Rounds {
         let mut state = self.state();
         state.ended[worker] += 1;
         self.changed.notify_all();
-        let Mode::Asynchronous { staleness: Some(staleness) } = self.mode else { return Ok(()) };
+        let Consistency::Asynchronous { staleness: Some(staleness) } = self.mode else { return Ok(()) };
         loop {
             let State { ended, left, .. } = &*state;
             let own = ended[worker];

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::{
-    Arity, Attributes, BlockId, Extent, Levels, Literal, Op, Owes, Registry, Signature, Slot, Spec, VarId,
+    Arity, Attributes, BlockId, Debt, Extent, Levels, Literal, Op, Registry, Signature, Slot, Spec, VarId,
 };
 use crate::ops::{HISTORY_SHAPE, Schedule, SparseMode, settle_attributes};
 use crate::optimizer::Optimizer;
@@ -159,7 +159,7 @@ impl Rule {
 
     /// Whether rows without a gradient of selected rows make their moves later.
     fn owes(&self, op: &dyn Op) -> Result<bool> {
-        Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Owes::Later)
+        Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Debt::Later)
     }
 
     /// Of a [`program`](Self::program) of selected rows: one that lets the rows that a feed names make the moves that they owe, with

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::dealt::{part_dims, table_of};
 use super::entry::Entry;
 use super::key_value::Key;
 use super::merge::checked_finite;
+use super::rows_by_part::{part_dims, table_of};
 use super::rule::{Rule, feed, parameter, state, update_of};
 use super::shard_files::ShardFiles;
 use crate::checkpoint::Checkpoint;
@@ -45,7 +45,7 @@ fn beside(what: &str, value: &str) -> String {
 const STEPS: &str = "steps";
 
 /// A tensor of a file.
-struct Kept<'a> {
+struct TensorRecord<'a> {
     entry: &'a Entry,
     what: What,
 }
@@ -67,21 +67,21 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
         entry.check_whole().map_err(|e| e.variable(key.to_string()))?;
         let (value, spec) = (named(key), Spec::fixed(entry.dtype(), entry.dims())?);
         let param = program.add_var(parameter(&value, spec.clone()))?;
-        kept.insert(value.clone(), Kept { entry, what: What::Value });
+        kept.insert(value.clone(), TensorRecord { entry, what: What::Value });
         let steps = beside(STEPS, &value);
         program.add_var(state(&steps, Spec::fixed(DType::I64, &[])?))?;
-        kept.insert(steps, Kept { entry, what: What::Steps });
+        kept.insert(steps, TensorRecord { entry, what: What::Steps });
         if let Some(rule) = entry.rule() {
             let grad = program.add_var(feed(&beside("gradient", &value), spec))?;
             rule.append(&mut program, registry, (param, grad), &|slot| beside(slot, &value))?;
             for slot in rule.states(registry)? {
-                kept.insert(beside(&slot, &value), Kept { entry, what: What::State(slot) });
+                kept.insert(beside(&slot, &value), TensorRecord { entry, what: What::State(slot) });
             }
         }
     }
     let tensor = &mut |name: &str| {
         let found = kept.get(name);
-        let Kept { entry, what } =
+        let TensorRecord { entry, what } =
             found.ok_or_else(|| Error::new("tensor of the store", "one of a key", name))?;
         let value = match what {
             What::Value => entry.whole(None)?,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire;
-use crate::wire::record::{Source, Stored, to_bytes, wrong};
+use crate::wire::record::{FieldType, Source, to_bytes, wrong};
 
 /// The one section of the file at the path of a set.
 const SECTION: &str = "shards";
@@ -26,7 +26,7 @@ pub(super) struct ShardFiles {
     sums: Vec<u64>,
 }
 
-impl Stored for ShardFiles {
+impl FieldType for ShardFiles {
     fn put(&self, out: &mut Vec<u8>) {
         u32::from(self.name).put_field(1, out);
         self.sums.put_field(2, out);

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::dealt::{Dealt, FillRow, filled, part_dims, part_of, rows_of, spread, table_of};
 use super::entry::{Entry, check_ids};
 use super::key_value::{Key, KeyValueStore, OfKey};
 use super::local::{checked_weight, find};
-use super::meeting::{Call, Letter, Letters, Received, id_size, meet};
+use super::meeting::{Letter, Letters, Received, Request, id_size, meet};
 use super::merge::{merge, parts};
+use super::rows_by_part::{FillRow, RowsByPart, filled, part_dims, part_of, rows_of, spread, table_of};
 use super::rule::Rule;
 use super::{saved, shard_files};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -54,7 +54,7 @@ impl WorldStore {
     }
 
     /// Exchanges messages, and applies the gradient that was pushed last if no rank refuses it.
-    fn meet(&mut self, call: Call, key: Option<&Key>, letters: Result<Letters>) -> Result<Vec<Vec<u8>>> {
+    fn meet(&mut self, call: Request, key: Option<&Key>, letters: Result<Letters>) -> Result<Vec<Vec<u8>>> {
         let merged = self
             .pushed
             .as_ref()
@@ -71,7 +71,7 @@ impl WorldStore {
     }
 
     /// Applies the gradient that was pushed last.
-    fn settle(&mut self, call: Call) -> Result<()> {
+    fn settle(&mut self, call: Request) -> Result<()> {
         match self.pushed {
             None => Ok(()),
             Some(_) => self.meet(call, None, Ok(Letters::Same(Letter::new()))).map(drop),
@@ -90,14 +90,18 @@ impl WorldStore {
             }
             Entry::new(rows.into(), None, &self.registry, 1)
         });
-        self.agree(Call::Init, key, made.as_ref().map(|_| format!("{dtype}{dims:?}")).map_err(Error::clone))?;
+        self.agree(
+            Request::Init,
+            key,
+            made.as_ref().map(|_| format!("{dtype}{dims:?}")).map_err(Error::clone),
+        )?;
         self.entries.insert(key.clone(), made?);
         self.shapes.insert(key.clone(), dims.to_vec());
         Ok(())
     }
 
     /// Meets the other ranks, which make the same call for a key.
-    fn agree(&mut self, call: Call, key: &Key, said: Result<String>) -> Result<()> {
+    fn agree(&mut self, call: Request, key: &Key, said: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
         letter.put(said.as_deref().unwrap_or_default().as_bytes());
         let all =
@@ -116,7 +120,7 @@ impl WorldStore {
     }
 
     fn ruled(&mut self, key: &Key, rule: Rule) -> Result<()> {
-        self.settle(Call::SetRule)?;
+        self.settle(Request::SetRule)?;
         let fits = find(&self.entries, key).and_then(|entry| {
             if let Some(known) = entry.rule() {
                 let what = "rule of the key";
@@ -134,7 +138,7 @@ impl WorldStore {
             Entry::new(Dense::zeros(entry.dtype(), &dims)?.into(), Some(rule.clone()), &self.registry, 1)?;
             Ok(rule.told())
         });
-        self.agree(Call::SetRule, key, fits)?;
+        self.agree(Request::SetRule, key, fits)?;
         let entry = self.entries.remove(key).ok_or_else(|| Error::new("key of the store", "one", "none"))?;
         // Large ones are not to be there three times.
         let value = entry.whole(None)?;
@@ -165,7 +169,7 @@ impl WorldStore {
             return Ok((letters, own));
         };
         self.check_height(height)?;
-        let dealt = Dealt::new(rows.row_ids(), ranks);
+        let dealt = RowsByPart::new(rows.row_ids(), ranks);
         let local = |r: usize| dealt.of(r).iter().map(|&place| rows.row_ids()[place] / ranks as i64);
         for r in (0..ranks).filter(others) {
             let letter = &mut letters[r];
@@ -205,7 +209,7 @@ impl WorldStore {
             Ok((letters, own)) => (Ok(Letters::Each(letters)), Ok(own)),
             Err(error) => (Err(error.clone()), Err(error)),
         };
-        let all = self.meet(Call::Push, Some(key), letters)?;
+        let all = self.meet(Request::Push, Some(key), letters)?;
         let merged = own.and_then(|own| self.merged(key, &all, own, weight));
         // If the one before has failed only now, the other ranks hear of that when they meet next.
         self.pushed.get_or_insert_with(|| (key.clone(), merged.map_err(|e| e.variable(key.to_string()))));
@@ -229,7 +233,7 @@ impl WorldStore {
     }
 
     fn whole(&mut self, key: &Key) -> Result<Dense> {
-        self.settle(Call::Pull)?;
+        self.settle(Request::Pull)?;
         let (part, ranks) = (find(&self.entries, key).and_then(|entry| entry.whole(None)), self.world.size());
         let letter = part.as_ref().map_err(Error::clone).and_then(|part| {
             let mut letter = Letter::new();
@@ -238,7 +242,7 @@ impl WorldStore {
             }
             Ok(Letters::Same(letter))
         });
-        let all = self.meet(Call::Pull, Some(key), letter)?;
+        let all = self.meet(Request::Pull, Some(key), letter)?;
         let part = part?;
         if ranks == 1 {
             return Ok(part);
@@ -268,7 +272,7 @@ impl WorldStore {
             find(&self.entries, key)?.check_whole()?;
             check_ids(ids, dims)?;
             self.check_height(table_of(dims).0)?;
-            let (dealt, (height, _)) = (Dealt::new(ids, ranks), table_of(dims));
+            let (dealt, (height, _)) = (RowsByPart::new(ids, ranks), table_of(dims));
             let mut letters = vec![Letter::new(); ranks];
             for (r, letter) in letters.iter_mut().enumerate().filter(|(r, _)| *r != rank) {
                 letter.put_rows(dealt.of(r).iter().map(|&place| ids[place] / ranks as i64), height);
@@ -279,7 +283,7 @@ impl WorldStore {
             Ok((dealt, letters)) => (Ok(dealt), Ok(letters)),
             Err(error) => (Err(error.clone()), Err(error)),
         };
-        let all = self.meet(Call::AskRows, Some(key), letters)?;
+        let all = self.meet(Request::AskRows, Some(key), letters)?;
         let (dealt, dims) = (dealt?, self.shape(key)?.to_vec());
         let own: Vec<i64> = dealt.of(rank).iter().map(|&place| ids[place] / ranks as i64).collect();
         let answered = self.answered(key, &all, &own);
@@ -287,7 +291,7 @@ impl WorldStore {
             Ok((letters, own)) => (Ok(Letters::Each(letters)), Ok(own)),
             Err(error) => (Err(error.clone()), Err(error)),
         };
-        let all = self.meet(Call::PullRows, Some(key), letters)?;
+        let all = self.meet(Request::PullRows, Some(key), letters)?;
         let own = own?;
         let shape = |rows: usize| -> Vec<usize> {
             std::iter::once(rows).chain(dims.iter().skip(1).copied()).collect()
@@ -331,7 +335,7 @@ impl WorldStore {
     fn sums(&mut self, numbers: &[f64]) -> Result<Vec<f64>> {
         let mut letter = Letter::new();
         numbers.iter().for_each(|number| letter.put(&number.to_le_bytes()));
-        let all = self.meet(Call::Sum, None, Ok(Letters::Same(letter)))?;
+        let all = self.meet(Request::Sum, None, Ok(Letters::Same(letter)))?;
         let mut sums = vec![0.0; numbers.len()];
         for (rank, message) in all.iter().enumerate() {
             let mut message = Received::new(message);
@@ -405,7 +409,7 @@ impl KeyValueStore for WorldStore {
     }
 
     fn end_round(&mut self) -> Result<()> {
-        self.settle(Call::EndRound).at_caller()
+        self.settle(Request::EndRound).at_caller()
     }
 
     fn fails_together(&self) -> bool {
@@ -414,7 +418,7 @@ impl KeyValueStore for WorldStore {
 
     fn fail(&mut self, error: &Error) {
         // It returns this error.
-        let _ = self.meet(Call::Fail, None, Err(error.clone()));
+        let _ = self.meet(Request::Fail, None, Err(error.clone()));
     }
 
     fn save(&mut self, path: &Path) -> Result<()> {
@@ -429,7 +433,7 @@ impl KeyValueStore for WorldStore {
 impl WorldStore {
     /// Writes the rows of this rank beside `path`, and rank 0 then what makes the files a set.
     fn saved(&mut self, path: &Path) -> Result<()> {
-        self.settle(Call::Save)?;
+        self.settle(Request::Save)?;
         let (rank, ranks) = self.part();
         let (entries, registry) = (&self.entries, &self.registry);
         if ranks == 1 {
@@ -440,7 +444,7 @@ impl WorldStore {
         // Rank 0 says which of two names the files have, so that those of the set that is there stay.
         let mut letter = Letter::new();
         letter.put(&[shard_files::next_name(path)]);
-        let all = self.meet(Call::Save, None, Ok(Letters::Same(letter)))?;
+        let all = self.meet(Request::Save, None, Ok(Letters::Same(letter)))?;
         let [name] = all.first().map_or(Ok([0]), |first| Received::new(first).number())?;
         let shard = shard_files::path(path, name, (rank, ranks))?;
         let written =
@@ -450,13 +454,13 @@ impl WorldStore {
             letter.put(&sum.to_le_bytes());
             Letters::Same(letter)
         });
-        let all = self.meet(Call::Save, None, letters)?;
+        let all = self.meet(Request::Save, None, letters)?;
         let sums = all.iter().map(|one| Received::new(one).number().map(u64::from_le_bytes));
         let done = sums.collect::<Result<Vec<u64>>>().and_then(|sums| match rank {
             0 => shard_files::write(path, name, sums),
             _ => Ok(()),
         });
-        self.meet(Call::Save, None, done.map(|()| Letters::Same(Letter::new()))).map(drop)
+        self.meet(Request::Save, None, done.map(|()| Letters::Same(Letter::new()))).map(drop)
     }
 
     fn restored(&mut self, path: &Path) -> Result<()> {
@@ -467,7 +471,7 @@ impl WorldStore {
             Ok(entries) => (Ok(Letters::Same(Letter::new())), Ok(entries)),
             Err(error) => (Err(error.clone()), Err(error)),
         };
-        if let Err(error) = self.meet(Call::Restore, None, letters) {
+        if let Err(error) = self.meet(Request::Restore, None, letters) {
             self.pushed = pushed;
             return Err(error);
         }

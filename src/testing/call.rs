@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
-use crate::kernels::{Store, View, ViewMut};
+use crate::kernels::{Assign, View, ViewMut};
 use crate::operator::call::{Direct, InputGradients, Repeated, pooled, stored, two_dimensional};
 use crate::operator::context::{
-    Backward, Call, Forward, OperandAt, Pass, Prepare, Prepared, Scratch, Wiring,
+    Backward, Call, CallCache, Forward, OperandAt, Pass, Prepare, Scratch, Wiring,
 };
 use crate::operator::entries::Pooled;
 use crate::operator::keys::Keys;
-use crate::operator::{Extent, Op, Reads, Spec};
+use crate::operator::{Extent, Op, ReadSlots, Spec};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 
 /// Gradients of the outputs, by slot: the weights of a loss.
@@ -57,7 +57,7 @@ impl Part {
 #[derive(Default, Clone, Copy)]
 pub(super) struct How<'a> {
     pub(super) part: Option<&'a Part>,
-    pub(super) prepared: Option<&'a Prepared>,
+    pub(super) prepared: Option<&'a CallCache>,
     /// What the output is added to.
     pub(super) added_to: Option<&'a Storage>,
     /// Input slots whose value lies where its gradient goes.
@@ -200,7 +200,7 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<
 
 /// What a backward call is given: forward's outputs, their gradients, and which gradients it is asked for.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct BackwardInput<'a> {
     pub(super) outputs: &'a [Vec<Variable>],
     pub(super) weights: &'a Weights,
     pub(super) wanted: &'a [usize],
@@ -210,13 +210,13 @@ pub(super) struct Given<'a> {
 pub(super) fn backward(
     op: &dyn Op,
     direct: &Direct,
-    given: Given<'_>,
+    given: BackwardInput<'_>,
     how: How<'_>,
     scratch: &mut Scratch,
 ) -> Result<(InputGradients, Vec<Vec<Storage>>)> {
-    let Given { outputs, weights, wanted } = given;
+    let BackwardInput { outputs, weights, wanted } = given;
     let specs = direct.input_specs();
-    let reads = if how.unveiled { Reads::everything() } else { reads(op, direct, wanted) };
+    let reads = if how.unveiled { ReadSlots::everything() } else { reads(op, direct, wanted) };
     let mut wiring = Wiring { in_place: how.in_place.to_vec(), ..Wiring::default() };
     let mut room = OperandRoom::default();
     let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
@@ -272,7 +272,7 @@ pub(super) fn backward(
                     OperandAt::Dense(writes - 1)
                 }
             };
-            places.push((place, Store::Write));
+            places.push((place, Assign::Write));
         }
         wiring.input_gradients.push(places);
     }
@@ -305,9 +305,9 @@ pub(super) fn backward(
 }
 
 /// What the gradients of some slots are declared to read together.
-pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> Reads {
+pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> ReadSlots {
     let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
-    wanted.iter().map(of).fold(Reads::nothing(), Reads::union)
+    wanted.iter().map(of).fold(ReadSlots::nothing(), ReadSlots::union)
 }
 
 /// Lets the operator prepare for calls whose constants do not change.
@@ -316,10 +316,10 @@ pub(super) fn prepare(
     direct: &Direct,
     pass: Pass,
     wanted: &[usize],
-    prepared: &mut Prepared,
+    prepared: &mut CallCache,
 ) -> Result<()> {
     let bound = match pass {
-        Pass::Forward => Reads::everything(),
+        Pass::Forward => ReadSlots::everything(),
         Pass::Backward => reads(op, direct, wanted),
     };
     let none = Part::Rows(0..0);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::call::{self, Given, How, Weights};
+use super::call::{self, BackwardInput, How, Weights};
 use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
 use crate::operator::call::{Direct, InputGradients};
 use crate::operator::context::Scratch;
-use crate::operator::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample, Spec};
+use crate::operator::{CheckCase, Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// What a call's random numbers are keyed by, where nothing else is said.
@@ -21,7 +21,7 @@ pub(super) struct Case<'a> {
     pub(super) registry: &'a Registry,
     pub(super) kind: &'a str,
     pub(super) op: Arc<dyn Op>,
-    pub(super) sample: Sample,
+    pub(super) sample: CheckCase,
     pub(super) mode: Mode,
     /// It is run on a batch large enough to be divided, too.
     pub(super) wide: bool,
@@ -61,7 +61,7 @@ impl Ran {
 
     /// Those of a call that is made in some other way.
     pub(super) fn gradients_as(&self, op: &dyn Op, wanted: &[usize], how: How<'_>) -> Result<InputGradients> {
-        let given = Given { outputs: &self.outputs, weights: &self.weights, wanted };
+        let given = BackwardInput { outputs: &self.outputs, weights: &self.weights, wanted };
         Ok(call::backward(op, &self.direct, given, how, &mut Scratch::default())?.0)
     }
 

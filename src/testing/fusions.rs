@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::case::{Case, Ran, SEED, STEP, graded};
 use super::values::{Outcome, ensure, near};
 use crate::operator::call::Direct;
-use crate::operator::{Attributes, Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
+use crate::operator::{Attributes, CheckCase, Fusion, Mode, Op, Operand, Registry, RunFacts};
 use crate::tensor::{DType, Storage};
 
 /// How far the third operator may be from the two, in f64, relative to the largest number: its sums have another order.
 const ROUNDING: f64 = 1e-12;
 
 /// The fusions that an operator declares with the attributes of its samples, each once.
-pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[Sample]) -> Vec<Fusion> {
+pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) -> Vec<Fusion> {
     let mut found: Vec<Fusion> = Vec::new();
     for sample in samples {
         let Ok(op) = registry.parse(kind, &sample.attributes) else { continue };

@@ -1,11 +1,11 @@
 //! What the compiler may make of single calls: sums, additions in place, gradients at their own time, outputs beside
 //! gradients, prepared constants.
 
-use super::call::{self, Given, How};
+use super::call::{self, BackwardInput, How};
 use super::case::{Case, Ran, each};
 use super::values::{Outcome, all, ensure, filled, near, numbers, same_bits};
 use crate::kernels::Float;
-use crate::operator::context::{Pass, Prepared, Scratch};
+use crate::operator::context::{CallCache, Pass, Scratch};
 use crate::operator::{Reach, Spec, Total};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
@@ -102,7 +102,7 @@ impl Case<'_> {
             let mut scratch = Scratch::default();
             for &slot in slots.iter().chain(slots.iter().rev()) {
                 let fresh = ran.gradients_as(&*self.op, &[slot], How::default())?;
-                let given = Given { outputs: &ran.outputs, weights: &ran.weights, wanted: &[slot] };
+                let given = BackwardInput { outputs: &ran.outputs, weights: &ran.weights, wanted: &[slot] };
                 let used = call::backward(&*self.op, &ran.direct, given, How::default(), &mut scratch)?.0;
                 let name = self.input_name(slot);
                 for (found, memory) in [(&fresh, "in fresh memory"), (&used, "in memory of another's")] {
@@ -129,7 +129,7 @@ impl Case<'_> {
             let mut sets: Vec<Vec<usize>> = slots.iter().map(|&slot| vec![slot]).collect();
             sets.push(slots);
             for wanted in sets {
-                let given = Given { outputs: &ran.outputs, weights: &ran.weights, wanted: &wanted };
+                let given = BackwardInput { outputs: &ran.outputs, weights: &ran.weights, wanted: &wanted };
                 let how = How { results: true, ..How::default() };
                 let scratch = &mut Scratch::default();
                 let (gradients, results) = call::backward(&*self.op, &ran.direct, given, how, scratch)?;
@@ -159,7 +159,7 @@ impl Case<'_> {
             let declared = self.op.hints().prepares;
             let constants = ran.direct.input_specs().iter().flatten().any(|spec| !spec.batched());
             let slots = self.slots(&ran);
-            let mut prepared = Prepared::default();
+            let mut prepared = CallCache::default();
             // Twice: a second run prepares in the memory of the first.
             for _ in 0..2 {
                 call::prepare(&*self.op, &ran.direct, Pass::Forward, &[], &mut prepared)?;
@@ -169,7 +169,7 @@ impl Case<'_> {
             let mut sets: Vec<Vec<usize>> = slots.iter().map(|&slot| vec![slot]).collect();
             sets.extend((!slots.is_empty()).then_some(slots));
             for wanted in sets {
-                let mut prepared = Prepared::default();
+                let mut prepared = CallCache::default();
                 for _ in 0..2 {
                     call::prepare(&*self.op, &ran.direct, Pass::Backward, &wanted, &mut prepared)?;
                 }
@@ -189,7 +189,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    fn forward_prepared(&self, ran: &Ran, prepared: &Prepared) -> Outcome {
+    fn forward_prepared(&self, ran: &Ran, prepared: &CallCache) -> Outcome {
         let how = How { prepared: Some(prepared), ..How::default() };
         let outputs = call::forward(&*self.op, &ran.direct, how)?;
         for (slot, (found, expected)) in outputs.iter().zip(&ran.outputs).enumerate() {

@@ -13,7 +13,7 @@
 //! operators of your own crate the check is one line:
 //!
 //! ```
-//! use unpadded::operator::{Attributes, Forward, InferShape, Op, Sample};
+//! use unpadded::operator::{Attributes, Forward, InferShape, Op, CheckCase};
 //! use unpadded::{Registry, Result, Var, operator, testing, with_float};
 //!
 //! operator! {
@@ -42,8 +42,8 @@
 //!         })
 //!     }
 //!
-//!     fn samples() -> Result<Vec<Sample>> {
-//!         Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+//!     fn samples() -> Result<Vec<CheckCase>> {
+//!         CheckCase::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
 //!     }
 //! }
 //!
@@ -115,7 +115,7 @@ use case::Case;
 use values::{Broken, Outcome};
 
 use crate::lod::Lod;
-use crate::operator::{Mode, Registry, Sample};
+use crate::operator::{CheckCase, Mode, Registry};
 use crate::ops;
 
 /// Holds every operator of a registry to the contract of [`Op`](crate::operator::Op), on its own samples. What the programs
@@ -261,7 +261,7 @@ struct Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    fn note(&mut self, place: Option<(&Sample, Option<Mode>)>, rule: &'static str, outcome: Outcome) {
+    fn note(&mut self, place: Option<(&CheckCase, Option<Mode>)>, rule: &'static str, outcome: Outcome) {
         if let Err(Broken(what)) = outcome {
             let sample = place.map(|(sample, _)| sample.name.clone());
             let mode = place.and_then(|(_, mode)| mode);
@@ -270,7 +270,7 @@ impl<'a> Kind<'a> {
     }
 
     /// The samples of a kind; what keeps them from being built is noted.
-    fn samples(&mut self, kind: &str) -> Vec<Sample> {
+    fn samples(&mut self, kind: &str) -> Vec<CheckCase> {
         let found = caught(|| Ok(self.registry.samples(kind)?));
         found.unwrap_or_else(|broken| {
             self.note(None, SAMPLES, Err(broken));
@@ -293,7 +293,7 @@ impl<'a> Kind<'a> {
         // Whether it is declared random, whether some sample draws random numbers, whether the rule of sums applied to some
         // sample, and whether any sample could be called.
         let (mut random, mut draws, mut sums, mut sound) = (false, false, false, false);
-        let rows = |s: &Sample| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
+        let rows = |s: &CheckCase| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
         let wide = samples.iter().position(rows);
         for (number, sample) in samples.iter().enumerate() {
             let parsed = caught(|| {
@@ -351,7 +351,7 @@ impl<'a> Kind<'a> {
         self.fusions(&samples);
     }
 
-    fn fusions(&mut self, samples: &[Sample]) {
+    fn fusions(&mut self, samples: &[CheckCase]) {
         let registry = self.registry;
         let found = caught(|| Ok(fusions::of_kind(registry, self.kind, samples)));
         for fusion in found.unwrap_or_default() {
@@ -375,7 +375,7 @@ impl<'a> Kind<'a> {
 }
 
 /// The edge cases that the samples leave out.
-fn gaps(samples: &[Sample]) -> impl Iterator<Item = &'static str> {
+fn gaps(samples: &[CheckCase]) -> impl Iterator<Item = &'static str> {
     let batched = || samples.iter().flat_map(|s| &s.operands).filter(|o| o.batched);
     let lods = || batched().filter_map(|o| o.value.lod());
     let empty = |lod: &Arc<Lod>| lod.offsets().windows(2).any(|pair| pair[0] == pair[1]);

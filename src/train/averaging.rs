@@ -1,6 +1,6 @@
 //! Averages of the parameters over the steps, to evaluate and to predict with.
 
-use super::told::Told;
+use super::setting::Setting;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
@@ -72,7 +72,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn averaged(mut self, averaging: Averaging) -> Self {
-        let told = Told::new(());
+        let told = Setting::new(());
         let appended = self.append_averages(&averaging, told.line.to_string());
         self.averaged_wrongly = appended.err().map(|error| error.called(told.line));
         self.compiled = None;

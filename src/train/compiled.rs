@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::told::Told;
+use super::setting::Setting;
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Parts, Run, Scope};
 use crate::metrics::{Better, Metric};
@@ -21,9 +21,9 @@ pub(super) struct Compiled {
 }
 
 /// What goes on from batch to batch.
-pub(super) struct Goes<'a> {
+pub(super) struct Carry<'a> {
     pub(super) carried: &'a mut BTreeMap<String, Variable>,
-    pub(super) metrics: &'a mut [Told<Box<dyn Metric>>],
+    pub(super) metrics: &'a mut [Setting<Box<dyn Metric>>],
 }
 
 impl Compiled {
@@ -32,7 +32,7 @@ impl Compiled {
         &mut self,
         scope: &mut Scope,
         of: DataBatch<'_>,
-        Goes { carried, metrics }: Goes<'_>,
+        Carry { carried, metrics }: Carry<'_>,
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,

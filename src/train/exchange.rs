@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::parts::{Dealt, PartResult, Sums, gradients_of};
+use super::parts::{PartResult, StepParts, Sums, gradients_of};
 use super::trainer::Trainer;
 use crate::error::Result;
 use crate::executor::Totals;
@@ -15,7 +15,7 @@ impl Trainer {
     pub(super) fn share_results(
         &mut self,
         ran: Result<()>,
-        dealt: &Dealt,
+        dealt: &StepParts,
         results: &mut [Option<PartResult>],
         doing: &str,
     ) -> Result<()> {
@@ -65,7 +65,7 @@ impl Trainer {
     pub(super) fn share_totals(
         &self,
         ran: Result<()>,
-        dealt: &Dealt,
+        dealt: &StepParts,
         found: &mut [Vec<Totals>],
     ) -> Result<()> {
         let Some(world) = self.others() else { return ran };
@@ -92,7 +92,7 @@ impl Trainer {
     pub(super) fn sum_of_all(
         &self,
         mut own: Vec<(Range<usize>, Option<Sums>)>,
-        dealt: &Dealt,
+        dealt: &StepParts,
         doing: &str,
     ) -> Result<Sums> {
         let Some(world) = self.others() else {
@@ -121,7 +121,7 @@ impl Trainer {
 
     /// What layers themselves move by the values of a batch, as the averages of a batch norm, is moved by the last part: all processes take it
     /// from the one that has it.
-    pub(super) fn share_statistics(&mut self, dealt: &Dealt) -> Result<()> {
+    pub(super) fn share_statistics(&mut self, dealt: &StepParts) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
         let names = self.statistics();
         if names.is_empty() {

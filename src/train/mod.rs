@@ -15,9 +15,9 @@ mod progress;
 mod rate;
 mod report;
 mod resume;
+mod setting;
 mod signal;
 mod start;
-mod told;
 mod trainer;
 mod until;
 
@@ -46,11 +46,11 @@ use crate::predict::DataBatch;
 use crate::program::{Program, Var};
 use crate::tensor::Variable;
 use crate::wire::Target;
-use compiled::Goes;
+use compiled::Carry;
 use progress::{BatchesMade, Console, UNOPTIMISED};
+use setting::Setting;
 use signal::Interrupts;
 pub use signal::interrupt_signals;
-use told::Told;
 
 impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
@@ -281,7 +281,7 @@ impl Trainer {
         let mut ran = compiled.run(
             scope,
             of,
-            Goes { carried, metrics },
+            Carry { carried, metrics },
             |feeds| Run::train(feeds, step).until(stage),
             |_| Ok(()),
             failed,
@@ -352,7 +352,7 @@ impl Trainer {
         let found = self.prepare(None).and_then(|()| self.check(data)).and_then(|()| {
             self.pass_then(data, Stop::Never, |metrics| {
                 let table =
-                    |metric: &Told<Box<dyn Metric>>| Some((metric.name().to_owned(), metric.table()?));
+                    |metric: &Setting<Box<dyn Metric>>| Some((metric.name().to_owned(), metric.table()?));
                 metrics.iter().filter_map(table).collect()
             })
         });
@@ -369,7 +369,7 @@ impl Trainer {
         &mut self,
         data: &dyn Data,
         stop: Stop,
-        ask: impl FnOnce(&[Told<Box<dyn Metric>>]) -> T,
+        ask: impl FnOnce(&[Setting<Box<dyn Metric>>]) -> T,
     ) -> Result<Option<T>> {
         let training = self.sums_of_metrics();
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
@@ -429,7 +429,7 @@ impl Trainer {
         compiled.run(
             scope,
             DataBatch { data, batch },
-            Goes { carried, metrics },
+            Carry { carried, metrics },
             |feeds| Run::infer(feeds),
             |_| Ok(()),
             |_, _, e| e,
@@ -508,7 +508,7 @@ fn diagnosed(
     }
 }
 
-fn scores(metrics: &[Told<Box<dyn Metric>>]) -> Scores {
+fn scores(metrics: &[Setting<Box<dyn Metric>>]) -> Scores {
     Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())
 }
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::compiled::{Compiled, Goes};
+use super::compiled::{Carry, Compiled};
 use super::progress::BatchesMade;
-use super::told::Told;
+use super::setting::Setting;
 use super::trainer::Trainer;
 use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
@@ -24,7 +24,7 @@ use crate::tensor::{StorageKind, Variable};
 pub(super) type Sums = BTreeMap<VarId, Vec<Part>>;
 
 /// The batches of a step, dealt to parts.
-pub(super) struct Dealt {
+pub(super) struct StepParts {
     /// By part, its share of each batch; empty for parts that nobody here looks at.
     pub(super) shares: Vec<Vec<Batch>>,
     /// By part, whether it has sequences.
@@ -80,7 +80,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn accumulate(mut self, batches: u64) -> Self {
-        (self.accumulate, self.compiled) = (Some(Told::new(batches)), None);
+        (self.accumulate, self.compiled) = (Some(Setting::new(batches)), None);
         self
     }
 
@@ -113,7 +113,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn parts(mut self, parts: u64) -> Self {
-        (self.parts, self.compiled) = (Some(Told::new(parts)), None);
+        (self.parts, self.compiled) = (Some(Setting::new(parts)), None);
         self
     }
 
@@ -220,11 +220,11 @@ impl Trainer {
     }
 
     /// Deals batches to parts: those of this process, or all if their rows have to be counted.
-    fn deal(&self, batches: Vec<Batch>) -> Result<Dealt> {
+    fn deal(&self, batches: Vec<Batch>) -> Result<StepParts> {
         let parts = self.parts_a_batch() as usize;
         let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
         if parts == 1 {
-            return Ok(Dealt { shares: vec![batches], occupied: vec![true], own });
+            return Ok(StepParts { shares: vec![batches], occupied: vec![true], own });
         }
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let looked_at = if self.loss_parts()?.is_late() { own.clone() } else { 0..parts };
@@ -246,11 +246,11 @@ impl Trainer {
         if !occupied.contains(&true) {
             occupied[0] = true;
         }
-        Ok(Dealt { shares, occupied, own })
+        Ok(StepParts { shares, occupied, own })
     }
 
     /// What follows from all parts, by their numbers of rows, or by a forward pass over each.
-    fn known(&mut self, data: &dyn Data, dealt: &Dealt) -> Result<Known> {
+    fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<Known> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
         let by_count = counted.is_some();
@@ -286,7 +286,7 @@ impl Trainer {
     fn gradients(
         &mut self,
         data: &dyn Data,
-        dealt: &Dealt,
+        dealt: &StepParts,
         known: Option<&Known>,
         results: &mut [Option<PartResult>],
     ) -> Result<Vec<(Range<usize>, Option<Sums>)>> {
@@ -469,7 +469,7 @@ impl Trainer {
         let ran = compiled.run(
             scope,
             DataBatch { data, batch },
-            Goes { carried: &mut carried, metrics },
+            Carry { carried: &mut carried, metrics },
             |feeds| Run::train(feeds, step).until(Stage::Gradients),
             |executor| {
                 totals = parts.read(executor)?;

@@ -202,7 +202,8 @@ impl Trainer {
         let plateau = self.plateau.as_deref().map_or(String::new(), |of| {
             format!("factor {}, patience {}, least {}", of.factor, of.patience, of.least)
         });
-        let number = |told: &Option<super::told::Told<u64>>| told.as_deref().copied().unwrap_or_default();
+        let number =
+            |told: &Option<super::setting::Setting<u64>>| told.as_deref().copied().unwrap_or_default();
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
             format!("seed: {}", self.state.program.seed),

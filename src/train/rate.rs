@@ -3,7 +3,7 @@
 
 use super::plateau::Plateau;
 use super::progress::shown;
-use super::told::Told;
+use super::setting::Setting;
 use super::trainer::Trainer;
 use crate::checkpoint::{Checkpoint, Position};
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn plateau(mut self, plateau: Plateau) -> Self {
-        self.plateau = Some(Told::new(plateau));
+        self.plateau = Some(Setting::new(plateau));
         self.adjustable()
     }
 
@@ -69,7 +69,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn rate_by(mut self, factor: impl Fn(&Position) -> f64 + 'static) -> Self {
-        self.rate_by = Some(Told::new(Box::new(factor)));
+        self.rate_by = Some(Setting::new(Box::new(factor)));
         self.adjustable()
     }
 

@@ -32,7 +32,7 @@ const DEEPEST: u32 = 64;
 const PIECE: usize = 1 << 16;
 
 /// What can stand in a field.
-pub(crate) trait Stored: Sized {
+pub(crate) trait FieldType: Sized {
     /// Appends the bytes.
     fn put(&self, out: &mut Vec<u8>);
 
@@ -55,7 +55,7 @@ pub(crate) trait Stored: Sized {
 }
 
 /// Appends a value behind its length.
-fn put_item<T: Stored>(value: &T, out: &mut Vec<u8>) {
+fn put_item<T: FieldType>(value: &T, out: &mut Vec<u8>) {
     behind_length(out, |out| value.put(out));
 }
 
@@ -70,7 +70,7 @@ fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// The bytes of a value.
-pub(crate) fn to_bytes<T: Stored>(value: &T) -> Vec<u8> {
+pub(crate) fn to_bytes<T: FieldType>(value: &T) -> Vec<u8> {
     let mut out = Vec::new();
     value.put(&mut out);
     out
@@ -80,7 +80,7 @@ pub(crate) fn to_bytes<T: Stored>(value: &T) -> Vec<u8> {
 ///
 /// # Errors
 /// If they are those of no such value.
-pub(crate) fn from_bytes<T: Stored>(mut bytes: &[u8]) -> Result<T> {
+pub(crate) fn from_bytes<T: FieldType>(mut bytes: &[u8]) -> Result<T> {
     let left = bytes.len() as u64;
     from_read(&mut bytes, left)
 }
@@ -89,7 +89,7 @@ pub(crate) fn from_bytes<T: Stored>(mut bytes: &[u8]) -> Result<T> {
 ///
 /// # Errors
 /// If they are those of no such value, or cannot be read.
-pub(crate) fn from_read<T: Stored>(input: &mut dyn Read, left: u64) -> Result<T> {
+pub(crate) fn from_read<T: FieldType>(input: &mut dyn Read, left: u64) -> Result<T> {
     let mut source = Source { input, left, depth: DEEPEST };
     let value = T::get(&mut source)?;
     source.end()?;
@@ -156,7 +156,7 @@ impl Source<'_> {
     }
 
     /// What stands behind its length: a field, once its number is known, or an item of a list.
-    pub(crate) fn item<T: Stored>(&mut self) -> Result<T> {
+    pub(crate) fn item<T: FieldType>(&mut self) -> Result<T> {
         let length = self.length()?;
         let Some(depth) = self.depth.checked_sub(1) else {
             return Err(wrong(format!("at most {DEEPEST} values in each other"), "more"));
@@ -190,7 +190,7 @@ impl Source<'_> {
     }
 
     /// The next field of a record whose number says that it is this one, which comes once.
-    pub(crate) fn once<T: Stored>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
+    pub(crate) fn once<T: FieldType>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
         match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
             None => Ok(()),
             Some(_) => Err(wrong(format!("{what} once"), "it twice")),
@@ -206,7 +206,7 @@ impl Source<'_> {
 }
 
 /// A variant without a value.
-impl Stored for () {
+impl FieldType for () {
     fn put(&self, _: &mut Vec<u8>) {}
 
     fn get(_: &mut Source<'_>) -> Result<Self> {
@@ -216,7 +216,7 @@ impl Stored for () {
 
 macro_rules! numbers {
     ($($type:ty)*) => {
-        $(impl Stored for $type {
+        $(impl FieldType for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 put_number(*self, out);
             }
@@ -229,7 +229,7 @@ macro_rules! numbers {
 }
 numbers!(u32 u64 i64 f64);
 
-impl Stored for bool {
+impl FieldType for bool {
     fn put(&self, out: &mut Vec<u8>) {
         put_number(*self, out);
     }
@@ -243,7 +243,7 @@ impl Stored for bool {
     }
 }
 
-impl Stored for String {
+impl FieldType for String {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.as_bytes());
     }
@@ -253,7 +253,7 @@ impl Stored for String {
     }
 }
 
-impl<T: Stored> Stored for Vec<T> {
+impl<T: FieldType> FieldType for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|item| put_item(item, out));
     }
@@ -267,7 +267,7 @@ impl<T: Stored> Stored for Vec<T> {
     }
 }
 
-impl<T: Stored> Stored for Box<T> {
+impl<T: FieldType> FieldType for Box<T> {
     fn put(&self, out: &mut Vec<u8>) {
         (**self).put(out);
     }
@@ -278,7 +278,7 @@ impl<T: Stored> Stored for Box<T> {
 }
 
 /// A field that is there or not.
-impl<T: Stored> Stored for Option<T> {
+impl<T: FieldType> FieldType for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|value| value.put(out));
     }
@@ -296,7 +296,7 @@ impl<T: Stored> Stored for Option<T> {
     }
 }
 
-impl<T: Stored> Stored for BTreeMap<String, T> {
+impl<T: FieldType> FieldType for BTreeMap<String, T> {
     fn put(&self, out: &mut Vec<u8>) {
         for (name, value) in self {
             behind_length(out, |out| {
@@ -328,7 +328,7 @@ struct Entry<T> {
     value: T,
 }
 
-impl<T: Stored> Stored for Entry<T> {
+impl<T: FieldType> FieldType for Entry<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.name.put_field(NAME, out);
         self.value.put_field(VALUE, out);
@@ -354,7 +354,7 @@ impl<T: Stored> Stored for Entry<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named<T>(pub(crate) T);
 
-impl<T: Display + FromStr<Err = Error>> Stored for Named<T> {
+impl<T: Display + FromStr<Err = Error>> FieldType for Named<T> {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0.to_string().as_bytes());
     }
@@ -375,7 +375,7 @@ macro_rules! record {
             $($(#[$of_field])* $field: $type,)*
         }
 
-        impl $crate::wire::record::Stored for $name {
+        impl $crate::wire::record::FieldType for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put_field($number, out);)*
             }
@@ -389,7 +389,7 @@ macro_rules! record {
                     }
                 }
                 Ok(Self {
-                    $($field: match $field $(.or_else(|| Some($default)))? .or_else(<$type as $crate::wire::record::Stored>::missing) {
+                    $($field: match $field $(.or_else(|| Some($default)))? .or_else(<$type as $crate::wire::record::FieldType>::missing) {
                         Some(value) => value,
                         None => {
                             let expected = concat!("a field `", stringify!($field), "` of ", stringify!($name));
@@ -412,7 +412,7 @@ macro_rules! variants {
             $($(#[$of_variant])* $variant($type),)*
         }
 
-        impl $crate::wire::record::Stored for $name {
+        impl $crate::wire::record::FieldType for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 match self {
                     $(Self::$variant(value) => value.put_field($number, out),)*

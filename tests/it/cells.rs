@@ -8,7 +8,7 @@ use unpadded::layers::{
     Activation, Gru, Linear, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
 };
 use unpadded::operator::VarId;
-use unpadded::ops::Update;
+use unpadded::ops::UpdateGate;
 use unpadded::program::{Program, Vars, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Mode, Var, Variable, ops};
@@ -156,7 +156,7 @@ fn lstm_with_all_options_is_its_formula() {
 fn gru_in_both_conventions_is_its_formula() {
     const H: usize = 4;
     for reset in [Reset::After, Reset::Before] {
-        for update in [Update::Keeps, Update::Takes] {
+        for update in [UpdateGate::Keeps, UpdateGate::Takes] {
             let mut ran = Ran::new(Mode::Infer, |net, x| {
                 let (y, h) = net.gru_states(x, Gru::new(H).reset(reset).update(update).named("gru"));
                 vec![y, h]
@@ -177,8 +177,8 @@ fn gru_in_both_conventions_is_its_formula() {
                 };
                 let n = tanh(&(gate(&from_x, 2) + kept));
                 match update {
-                    Update::Keeps => [(1.0 - &z) * n + z * h],
-                    Update::Takes => [(1.0 - &z) * h + z * n],
+                    UpdateGate::Keeps => [(1.0 - &z) * n + z * h],
+                    UpdateGate::Takes => [(1.0 - &z) * h + z * n],
                 }
             });
             agree(&ran, &expected);
@@ -459,7 +459,7 @@ fn gradients_of_lstm_options() {
 
 #[test]
 fn gradients_of_gru_options() {
-    for update in [Update::Keeps, Update::Takes] {
+    for update in [UpdateGate::Keeps, UpdateGate::Takes] {
         for reset in [Reset::After, Reset::Before] {
             let options = Gru::new(4).reset(reset).update(update);
             differences("gru", |net, x| gru(net, x, options.clone()));

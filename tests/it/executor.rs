@@ -2,7 +2,7 @@
 
 use unpadded::executor::{Executor, Part, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::operator::{Attributes, Forward, InferShape, Op, Sample, VarId};
+use unpadded::operator::{Attributes, CheckCase, Forward, InferShape, Op, VarId};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
 use unpadded::program::{Program, backward};
@@ -365,7 +365,7 @@ impl Op for Unlucky {
         }
         Ok(())
     }
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Ok(Vec::new())
     }
 }

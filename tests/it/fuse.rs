@@ -4,7 +4,7 @@
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
 use unpadded::layers::init::uniform;
-use unpadded::operator::{Attributes, Facts, Forward, Fusion, Hints, InferShape, Op, Sample, VarId};
+use unpadded::operator::{Attributes, CheckCase, Facts, Forward, Fusion, Hints, InferShape, Op, VarId};
 use unpadded::ops::CrossEntropy;
 use unpadded::program::{Program, Step, backward};
 use unpadded::tensor::Dense;
@@ -395,7 +395,7 @@ fn rows_of(s: &mut InferShape<'_>) -> Result<()> {
 }
 
 impl Op for Energy {
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Ok(Vec::new())
     }
     fn facts(&self) -> Facts {
@@ -426,7 +426,7 @@ impl Op for Energy {
 }
 
 impl Op for LinearEnergy {
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Ok(Vec::new())
     }
     fn facts(&self) -> Facts {

@@ -3,7 +3,7 @@
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::{Gru, init};
 use unpadded::operator::{
-    Attributes, Backward, BlockId, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample,
+    Attributes, Backward, BlockId, CheckCase, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op,
     VarId,
 };
 use unpadded::ops::{Pool, catalogue};
@@ -479,7 +479,7 @@ impl Op for Groups {
         })
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Ok(Vec::new())
     }
 }

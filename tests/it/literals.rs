@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::refused::Outcome;
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope, interpret};
-use unpadded::kernels::{Float, Store};
+use unpadded::kernels::{Assign, Float};
 use unpadded::layers::Linear;
 use unpadded::operator::call::Direct;
 use unpadded::operator::{
-    Attributes, Backward, Forward, Gradient, Hints, InferShape, Literal, LiteralRef, Op, Operand, Prepare,
-    RowValue, Sample, Spec, VarId,
+    Attributes, Backward, CheckCase, Forward, Gradient, Hints, InferShape, Literal, LiteralRef, Op, Operand,
+    Prepare, RowValue, Spec, VarId,
 };
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
@@ -96,12 +96,12 @@ impl Op for Change {
         Hints { prepares: true, ..Hints::default() }
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let sample = |name, lengths: &[usize]| {
             let rows: usize = lengths.iter().sum();
             let x = Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 3 + j) as f64).sin());
             let x = Variable::sequences(x, Lod::from_lengths1(lengths).unwrap()).unwrap();
-            Sample::new(name, Attributes::new()).batch("x", x)
+            CheckCase::new(name, Attributes::new()).batch("x", x)
         };
         Ok(vec![
             sample("times", &[2, 0, 1]).literal("how", "times").literal("by", 3),
@@ -126,7 +126,7 @@ fn slopes<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     for (dx, dout) in dx.iter_mut().zip(dout.iter()) {
         for ((dx, &g), &changed) in dx.iter_mut().zip(dout).zip(&changed) {
             let g = if changed && times { g * T::from_f64(by) } else { g };
-            *dx = if store == Store::Add { *dx + g } else { g };
+            *dx = if store == Assign::Add { *dx + g } else { g };
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use unpadded::operator::{Attributes, LodEffect, Op, Operand, Sample, Slot, Spec};
+use unpadded::operator::{Attributes, CheckCase, LodEffect, Op, Operand, Slot, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Lod, Variable, layers::init, ops};
 
@@ -82,7 +82,7 @@ struct Case {
 }
 
 impl Case {
-    fn of(kind: &str, sample: &Sample) -> Self {
+    fn of(kind: &str, sample: &CheckCase) -> Self {
         let registry = ops::catalogue();
         let op = registry.parse(kind, &sample.attributes).unwrap();
         let batched = sample.operands.iter().any(|operand| operand.batched);
@@ -112,7 +112,7 @@ impl Case {
 }
 
 /// What comes of an empty sequence of the last level, if the sample has one beside others.
-fn of_empty(op: &Arc<dyn Op>, sample: &Sample, deciding: Option<&str>) -> Option<String> {
+fn of_empty(op: &Arc<dyn Op>, sample: &CheckCase, deciding: Option<&str>) -> Option<String> {
     let lods = sample.operands.iter().filter(|operand| deciding.is_none_or(|slot| operand.slot == slot));
     let lod = lods.filter(|operand| operand.batched).find_map(|operand| operand.value.lod())?;
     let offsets = lod.offsets();
@@ -155,7 +155,7 @@ fn row_of(out: &Variable, row: usize, attributes: &Attributes) -> String {
 }
 
 /// The gradients that are not dense.
-fn gradients(op: &dyn Op, sample: &Sample, slots: &[Slot]) -> Vec<String> {
+fn gradients(op: &dyn Op, sample: &CheckCase, slots: &[Slot]) -> Vec<String> {
     let dense = |operand: &Operand| operand.value.storage().as_dense().is_ok();
     if !sample.operands.iter().all(dense) {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! A queue answers every request with the bits that it has alone, whatever comes beside it.
 
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::operator::{Attributes, Facts, Forward, InferShape, Op, Sample};
+use unpadded::operator::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
 use unpadded::ops::Pool;
 use unpadded::{Builder, DType, Lod, Registry, Result, Variable, operator, ops};
 
@@ -31,7 +31,7 @@ impl Op for Fragile {
         Ok(())
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Ok(Vec::new())
     }
 }

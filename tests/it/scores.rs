@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use unpadded::Result;
-use unpadded::recipes::{Aligner, Config, Model, Scored, Task, compare, prepare, scores, test_data};
+use unpadded::recipes::{Aligner, Config, Evaluation, Model, Task, compare, prepare, scores, test_data};
 use unpadded::train::{Progress, Until};
 
 fn written(name: &str, text: &str) -> std::io::Result<String> {
@@ -35,7 +35,7 @@ fn reviews(texts: usize) -> Vec<String> {
     (0..texts).map(line).collect()
 }
 
-fn of(config: &Config, model: &Model, path: &str) -> Result<Scored> {
+fn of(config: &Config, model: &Model, path: &str) -> Result<Evaluation> {
     let mut config = config.clone();
     config.data.test = Some(path.to_owned());
     scores(&config, model)

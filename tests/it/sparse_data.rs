@@ -8,7 +8,7 @@ use ndarray::Array2;
 use unpadded::Result;
 use unpadded::data::{
     Batch, Batching, Data, Field, FirstIndex, LabelledRow, LabelledRows, Loader, Malformed, ReadOptions,
-    Sample, Samples, Skipped, Source, Streamed, Target, TextFile,
+    Sample, SampleStream, Samples, Skipped, Source, Target, TextFile,
 };
 use unpadded::tensor::{Csr, Dense, Storage, Variable};
 use zip::ZipWriter;
@@ -305,7 +305,7 @@ fn sparse_rows_are_batched_in_every_order() -> Result<()> {
     let all = samples.in_memory().unwrap();
     let stream = || {
         let samples = samples.clone();
-        Streamed::new(samples.fingerprint(), move || samples.open())
+        SampleStream::new(samples.fingerprint(), move || samples.open())
     };
     let loaders = [
         Loader::new(samples.clone(), NAMES)?,
@@ -362,7 +362,7 @@ fn sparse_fields_that_do_not_fit_are_refused_by_sample() -> Result<()> {
     let of = |fields: [Field; 2]| {
         let samples = fields.map(|field| vec![field]).into_iter().collect::<Samples>();
         let stream = samples.clone();
-        let stream = Streamed::new(0, move || stream.open());
+        let stream = SampleStream::new(0, move || stream.open());
         let streamed = Loader::new(stream, &["x"])?.batches(None, 0)?.try_for_each(|batch| batch.map(drop));
         let whole = Loader::new(samples, &["x"]).map(drop);
         assert_eq!(streamed.clone().map_err(|e| format!("{e:#}")), whole.map_err(|e| format!("{e:#}")));

@@ -11,13 +11,13 @@ use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lamb, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
 };
 use unpadded::program::{Initializer, Program, VarDesc, VarKind, VarRole};
-use unpadded::store::{Key, KeyValueStore, LocalStore, LocalWorker, Mode, Rule};
+use unpadded::store::{Consistency, Key, KeyValueStore, LocalStore, LocalWorker, Rule};
 use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
 use unpadded::{DType, Result, Variable, ops};
 
 use crate::models::Random;
 
-pub(crate) const ALONE: Mode = Mode::Asynchronous { staleness: None };
+pub(crate) const ALONE: Consistency = Consistency::Asynchronous { staleness: None };
 
 pub(crate) fn store(shards: usize) -> LocalStore {
     LocalStore::new(&ops::catalogue(), shards).unwrap()
@@ -143,7 +143,7 @@ fn gradients_that_do_not_fit_change_nothing() {
         (with(f64::NAN).into(), &["gradient: expected finite numbers, got NaN at [3, 1]"]),
         (nan_row.into(), &["gradient: expected finite numbers, got inf at [1, 0]"]),
     ];
-    for mode in [ALONE, Mode::Synchronous] {
+    for mode in [ALONE, Consistency::Synchronous] {
         let store = store(2);
         let mut worker = store.workers(1, mode).unwrap().remove(0);
         let start = numbers((5, 2), 1);
@@ -339,7 +339,7 @@ fn a_round_merges_in_the_order_of_the_workers() {
         let mut results: Vec<Dense> = Vec::new();
         for turn in 0..3u64 {
             let store = store(3);
-            let mut workers = store.workers(4, Mode::Synchronous).unwrap();
+            let mut workers = store.workers(4, Consistency::Synchronous).unwrap();
             workers[0].init(&key("t"), start.clone().into()).unwrap();
             workers[0].set_rule(&key("t"), rule(&optimizer)).unwrap();
             let seen: Vec<Vec<Dense>> = thread::scope(|scope| {
@@ -386,7 +386,7 @@ fn a_round_merges_in_the_order_of_the_workers() {
 #[test]
 fn rounds_of_rows_touch_those_alone() {
     let store = store(2);
-    let mut workers = store.workers(2, Mode::Synchronous).unwrap();
+    let mut workers = store.workers(2, Consistency::Synchronous).unwrap();
     let start = Dense::from(numbers((6, 1), 1));
     workers[0].init(&key("t"), start.clone().into()).unwrap();
     workers[0].set_rule(&key("t"), rule(&Adam::new(0.1).lazy())).unwrap();
@@ -411,7 +411,7 @@ fn rounds_of_rows_touch_those_alone() {
 #[test]
 fn sums_beyond_all_numbers() {
     let store = store(2);
-    let mut workers = store.workers(2, Mode::Synchronous).unwrap();
+    let mut workers = store.workers(2, Consistency::Synchronous).unwrap();
     let start = Array2::<f32>::zeros((4, 1));
     workers[0].init(&key("t"), start.clone().into()).unwrap();
     let large = || Storage::from(SelectedRows::new(4, vec![0, 3], array![[1.0f32], [3e38]]).unwrap());

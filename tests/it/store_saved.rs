@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ndarray::{Array2, arr0, array};
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
-use unpadded::store::{Key, KeyValueStore, LocalWorker, Mode};
+use unpadded::store::{Consistency, Key, KeyValueStore, LocalWorker};
 use unpadded::tensor::{Dense, Storage};
 
 use crate::store::{alone, key, numbers, rule, rules, says, some_rows, store};
@@ -210,7 +210,7 @@ fn missing_parts_are_named() {
 fn amid_a_round_nothing_is_saved_or_restored() {
     let file = file("amid");
     let values = store(2);
-    let mut workers = values.workers(2, Mode::Synchronous).unwrap();
+    let mut workers = values.workers(2, Consistency::Synchronous).unwrap();
     keys(&mut workers[0], &Adam::new(0.1).lazy());
     workers[0].save(&file).unwrap();
     push(&mut workers[1], 0);

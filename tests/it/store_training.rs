@@ -11,7 +11,7 @@ use unpadded::operator::{Attributes, VarId};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
 use unpadded::program::Initializer;
-use unpadded::store::{Key, KeyValueStore, LocalWorker, Mode, Rule, StoreTrainer, share};
+use unpadded::store::{Consistency, Key, KeyValueStore, LocalWorker, Rule, StoreTrainer, share};
 use unpadded::tensor::{Dense, Storage, StorageKind};
 use unpadded::{Builder, DType, Program, Result, Var, Variable, ops};
 
@@ -131,7 +131,7 @@ pub(crate) fn part(worker: usize, workers: usize, step: u64) -> std::ops::Range<
 /// Parameters after some steps of several workers, and the loss of each step on the joined batch.
 fn together(model: &Model, workers: usize) -> (Vec<(String, Dense)>, Vec<f64>) {
     let values = store(3);
-    let mut handles = values.workers(workers, Mode::Synchronous).unwrap();
+    let mut handles = values.workers(workers, Consistency::Synchronous).unwrap();
     share(&model.program, &mut Scope::of(&model.program).unwrap(), &mut handles[0]).unwrap();
     let counts: &'static Counts = Box::leak(Box::new(Counts { table: "embedding", ..Counts::default() }));
     let mut losses = vec![0.0; STEPS as usize];
@@ -229,7 +229,8 @@ fn workers_that_run_ahead_learn() {
     for staleness in [0, 2] {
         let model = model(&Adagrad::new(0.1));
         let values = store(3);
-        let mut handles = values.workers(WORKERS, Mode::Asynchronous { staleness: Some(staleness) }).unwrap();
+        let mut handles =
+            values.workers(WORKERS, Consistency::Asynchronous { staleness: Some(staleness) }).unwrap();
         share(&model.program, &mut Scope::of(&model.program).unwrap(), &mut handles[0]).unwrap();
         let begun: [AtomicU64; WORKERS] = Default::default();
         let losses: Vec<Vec<f64>> = thread::scope(|scope| {
@@ -365,7 +366,7 @@ fn in_step(loss: RowLoss, steps: [[f64; 2]; 4]) -> [Vec<Result<f64>>; 2] {
     let loss = loss((x * w).sqrt(), y * v, x).id();
     let (x, y, mut program) = (x.id(), y.id(), net.finish().unwrap());
     Sgd::new(1e-3).minimize(&mut program, &ops::catalogue(), loss).unwrap();
-    let mut handles = store(1).workers(2, Mode::Synchronous).unwrap();
+    let mut handles = store(1).workers(2, Consistency::Synchronous).unwrap();
     share(&program, &mut Scope::of(&program).unwrap(), &mut handles[0]).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     // A worker that waits for ever does not hold the test.
@@ -470,7 +471,7 @@ fn rows_of_a_sparse_product_travel_alone() {
     let (mut scope, catalogue) = (Scope::of(&program).unwrap(), ops::catalogue());
     let mut executor = Executor::new(&program, &catalogue, &[loss], 1).unwrap();
     let values = store(2);
-    let mut workers = values.workers(2, Mode::Synchronous).unwrap();
+    let mut workers = values.workers(2, Consistency::Synchronous).unwrap();
     share(&program, &mut Scope::of(&program).unwrap(), &mut workers[0]).unwrap();
     let counts: &'static Counts = Box::leak(Box::new(Counts { table: "weight", ..Counts::default() }));
     let trainer = |worker| StoreTrainer::new(&program, &catalogue, loss, Counted { worker, counts }).unwrap();
@@ -502,7 +503,7 @@ fn a_training_goes_on_where_it_was_saved() {
     let file = std::env::temp_dir().join(format!("unpadded-store-training-{}", std::process::id()));
     let start = |from: u64| {
         let values = store(3);
-        let mut workers = values.workers(2, Mode::Synchronous).unwrap();
+        let mut workers = values.workers(2, Consistency::Synchronous).unwrap();
         share(&model.program, &mut Scope::of(&model.program).unwrap(), &mut workers[0]).unwrap();
         let trainer =
             |worker| StoreTrainer::new(&model.program, &ops::catalogue(), model.loss, worker).unwrap();

@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use ndarray::{Array2, array};
-use unpadded::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
+use unpadded::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op};
 use unpadded::optimizer::{Optimizer, Options, UpdateRule};
-use unpadded::store::{KeyValueStore, LocalStore, LocalWorker, Mode, Rule};
+use unpadded::store::{Consistency, KeyValueStore, LocalStore, LocalWorker, Rule};
 use unpadded::tensor::{SelectedRows, Storage};
 use unpadded::{Result, operator, ops};
 
@@ -19,7 +19,7 @@ use crate::store::{ALONE, alone, key, says, store};
 #[test]
 fn a_worker_that_dies() {
     let store = store(2);
-    let mut workers = store.workers(3, Mode::Synchronous).unwrap();
+    let mut workers = store.workers(3, Consistency::Synchronous).unwrap();
     workers[0].init(&key("t"), Array2::<f64>::zeros((4, 1)).into()).unwrap();
     let died = thread::scope(|scope| {
         let [mut one, mut two, mut three] = <[LocalWorker; 3]>::try_from(workers).ok().unwrap();
@@ -96,7 +96,7 @@ fn staleness_is_bounded() {
     const ROUNDS: u64 = 40;
     for staleness in [0, 2, 5] {
         let store = store(2);
-        let mode = Mode::Asynchronous { staleness: Some(staleness) };
+        let mode = Consistency::Asynchronous { staleness: Some(staleness) };
         let mut workers = store.workers(3, mode).unwrap();
         workers[0].init(&key("t"), Array2::<f64>::zeros((4, 1)).into()).unwrap();
         let ended: [AtomicU64; 3] = Default::default();
@@ -130,7 +130,7 @@ fn staleness_is_bounded() {
 #[test]
 fn who_is_too_far_ahead_of_one_that_left_is_told() {
     let store = store(1);
-    let mode = Mode::Asynchronous { staleness: Some(1) };
+    let mode = Consistency::Asynchronous { staleness: Some(1) };
     let mut workers = store.workers(2, mode).unwrap();
     drop(workers.remove(1));
     workers[0].end_round().unwrap();
@@ -172,7 +172,7 @@ impl Op for Fragile {
         Ok(())
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Ok(Vec::new())
     }
 }
@@ -194,7 +194,8 @@ impl Optimizer for FragileRule {
 #[test]
 fn an_update_that_breaks_off() {
     let file = std::env::temp_dir().join(format!("unpadded-store-broken-{}", std::process::id()));
-    for (mode, number) in [(ALONE, 13.0), (ALONE, 14.0), (Mode::Synchronous, 13.0), (Mode::Synchronous, 14.0)]
+    for (mode, number) in
+        [(ALONE, 13.0), (ALONE, 14.0), (Consistency::Synchronous, 13.0), (Consistency::Synchronous, 14.0)]
     {
         let mut registry = ops::catalogue();
         registry.add::<Fragile>().unwrap();

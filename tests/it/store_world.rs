@@ -9,7 +9,7 @@ use ndarray::{arr0, array};
 use unpadded::executor::Scope;
 use unpadded::optimizer::{Adam, Options, Sgd};
 use unpadded::parallel::{World, threads};
-use unpadded::store::{Key, KeyValueStore, LocalWorker, Mode, Rule, StoreTrainer, WorldStore, share};
+use unpadded::store::{Consistency, Key, KeyValueStore, LocalWorker, Rule, StoreTrainer, WorldStore, share};
 use unpadded::tensor::{Dense, Storage};
 use unpadded::{DType, Result, ops};
 
@@ -32,7 +32,7 @@ pub(crate) fn ranks<T: Send>(size: usize, body: impl Fn(World) -> T + Sync) -> V
 
 /// What `body` returns on each worker of a store in one process, with a shard per worker.
 fn workers<T: Send>(count: usize, body: impl Fn(usize, LocalWorker) -> T + Sync) -> Vec<T> {
-    let workers = store(count).workers(count, Mode::Synchronous).unwrap();
+    let workers = store(count).workers(count, Consistency::Synchronous).unwrap();
     thread::scope(|scope| {
         let run = |(number, worker)| {
             let body = &body;

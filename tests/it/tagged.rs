@@ -1,7 +1,7 @@
 //! A tagger is made of columns, whatever they are and however their tags are spelled.
 
 use unpadded::Result;
-use unpadded::recipes::{Config, Model, Prepared, Task, Value, prepare, test_data};
+use unpadded::recipes::{Config, Model, Preparation, Task, Value, prepare, test_data};
 use unpadded::train::Progress;
 
 /// A file that is removed behind the test.
@@ -14,7 +14,7 @@ impl File {
         Self(path)
     }
 
-    fn prepared(&self, settings: &[(&str, Value)]) -> Result<Prepared> {
+    fn prepared(&self, settings: &[(&str, Value)]) -> Result<Preparation> {
         let mut config = Config::new(Task::Tag);
         (config.model.hidden, config.model.embedding) = (4, 4);
         config.data.train = Some(self.0.to_string_lossy().into_owned());
@@ -34,7 +34,7 @@ fn label(name: &str) -> [(&'static str, Value); 1] {
 }
 
 /// How often each tag occurs.
-fn tags(prepared: &Prepared) -> Vec<(String, u64)> {
+fn tags(prepared: &Preparation) -> Vec<(String, u64)> {
     let (_, tags) = prepared.trainer.vocabularies().find(|(name, _)| *name == "tags").unwrap();
     tags.tokens().zip(0..).map(|(tag, id)| (tag.to_owned(), tags.count(id))).collect()
 }

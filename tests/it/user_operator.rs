@@ -9,7 +9,7 @@ use unpadded::layers::{Lstm, init};
 use unpadded::operator::call::Direct;
 use unpadded::operator::sample::numbers;
 use unpadded::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, Operand, RowValue, Sample,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, Operand, RowValue,
     Spec, VarId,
 };
 use unpadded::ops::Pool;
@@ -68,8 +68,8 @@ impl Op for Swish {
         Gradient::reads_nothing().input(Self::X).input(Self::SLOPE)
     }
 
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&Attributes::new(), 3, |sample, _| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&Attributes::new(), 3, |sample, _| {
             Ok(sample.constant("slope", array![1.0, -0.5, 2.0]))
         })
     }
@@ -161,8 +161,8 @@ impl Op for Centre {
         Gradient::reads_nothing()
     }
 
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_sequences(&Centre { factor: 1.5 }.attributes(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_sequences(&Centre { factor: 1.5 }.attributes(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?))
         })
     }

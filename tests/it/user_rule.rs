@@ -1,10 +1,10 @@
-//! Update rules as a user's crate defines them: declared by `update_rule!`, registered beside the catalogue, held to its contract,
+//! UpdateGate rules as a user's crate defines them: declared by `update_rule!`, registered beside the catalogue, held to its contract,
 //! and exact under gradients of selected rows.
 
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::kernels::Float;
 use unpadded::layers::init;
-use unpadded::operator::{Attributes, BlockId, Owes};
+use unpadded::operator::{Attributes, BlockId, Debt};
 use unpadded::ops::{ElementRule, ElementStep, Moment, RuleSettings, settings};
 use unpadded::optimizer::{Optimizer, Options, Schedule, UpdateRule};
 use unpadded::program::{Append, Program, Role};
@@ -52,8 +52,8 @@ impl ElementRule<2> for Averaged {
         Along::new(self.rate(moment), self.beta)
     }
 
-    fn owes(&self) -> Owes {
-        Owes::Later
+    fn owes(&self) -> Debt {
+        Debt::Later
     }
 }
 
@@ -63,8 +63,8 @@ impl ElementRule<2> for Fading {
         self.decay().before(rate, Along::new(rate, self.beta))
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 2]> {

@@ -391,7 +391,7 @@ fn layers_are_modules() {
     }
     let own = program(|_, x| {
         x.gru(Gru::new(4).reset(Reset::Before));
-        x.gru(Gru::new(4).update(ops::Update::Takes));
+        x.gru(Gru::new(4).update(ops::UpdateGate::Takes));
         x.rnn(Rnn::new(4).activation(Activation::Sigmoid));
         x.mgu(4);
     });

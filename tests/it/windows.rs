@@ -1,7 +1,7 @@
 //! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
 
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
-use unpadded::operator::{Attributes, Facts, Forward, InferShape, Op, Sample, VarId};
+use unpadded::operator::{Attributes, CheckCase, Facts, Forward, InferShape, Op, VarId};
 use unpadded::ops::Pool;
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
@@ -74,7 +74,7 @@ impl Op for Noise {
         Ok(())
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Ok(Vec::new())
     }
 }

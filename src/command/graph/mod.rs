@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::model_choice::ModelChoice;
 use super::outcome::{Ended, Outcome, bad, fresh};
 use super::terminal;
-use super::which::Which;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -19,7 +19,7 @@ Examples:
   unpadded graph runs/classify-1 --format dot | dot -Tpdf > program.pdf")]
 pub(crate) struct Graph {
     #[command(flatten)]
-    which: Which,
+    which: ModelChoice,
     /// The new file that it goes to [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,

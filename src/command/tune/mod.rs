@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
-use super::outcome::{Asked, Ended, Outcome, bad, plain};
+use super::outcome::{Ended, Outcome, UsageError, bad, plain};
+use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::scores::{Table, shares};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, parts, prepared};
-use super::wanted::{Course, Wanted};
 use super::{file, json};
 use unpadded::ErrorKind;
 use unpadded::checkpoint::Better;
@@ -47,7 +47,7 @@ the state, and best.toml. The test set is left for the end: --test is refused. E
 --json writes `value`, in percent where it is a share, `best`, the run folder, `config` and `trials`, whose values are shares.")]
 pub(crate) struct Tune {
     #[command(flatten)]
-    wanted: Wanted,
+    wanted: TrainingRequest,
     /// The time to search for: 90s, 30m, 2h or 1h30m; with --resume the time of the whole search
     #[arg(long, value_name = "TIME", value_parser = budget::parse, required_unless_present = "resume")]
     budget: Option<Duration>,
@@ -96,7 +96,7 @@ impl Tune {
             }
             None => {
                 // All that may be wrong with the config itself is found before anything is written.
-                let metric = prepare(&config).asked()?.metric;
+                let metric = prepare(&config).usage()?.metric;
                 check_new(&path, false)?;
                 State {
                     seed: config.run.seed,
@@ -157,14 +157,14 @@ impl Tune {
                     ));
                 }
                 let known = file::resumed(folder)?;
-                let space = Space::load(run::config(folder)).asked()?.unwrap_or_default();
+                let space = Space::load(run::config(folder)).usage()?.unwrap_or_default();
                 (self.wanted.over(known)?, space, folder.clone())
             }
             None => {
-                let space = self.wanted.config.as_ref().map(Space::load).transpose().asked()?.flatten();
+                let space = self.wanted.config.as_ref().map(Space::load).transpose().usage()?.flatten();
                 let mut config = self.wanted.config()?;
                 self.course.over(&mut config);
-                config.check().asked()?;
+                config.check().usage()?;
                 let space = match space {
                     Some(space) => {
                         if let Some(name) = space.names().find(|name| self.wanted.sets(name)) {
@@ -175,7 +175,7 @@ impl Tune {
                         }
                         space
                     }
-                    None => Space::of(&config).asked()?.without(|name| self.wanted.sets(name)),
+                    None => Space::of(&config).usage()?.without(|name| self.wanted.sets(name)),
                 };
                 let path = self.run.clone().unwrap_or_else(|| run::free_of("tune"));
                 (config, space, path)

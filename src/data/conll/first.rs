@@ -106,7 +106,7 @@ pub(super) struct First {
 
 /// What sets where the words and the tags are.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct ColumnSettings<'a> {
     pub(super) words: Option<&'a str>,
     pub(super) tags: Option<&'a str>,
     pub(super) header: Option<bool>,
@@ -115,7 +115,7 @@ pub(super) struct Given<'a> {
 }
 
 impl First {
-    pub(super) fn of(file: &TextFile, given: Given<'_>) -> Result<Self> {
+    pub(super) fn of(file: &TextFile, given: ColumnSettings<'_>) -> Result<Self> {
         let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
         let mut lines: Vec<String> = lines.map_while(Result::ok).take(LOOKED_AT).collect();
         let global = lines.iter().find(|line| !line.trim().is_empty());
@@ -155,7 +155,7 @@ impl First {
     }
 
     /// The names of the columns, if the first line has them: all wanted columns have known names there, which are no tags of later lines.
-    fn header(&self, given: Given<'_>) -> Result<Option<Vec<String>>> {
+    fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.lines.iter().enumerate().find(|(_, line)| begins(line)) else {
             return Ok(None);
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::{Field, Samples, Streamed};
+use crate::data::{Field, SampleStream, Samples};
 
 /// Samples of the given lengths whose ids say which sample and place they are from.
 fn fields(lengths: &[usize]) -> Vec<Vec<Field>> {
@@ -22,9 +22,9 @@ fn samples(lengths: &[usize]) -> Samples {
 }
 
 /// The same, read anew each time.
-fn streamed(lengths: &[usize]) -> Streamed {
+fn streamed(lengths: &[usize]) -> SampleStream {
     let samples = samples(lengths);
-    Streamed::new(samples.fingerprint(), move || samples.open())
+    SampleStream::new(samples.fingerprint(), move || samples.open())
 }
 
 const NAMES: &[&str] = &["words", "label"];
@@ -162,7 +162,7 @@ fn samples_that_do_not_fit_are_refused() {
     assert_eq!(of(odd.clone(), NAMES), expected);
     // A stream is checked as it comes, over batches too.
     let stream: Samples = odd.into_iter().collect();
-    let stream = Streamed::new(0, move || stream.open());
+    let stream = SampleStream::new(0, move || stream.open());
     let loader = Loader::new(stream, NAMES).unwrap().batching(Batching::Sequences(1));
     let items: Vec<_> = loader.batches(None, 0).unwrap().collect();
     assert!(items.len() == 2 && items[0].is_ok());
@@ -172,7 +172,7 @@ fn samples_that_do_not_fit_are_refused() {
         assert!(Loader::new(samples(&[1]), NAMES).unwrap().batching(batching).batches(None, 0).is_err());
     }
     assert!(Loader::new(samples(&[1]), NAMES).unwrap().buffer(0).batches(None, 0).is_err());
-    let stream = Streamed::new(0, || Err(Error::new("file", "to be there", "nothing"))).size(3);
+    let stream = SampleStream::new(0, || Err(Error::new("file", "to be there", "nothing"))).size(3);
     let loader = Loader::new(stream, NAMES).unwrap();
     assert_eq!(loader.batch_count(), Some(1));
     assert!(loader.batches(None, 0).is_err());
@@ -180,7 +180,7 @@ fn samples_that_do_not_fit_are_refused() {
 
 /// Ten samples, then what `last` does.
 fn ten_and(last: impl Fn() -> Result<Sample> + Clone + Send + Sync + 'static) -> Loader {
-    let stream = Streamed::new(0, move || {
+    let stream = SampleStream::new(0, move || {
         let last = last.clone();
         let good = fields(&[2; 10]).into_iter().zip(0..).map(|(fields, n)| Ok(Sample::new(n, fields)));
         Ok(Box::new(
@@ -218,7 +218,7 @@ fn a_panic_in_the_thread_is_an_error() {
 fn the_thread_ends_with_the_iterator() {
     let alive = Arc::new(());
     let held = Arc::clone(&alive);
-    let endless = Streamed::new(0, move || {
+    let endless = SampleStream::new(0, move || {
         let held = Arc::clone(&held);
         let forever = (0..).map(move |n| {
             let _ = &held;

@@ -6,10 +6,10 @@ use super::fields::Read;
 use super::guess::{Guess, Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
-use super::wanted::{LABEL, SOURCE, TARGET, TOKENS, Wanted, language, plain};
+use super::requested_column::{LABEL, RequestedColumn, SOURCE, TARGET, TOKENS, language, plain};
 use super::{dictionary, fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
-use crate::data::conll::{Asked, Columns, Known, joined};
+use crate::data::conll::{Columns, Known, SentenceWords, joined};
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::{OneLine, Parser};
 use crate::error::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ pub(super) struct Opened {
 
 /// What gives the records.
 pub(super) enum Source {
-    Lines(Box<dyn Parser<Asked>>),
+    Lines(Box<dyn Parser<SentenceWords>>),
     /// The rows of Parquet: the text in these fields, or the words of one.
     #[cfg(feature = "parquet")]
     Rows(Vec<String>, Read),
@@ -38,7 +38,7 @@ fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
 }
 
 impl Opened {
-    fn lines(parser: Box<dyn Parser<Asked>>, form: Form) -> Self {
+    fn lines(parser: Box<dyn Parser<SentenceWords>>, form: Form) -> Self {
         Self { source: Source::Lines(parser), form, names: Vec::new(), header: false }
     }
 
@@ -79,12 +79,12 @@ impl Opened {
         }
         let (texts, label) = match task {
             Task::Pairs => (
-                vec![Wanted { what: "source", given: options.source.as_deref(), known: SOURCE }],
-                Wanted { what: "target", given: options.target.as_deref(), known: TARGET },
+                vec![RequestedColumn { what: "source", given: options.source.as_deref(), known: SOURCE }],
+                RequestedColumn { what: "target", given: options.target.as_deref(), known: TARGET },
             ),
             _ => (
-                Wanted::texts(&options.text),
-                Wanted { what: "label", given: options.label.as_deref(), known: LABEL },
+                RequestedColumn::texts(&options.text),
+                RequestedColumn { what: "label", given: options.label.as_deref(), known: LABEL },
             ),
         };
         let mut of = options.clone();
@@ -110,7 +110,7 @@ impl Opened {
         file: &TextFile,
         guess: &Guess,
         options: &mut ReadOptions,
-        (texts, label): (&[Wanted<'_>], Wanted<'_>),
+        (texts, label): (&[RequestedColumn<'_>], RequestedColumn<'_>),
     ) -> Result<Self> {
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some();
@@ -127,7 +127,7 @@ impl Opened {
         };
         let table = match &named {
             Some((text, (name, _))) => {
-                let text = Wanted { given: Some(name), ..**text };
+                let text = RequestedColumn { given: Some(name), ..**text };
                 table::Table::of(file, guess.format, options, &[text])?
             }
             None => match by_place(file, guess, options, (texts, label)) {
@@ -167,7 +167,7 @@ impl Opened {
     fn objects(
         file: &TextFile,
         options: &mut ReadOptions,
-        wanted: &[Wanted<'_>],
+        wanted: &[RequestedColumn<'_>],
         make: Read,
     ) -> Result<Self> {
         let Some(format) = options.format else { return Ok(Self::plain()) };
@@ -178,7 +178,7 @@ impl Opened {
                 return Err(if is_set { e } else { remedied(e, wanted) });
             };
             let Some(given) = one.given else { return Err(e) };
-            let other = objects::picked(file, format, &[Wanted { given: None, ..one }], options);
+            let other = objects::picked(file, format, &[RequestedColumn { given: None, ..one }], options);
             let Ok(mut other) = other else { return Err(remedied(e, wanted)) };
             let (fields, name) = (other.fields(file), other.names.concat());
             let is_known = |name: &&String| one.known.contains(&name.as_str());
@@ -219,7 +219,7 @@ impl Opened {
         options.format = Some(guess.format);
         if matches!(guess.format, FileFormat::JsonLines | FileFormat::Parquet) {
             let given = options.tokens.clone();
-            let wanted = Wanted { what: "tokens", given: given.as_deref(), known: TOKENS };
+            let wanted = RequestedColumn { what: "tokens", given: given.as_deref(), known: TOKENS };
             return Self::objects(file, options, &[wanted], words);
         }
         let named = by_ending(&file.name()) == Some(FileFormat::Columns);
@@ -244,12 +244,12 @@ impl Opened {
     }
 }
 
-fn alone(text: String) -> Asked {
-    Asked { text, ..Asked::default() }
+fn alone(text: String) -> SentenceWords {
+    SentenceWords { text, ..SentenceWords::default() }
 }
 
 /// Notes where the text was found.
-fn keep(options: &mut ReadOptions, texts: &[Wanted<'_>], names: &[String]) {
+fn keep(options: &mut ReadOptions, texts: &[RequestedColumn<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
         Some("tokens") => options.tokens = names.first().cloned(),
@@ -258,7 +258,7 @@ fn keep(options: &mut ReadOptions, texts: &[Wanted<'_>], names: &[String]) {
     (options.label, options.target, options.tags) = (None, None, None);
 }
 
-fn instead(wanted: &Wanted<'_>, name: &str, given: &str) -> String {
+fn instead(wanted: &RequestedColumn<'_>, name: &str, given: &str) -> String {
     let what = wanted.what;
     match given.parse::<usize>() {
         Ok(number) => format!("{what} in `{name}` by its name; the training had it in column {number}"),
@@ -267,7 +267,7 @@ fn instead(wanted: &Wanted<'_>, name: &str, given: &str) -> String {
 }
 
 /// What to do about columns that the training had and the file has not.
-fn remedied(error: Error, texts: &[Wanted<'_>]) -> Error {
+fn remedied(error: Error, texts: &[RequestedColumn<'_>]) -> Error {
     let is_name = |given: &&str| given.parse::<usize>().is_err();
     match texts {
         [text] => match text.given.filter(is_name) {
@@ -286,7 +286,7 @@ fn remedied(error: Error, texts: &[Wanted<'_>]) -> Error {
 }
 
 /// Whether the first record has the name of one of these columns.
-fn has_names(rows: &[Vec<String>], texts: &[Wanted<'_>]) -> bool {
+fn has_names(rows: &[Vec<String>], texts: &[RequestedColumn<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
@@ -294,7 +294,7 @@ fn has_names(rows: &[Vec<String>], texts: &[Wanted<'_>]) -> bool {
 fn by_header(
     file: &str,
     rows: &[Vec<String>],
-    text: &Wanted<'_>,
+    text: &RequestedColumn<'_>,
     header: Option<bool>,
 ) -> Result<Option<(String, Option<String>)>> {
     /// The names that a header of one column has.
@@ -359,9 +359,9 @@ fn by_place(
     file: &TextFile,
     guess: &Guess,
     options: &ReadOptions,
-    (texts, label): (&[Wanted<'_>], Wanted<'_>),
+    (texts, label): (&[RequestedColumn<'_>], RequestedColumn<'_>),
 ) -> Result<table::Table> {
-    let of = |wanted: &[Wanted<'_>]| table::Table::of(file, guess.format, options, wanted);
+    let of = |wanted: &[RequestedColumn<'_>]| table::Table::of(file, guess.format, options, wanted);
     // Where labels are named, too, texts are not taken for them; without names, a text alone comes first.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
@@ -376,7 +376,7 @@ fn by_place(
             (Err(e), both) => {
                 // A file of texts alone has one column, whatever their number was in the training.
                 let alone = match texts {
-                    [text] => of(&[Wanted { given: Some("1"), ..*text }]).ok(),
+                    [text] => of(&[RequestedColumn { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
                 let alone = alone.filter(|table| table.width() == 1);

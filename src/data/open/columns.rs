@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use super::options::DOUBT;
-use super::wanted::{Wanted, language, plain};
+use super::requested_column::{RequestedColumn, language, plain};
 use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::edit_distance;
 
 /// The columns that were found.
 #[derive(Debug, Clone)]
-pub(super) struct Picked {
+pub(super) struct ColumnChoice {
     /// Counted from 0, in the order in which they were wanted.
     pub(super) columns: Vec<usize>,
     /// The name of each, or its number from 1.
@@ -33,7 +33,7 @@ pub(super) struct Columns<'a> {
 }
 
 /// How a wanted column was given.
-enum Given<'a> {
+enum ColumnSetting<'a> {
     /// By its number, counted from 0.
     Number(usize),
     Name(&'a str),
@@ -76,7 +76,7 @@ fn absent(cell: &str) -> bool {
 
 impl Columns<'_> {
     /// The columns that are wanted.
-    pub(super) fn pick(&self, wanted: &[Wanted<'_>]) -> Result<Picked> {
+    pub(super) fn pick(&self, wanted: &[RequestedColumn<'_>]) -> Result<ColumnChoice> {
         let Some(first) = self.rows.first() else {
             let what = format!("records of file `{}`", self.name);
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
@@ -84,12 +84,12 @@ impl Columns<'_> {
         let width = self.width();
         let position = |name: &str| first.iter().position(|cell| cell.trim() == name.trim());
         // A number is a position before it is a name.
-        let given: Vec<Given<'_>> = wanted
+        let given: Vec<ColumnSetting<'_>> = wanted
             .iter()
             .map(|one| match one.given.map(|given| (given, given.trim().parse::<usize>().ok())) {
-                Some((_, Some(number))) if (1..=width).contains(&number) => Given::Number(number - 1),
-                Some((name, _)) => Given::Name(name),
-                None => Given::Nothing,
+                Some((_, Some(number))) if (1..=width).contains(&number) => ColumnSetting::Number(number - 1),
+                Some((name, _)) => ColumnSetting::Name(name),
+                None => ColumnSetting::Nothing,
             })
             .collect();
         let languages = self.has_languages(wanted, &given);
@@ -107,9 +107,9 @@ impl Columns<'_> {
         let mut columns = vec![None; wanted.len()];
         for (place, (one, given)) in wanted.iter().zip(&given).enumerate() {
             columns[place] = match given {
-                Given::Nothing => None,
-                Given::Number(column) => Some(*column),
-                Given::Name(name) => {
+                ColumnSetting::Nothing => None,
+                ColumnSetting::Number(column) => Some(*column),
+                ColumnSetting::Name(name) => {
                     let found = position(name).filter(|_| header);
                     Some(found.ok_or_else(|| self.missing(wanted, one, name, first, header))?)
                 }
@@ -124,7 +124,7 @@ impl Columns<'_> {
             }
         }
         let mut notes = vec![why];
-        if languages && given.iter().any(|given| matches!(given, Given::Number(_))) {
+        if languages && given.iter().any(|given| matches!(given, ColumnSetting::Number(_))) {
             notes.push("columns by their numbers".to_owned());
         }
         let free: Vec<usize> = (0..width).filter(|column| !columns.contains(&Some(*column))).collect();
@@ -182,7 +182,7 @@ impl Columns<'_> {
         let often = |column: usize| first.iter().filter(|cell| Some(*cell) == first.get(column)).count();
         if header {
             for ((one, given), &column) in wanted.iter().zip(&given).zip(&columns) {
-                if often(column) > 1 && !matches!(given, Given::Number(_)) {
+                if often(column) > 1 && !matches!(given, ColumnSetting::Number(_)) {
                     let name = first.get(column).map_or("", |name| name.trim());
                     let what = format!("column `{name}` of file `{}`, the {}", self.name, one.what);
                     let got = often(column).to_string();
@@ -209,7 +209,7 @@ impl Columns<'_> {
             _ => (column + 1).to_string(),
         };
         let names = columns.iter().map(name).collect();
-        Ok(Picked { columns, names, width, header, notes })
+        Ok(ColumnChoice { columns, names, width, header, notes })
     }
 
     /// How many cells most of the records have; of equally many, as the first.
@@ -226,7 +226,7 @@ impl Columns<'_> {
     }
 
     /// Whether the first record is a header, and why.
-    fn header(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> (bool, String) {
+    fn header(&self, wanted: &[RequestedColumn<'_>], given: &[ColumnSetting<'_>]) -> (bool, String) {
         let line = self.line;
         match self.header {
             Some(true) => return (true, format!("line {line} is a header, as set")),
@@ -235,7 +235,7 @@ impl Columns<'_> {
         }
         if let Some(name) = given.iter().find_map(|given| match given {
             // A number beyond the columns names one only if the line has it.
-            Given::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
+            ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
             return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
@@ -270,15 +270,16 @@ impl Columns<'_> {
     }
 
     /// Whether the first two cells of pairs name two languages and occur nowhere else in their columns, where no column has a name yet.
-    fn has_languages(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> bool {
+    fn has_languages(&self, wanted: &[RequestedColumn<'_>], given: &[ColumnSetting<'_>]) -> bool {
         let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
-        let open = !given.iter().any(|given| matches!(given, Given::Name(_))) && self.header.is_none();
+        let open =
+            !given.iter().any(|given| matches!(given, ColumnSetting::Name(_))) && self.header.is_none();
         let named = |column| self.first(column).is_some_and(language) && !self.occurs_again(column);
         pairs && open && named(0) && named(1) && self.first(0) != self.first(1)
     }
 
     /// The columns whose names in the first record are known, if that is so for all that are wanted.
-    fn all_known(&self, wanted: &[Wanted<'_>], given: &[Given<'_>]) -> Option<Vec<usize>> {
+    fn all_known(&self, wanted: &[RequestedColumn<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
         // Of a text in several columns the name of the label decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
@@ -286,7 +287,7 @@ impl Columns<'_> {
         let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
         for (place, one) in wanted.iter().enumerate() {
             let set = match given.get(place) {
-                Some(Given::Number(column)) => Some(*column),
+                Some(ColumnSetting::Number(column)) => Some(*column),
                 _ => None,
             };
             let of_set = |column: &usize| {
@@ -298,26 +299,27 @@ impl Columns<'_> {
     }
 
     /// Whether the first record has known names for all that is wanted, none of which occurs again in its column.
-    fn names_itself(&self, wanted: &[Wanted<'_>]) -> bool {
+    fn names_itself(&self, wanted: &[RequestedColumn<'_>]) -> bool {
         let known = self.all_known(wanted, &[]).unwrap_or_default();
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
     }
 
     /// As [`Self::pick`], where `given` is what was detected in an earlier file of the data set: the file's own header goes before numbers,
     /// and before names that it does not have.
-    pub(super) fn pick_alike(&self, wanted: &[Wanted<'_>]) -> Result<Picked> {
+    pub(super) fn pick_alike(&self, wanted: &[RequestedColumn<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
             let picked = self.pick(wanted)?;
             self.refuse_swapped(wanted, &picked)?;
             return Ok(picked);
         }
-        let own: Vec<Wanted<'_>> = wanted.iter().map(|one| Wanted { given: None, ..*one }).collect();
+        let own: Vec<RequestedColumn<'_>> =
+            wanted.iter().map(|one| RequestedColumn { given: None, ..*one }).collect();
         self.pick(&own)
     }
 
     /// Refuses a file without a header whose columns of text and label seem to be the other way round than in the earlier file.
-    fn refuse_swapped(&self, wanted: &[Wanted<'_>], picked: &Picked) -> Result<()> {
+    fn refuse_swapped(&self, wanted: &[RequestedColumn<'_>], picked: &ColumnChoice) -> Result<()> {
         const MANY: usize = 10;
         let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
         let (Some((text, &own)), Some((_, &label))) = (at("text"), at("label")) else { return Ok(()) };
@@ -344,7 +346,7 @@ impl Columns<'_> {
     }
 
     /// The column of a known name in the first record that is not taken.
-    fn known(&self, one: &Wanted<'_>, taken: &[Option<usize>]) -> Option<usize> {
+    fn known(&self, one: &RequestedColumn<'_>, taken: &[Option<usize>]) -> Option<usize> {
         let first = self.rows.first()?;
         let of = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
         one.known.iter().filter_map(of).find(|&column| !taken.contains(&Some(column)))
@@ -369,10 +371,10 @@ impl Columns<'_> {
 
     /// A note if the first record, which is read as one, looks like the names of the columns: one of them is known, or its label is
     /// none of the few below.
-    fn perhaps_a_header(&self, wanted: &[Wanted<'_>], columns: &[usize]) -> Option<String> {
+    fn perhaps_a_header(&self, wanted: &[RequestedColumn<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
-        let known = |(one, &column): (&Wanted<'_>, &usize)| {
+        let known = |(one, &column): (&RequestedColumn<'_>, &usize)| {
             self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell))) && !again(column)
         };
         let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
@@ -408,7 +410,7 @@ impl Columns<'_> {
 
     /// Whether the first record may be a header in words that are not known: its label never occurs again, while each other one does,
     /// and its text is a single word that is shorter than all others.
-    fn is_like_a_header(&self, wanted: &[Wanted<'_>], columns: &[usize]) -> bool {
+    fn is_like_a_header(&self, wanted: &[RequestedColumn<'_>], columns: &[usize]) -> bool {
         const MANY: usize = 10;
         let of = |what: &str| wanted.iter().position(|one| one.what == what).and_then(|at| columns.get(at));
         let (Some(&text), Some(&label)) = (of("text"), of("label")) else { return false };
@@ -455,8 +457,8 @@ impl Columns<'_> {
 
     fn missing(
         &self,
-        wanted: &[Wanted<'_>],
-        one: &Wanted<'_>,
+        wanted: &[RequestedColumn<'_>],
+        one: &RequestedColumn<'_>,
         given: &str,
         first: &[String],
         header: bool,
@@ -484,7 +486,7 @@ impl Columns<'_> {
         }
         let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
         let error = missing(what, given, &names);
-        let mut settings: Vec<&str> = wanted.iter().map(Wanted::setting).collect();
+        let mut settings: Vec<&str> = wanted.iter().map(RequestedColumn::setting).collect();
         settings.dedup();
         match wanted.iter().any(|one| first.iter().any(|cell| one.names(cell))) {
             true => error,
@@ -498,7 +500,7 @@ impl Columns<'_> {
         }
     }
 
-    fn unclear(&self, one: &Wanted<'_>, first: &[String], header: bool) -> Error {
+    fn unclear(&self, one: &RequestedColumn<'_>, first: &[String], header: bool) -> Error {
         let what = format!("column of the {} in file `{}`", one.what, self.name);
         let cells = quoted(first.iter().map(|cell| cut(cell)));
         let got = match header {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, by_ending, extension, find, is_note, prepared};
-use super::wanted::{LABEL, Wanted};
+use super::paths::{PathContent, by_ending, extension, find, is_note, prepared};
+use super::requested_column::{LABEL, RequestedColumn};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
 use crate::data::lines::quoted;
@@ -42,7 +42,7 @@ struct Form {
 enum Parts {
     Tree,
     FastText,
-    Fields(objects::Picked),
+    Fields(objects::FieldChoice),
     Cells(table::Table),
 }
 
@@ -92,11 +92,14 @@ fn all_placed(file: &TextFile, records: Records<Vec<Labelled>>) -> Stream<Labell
 }
 
 /// The columns of the text, behind them the column of the label, and last the column of the group if one is set.
-fn wanted(options: &ReadOptions) -> Vec<Wanted<'_>> {
-    let mut wanted = Wanted::texts(&options.text);
-    wanted.push(Wanted { what: "label", given: options.label.as_deref(), known: LABEL });
-    let group =
-        options.group.as_deref().map(|group| Wanted { what: "group", given: Some(group), known: &[] });
+fn wanted(options: &ReadOptions) -> Vec<RequestedColumn<'_>> {
+    let mut wanted = RequestedColumn::texts(&options.text);
+    wanted.push(RequestedColumn { what: "label", given: options.label.as_deref(), known: LABEL });
+    let group = options.group.as_deref().map(|group| RequestedColumn {
+        what: "group",
+        given: Some(group),
+        known: &[],
+    });
     wanted.extend(group);
     wanted
 }
@@ -388,8 +391,8 @@ impl Inputs {
         let (mut classes, mut notes) = (Vec::new(), Vec::new());
         for one in found {
             match one {
-                Found::File(file) => classes.push((file.name(), file)),
-                Found::Folder(path) => {
+                PathContent::File(file) => classes.push((file.name(), file)),
+                PathContent::Folder(path) => {
                     notes.extend(folder(&path, &options, window, &mut inputs, &mut classes)?)
                 }
             }

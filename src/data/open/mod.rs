@@ -19,13 +19,13 @@ mod parts;
 mod paths;
 mod plain;
 mod questions;
+mod read_note;
+mod requested_column;
 mod rows;
-mod stored;
 mod table;
 mod tagged;
 mod trees;
 mod walk;
-mod wanted;
 
 pub use answers::{Added, Question};
 pub(crate) use dictionary::are_pronunciations;

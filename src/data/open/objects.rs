@@ -8,7 +8,7 @@ use super::json;
 use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet;
-use super::wanted::{LABEL, Wanted};
+use super::requested_column::{LABEL, RequestedColumn};
 use crate::data::TextFile;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What was decided about a file: which fields of its records are wanted, and where the records are.
 #[derive(Debug, Clone)]
-pub(super) struct Picked {
+pub(super) struct FieldChoice {
     /// In the order in which they were wanted.
     pub(super) names: Vec<String>,
     /// What was decided about them, and why, for people.
@@ -26,11 +26,11 @@ pub(super) struct Picked {
 }
 
 /// Whether values of it are lists: words and their tags are, and several labels may be.
-fn listed(one: &Wanted<'_>) -> bool {
+fn listed(one: &RequestedColumn<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
 }
 
-fn fits(one: &Wanted<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
+fn fits(one: &RequestedColumn<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
     match value {
         Value::Object(_) => false,
         Value::List(_) => listed(one) || (options.label_lists && one.what == "label"),
@@ -39,7 +39,7 @@ fn fits(one: &Wanted<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
 }
 
 /// Checks that no field is given twice for a text of several.
-fn differ(file: &TextFile, wanted: &[Wanted<'_>]) -> Result<()> {
+fn differ(file: &TextFile, wanted: &[RequestedColumn<'_>]) -> Result<()> {
     let texts: Vec<&str> =
         wanted.iter().filter(|one| one.what == "text").filter_map(|one| one.given).collect();
     let twice = (1..).zip(&texts).find(|(behind, one)| texts.iter().skip(*behind).any(|other| other == *one));
@@ -53,15 +53,15 @@ fn differ(file: &TextFile, wanted: &[Wanted<'_>]) -> Result<()> {
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
-    wanted: &[Wanted<'_>],
+    wanted: &[RequestedColumn<'_>],
     options: &ReadOptions,
-) -> Result<Picked> {
+) -> Result<FieldChoice> {
     differ(file, wanted)?;
     let layout = match format {
         #[cfg(feature = "parquet")]
         FileFormat::Parquet => {
             let names = named(file, &parquet::example(file)?, wanted, options)?;
-            return Ok(Picked { names, notes: Vec::new(), layout: None });
+            return Ok(FieldChoice { names, notes: Vec::new(), layout: None });
         }
         _ => json::Layout::of(file, wanted.iter().any(listed))?,
     };
@@ -71,7 +71,7 @@ pub(super) fn picked(
     }
     let notes = layout.note().map(str::to_owned).into_iter().collect();
     let example = completed(file, &layout, example, wanted, options)?;
-    Ok(Picked { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
+    Ok(FieldChoice { names: named(file, &example, wanted, options)?, notes, layout: Some(layout) })
 }
 
 /// The first record with fields that it may lack, as later records have them.
@@ -79,20 +79,21 @@ fn completed(
     file: &TextFile,
     layout: &json::Layout,
     mut example: Object<'static>,
-    wanted: &[Wanted<'_>],
+    wanted: &[RequestedColumn<'_>],
     options: &ReadOptions,
 ) -> Result<Object<'static>> {
     const LOOKED_AT: usize = 1000;
     let several = wanted.iter().filter(|one| one.what == "text").count() > 1;
-    let may_lack =
-        |one: &&Wanted<'_>| (one.what == "text" && several) || (one.what == "label" && options.label_lists);
-    let names = |one: &Wanted<'_>| -> Vec<String> {
+    let may_lack = |one: &&RequestedColumn<'_>| {
+        (one.what == "text" && several) || (one.what == "label" && options.label_lists)
+    };
+    let names = |one: &RequestedColumn<'_>| -> Vec<String> {
         one.given.map_or_else(
             || one.known.iter().map(|name| (*name).to_owned()).collect(),
             |given| vec![given.to_owned()],
         )
     };
-    let lacks = |one: &&Wanted<'_>| !names(one).iter().any(|name| at(&example, name).is_some());
+    let lacks = |one: &&RequestedColumn<'_>| !names(one).iter().any(|name| at(&example, name).is_some());
     let lacking: Vec<String> = wanted.iter().filter(may_lack).filter(lacks).flat_map(names).collect();
     if lacking.is_empty() {
         return Ok(example);
@@ -119,9 +120,9 @@ fn of_lists(
     file: &TextFile,
     layout: json::Layout,
     shown: &Object<'_>,
-    wanted: &[Wanted<'_>],
+    wanted: &[RequestedColumn<'_>],
     options: &ReadOptions,
-) -> Result<Picked> {
+) -> Result<FieldChoice> {
     const LOOKED_AT: usize = 1000;
     let row = |record: &Object<'_>| -> Option<Vec<String>> {
         let cell = |(_, value): &(_, Value<'_>)| match value {
@@ -138,7 +139,7 @@ fn of_lists(
     };
     let Some(first) = row(shown).filter(|_| !wanted.iter().any(listed)) else {
         let names = row(shown).filter(|first| {
-            let is = |one: &Wanted<'_>, cell: &String| {
+            let is = |one: &RequestedColumn<'_>, cell: &String| {
                 one.given.map_or(one.known.contains(&cell.as_str()), |given| given == cell)
             };
             options.header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
@@ -147,16 +148,16 @@ fn of_lists(
             let layout = layout.with_header(names);
             let names = named(file, &example(file, &layout)?, wanted, options)?;
             let notes = vec!["the first list is a header, since it has known names".to_owned()];
-            return Ok(Picked { names, notes, layout: Some(layout) });
+            return Ok(FieldChoice { names, notes, layout: Some(layout) });
         }
         let names = positions(file, shown, wanted, options)?;
-        return Ok(Picked { notes: vec![said(&names)], names, layout: Some(layout) });
+        return Ok(FieldChoice { notes: vec![said(&names)], names, layout: Some(layout) });
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
     let line = json::first_line(file, &layout)?;
     let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
     // Of a text alone the label is found, too, so that it is not taken for the text.
-    let label = Wanted { what: "label", given: None, known: LABEL };
+    let label = RequestedColumn { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
             columns.pick(&[*text, label])
@@ -171,7 +172,7 @@ fn of_lists(
         decided.map(|note| note.replace(&format!("line {line}"), "the first list")).collect();
     if !found.header {
         notes.push(said(&names));
-        return Ok(Picked { names, notes, layout: Some(layout) });
+        return Ok(FieldChoice { names, notes, layout: Some(layout) });
     }
     // A name that is empty or comes twice is none: its element has a number.
     let once = |cell: &str| !cell.is_empty() && first.iter().filter(|own| own.trim() == cell).count() == 1;
@@ -180,26 +181,27 @@ fn of_lists(
         if once(cell) { cell.to_owned() } else { number.to_string() }
     };
     let all = (1..).zip(&first).map(name).collect();
-    Ok(Picked { names, notes, layout: Some(layout.with_header(all)) })
+    Ok(FieldChoice { names, notes, layout: Some(layout.with_header(all)) })
 }
 
 /// The elements of the kind that is wanted, in their order: of two the first is the text, the source or the words.
 fn positions(
     file: &TextFile,
     example: &Object<'_>,
-    wanted: &[Wanted<'_>],
+    wanted: &[RequestedColumn<'_>],
     options: &ReadOptions,
 ) -> Result<Vec<String>> {
     let is_list = |value: &Value<'_>| matches!(value, Value::List(_));
     let lists = options.label_lists && example.fields.iter().any(|(_, value)| is_list(value));
-    let listed = |one: &Wanted<'_>| listed(one) || (lists && one.what == "label");
-    let of = |(place, one): (usize, &Wanted<'_>)| {
+    let listed = |one: &RequestedColumn<'_>| listed(one) || (lists && one.what == "label");
+    let of = |(place, one): (usize, &RequestedColumn<'_>)| {
         if let Some(given) = one.given {
             return given_name(file, example, one, given);
         }
         let fits = |value: &Value<'_>| is_list(value) == listed(one) && fits(one, value, options);
         let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(value)).collect();
-        let alike = |wanted: &[Wanted<'_>]| wanted.iter().filter(|of| listed(of) == listed(one)).count();
+        let alike =
+            |wanted: &[RequestedColumn<'_>]| wanted.iter().filter(|of| listed(of) == listed(one)).count();
         match fitting.get(alike(wanted.get(..place).unwrap_or_default())) {
             Some((name, _)) if fitting.len() == 2 || alike(wanted) == fitting.len() => Ok(name.to_string()),
             _ => {
@@ -215,7 +217,12 @@ fn positions(
     wanted.iter().enumerate().map(of).collect()
 }
 
-fn given_name(file: &TextFile, example: &Object<'_>, one: &Wanted<'_>, given: &str) -> Result<String> {
+fn given_name(
+    file: &TextFile,
+    example: &Object<'_>,
+    one: &RequestedColumn<'_>,
+    given: &str,
+) -> Result<String> {
     if at(example, given).is_some() {
         return Ok(given.to_owned());
     }
@@ -227,7 +234,7 @@ fn given_name(file: &TextFile, example: &Object<'_>, one: &Wanted<'_>, given: &s
 fn named(
     file: &TextFile,
     example: &Object<'_>,
-    wanted: &[Wanted<'_>],
+    wanted: &[RequestedColumn<'_>],
     options: &ReadOptions,
 ) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
@@ -269,7 +276,7 @@ pub(super) fn two(names: &[String]) -> Result<[String; 2]> {
     <[String; 2]>::try_from(names.to_vec()).map_err(|_| Error::new("fields", "two", "others"))
 }
 
-impl Picked {
+impl FieldChoice {
     /// Whether each record is in a line of its own, and the names of the elements if the first line has them.
     pub(super) fn in_lines(&self) -> Option<Option<Arc<[String]>>> {
         self.layout.as_ref()?.in_lines()

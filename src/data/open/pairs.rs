@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, prepared, two};
-use super::wanted::{SOURCE, TARGET, Wanted};
+use super::paths::{PathContent, find, prepared, two};
+use super::requested_column::{RequestedColumn, SOURCE, TARGET};
 use super::{dictionary, fields, languages, objects, table};
 use crate::data::data_set::Record;
 use crate::data::plan::{Opener, Plan};
@@ -13,17 +13,17 @@ use crate::data::records::{OneLine, Stream};
 use crate::data::{Fingerprint, Pair, TextFile, parallel};
 use crate::error::{Error, ErrorKind, Result};
 
-fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
+fn wanted(options: &ReadOptions) -> [RequestedColumn<'_>; 2] {
     [
-        Wanted { what: "source", given: options.source.as_deref(), known: SOURCE },
-        Wanted { what: "target", given: options.target.as_deref(), known: TARGET },
+        RequestedColumn { what: "source", given: options.source.as_deref(), known: SOURCE },
+        RequestedColumn { what: "target", given: options.target.as_deref(), known: TARGET },
     ]
 }
 
 /// Where the source and the target of a record are.
 enum Form {
     Dictionary(bool),
-    Fields(objects::Picked),
+    Fields(objects::FieldChoice),
     /// The first two columns between tabs, and perhaps a third.
     Lines,
     Cells(table::Table),
@@ -155,11 +155,11 @@ impl Record for Pair {
         let (name, found) = find(paths)?;
         let several = found.len() > 1;
         let mut open = |one| match one {
-            Found::File(file) => {
+            PathContent::File(file) => {
                 let file = prepared(file, &options, window)?;
                 of_file(file, &mut options, several)
             }
-            Found::Folder(path) => {
+            PathContent::Folder(path) => {
                 let what = format!("pairs of `{}`", path.display());
                 let expected = "a file, a zip with one (`some.zip!file` names one of several), or two files whose lines belong \
                                 together, the source first, as `folder/train.{de,en}`";

@@ -499,7 +499,7 @@ pub(super) fn records<R: 'static>(
 }
 
 /// The rows of a file, each a text that is made of these fields.
-pub(super) struct Asked {
+pub(super) struct RowTexts {
     rows: Rows,
     fields: Vec<String>,
     make: Read,
@@ -507,7 +507,7 @@ pub(super) struct Asked {
     pair: bool,
 }
 
-impl Asked {
+impl RowTexts {
     pub(super) fn open(file: &TextFile, fields: Vec<String>, make: Read, pair: bool) -> Result<Self> {
         // A name may lead into an object, which is a column of that name.
         Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })

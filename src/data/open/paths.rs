@@ -8,13 +8,13 @@ use crate::data::{Encoding, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a path leads to.
-pub(super) enum Found {
+pub(super) enum PathContent {
     File(TextFile),
     /// A folder, or a zip with several files.
     Folder(PathBuf),
 }
 
-impl Found {
+impl PathContent {
     fn close(&mut self) {
         if let Self::File(file) = self {
             file.close();
@@ -23,7 +23,7 @@ impl Found {
 }
 
 /// What all these paths and patterns lead to, and what messages call it.
-pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<Found>)> {
+pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<PathContent>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
         names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
@@ -31,7 +31,7 @@ pub(super) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
             found.push(of(&path)?);
             // Of several files none is held open until it is read.
             if found.len() > 1 {
-                found.iter_mut().rev().take(2).for_each(Found::close);
+                found.iter_mut().rev().take(2).for_each(PathContent::close);
             }
         }
     }
@@ -115,19 +115,19 @@ fn within(path: &str) -> Option<(&str, &str)> {
     parts.find(|(file, _)| Path::new(file).is_file())
 }
 
-fn of(path: &Path) -> Result<Found> {
+fn of(path: &Path) -> Result<PathContent> {
     if path.is_dir() {
-        return Ok(Found::Folder(path.to_owned()));
+        return Ok(PathContent::Folder(path.to_owned()));
     }
     // A file in a zip, as messages call it.
     if !path.exists()
         && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
     {
-        return Ok(Found::File(TextFile::open(zip)?.member(member)?));
+        return Ok(PathContent::File(TextFile::open(zip)?.member(member)?));
     }
     match TextFile::open(path)?.chosen()? {
-        (_, true) => Ok(Found::Folder(path.to_owned())),
-        (file, false) => Ok(Found::File(file)),
+        (_, true) => Ok(PathContent::Folder(path.to_owned())),
+        (file, false) => Ok(PathContent::File(file)),
     }
 }
 

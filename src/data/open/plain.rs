@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, is_note, prepared};
-use super::wanted::Wanted;
+use super::paths::{PathContent, find, is_note, prepared};
+use super::requested_column::RequestedColumn;
 use super::{fields, objects, table};
 use crate::data::kind::is_markup;
 use crate::data::lines::quoted;
@@ -40,7 +40,7 @@ fn of_file(
     read_as: &mut ReadOptions,
 ) -> Result<Stream<String>> {
     let guess = guess(file, options, Task::Plain)?;
-    let wanted = Wanted::texts(&options.text);
+    let wanted = RequestedColumn::texts(&options.text);
     let alone = read_as.format.is_none();
     let mut decided = |name: &str, notes: &[String]| {
         if alone {
@@ -83,8 +83,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<S
     let mut files = Vec::new();
     for one in found {
         match one {
-            Found::File(file) => files.push(file),
-            Found::Folder(path) => {
+            PathContent::File(file) => files.push(file),
+            PathContent::Folder(path) => {
                 for (_, file) in Folder::open(path)?.retain(|below| !is_note(below))?.files() {
                     files.push(file.clone());
                 }

@@ -10,8 +10,8 @@ use super::guess::Task;
 use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet;
-use super::paths::{Found, find, prepared_as};
-use crate::data::conll::Asked;
+use super::paths::{PathContent, find, prepared_as};
+use crate::data::conll::SentenceWords;
 use crate::data::lines::{Lines, Reason};
 use crate::data::records::{OneLine, Parser};
 use crate::data::{Encoding, TextFile};
@@ -66,7 +66,7 @@ pub struct Questions {
 enum Records {
     Lines(Box<OfLines>),
     #[cfg(feature = "parquet")]
-    Rows(Box<parquet::Asked>),
+    Rows(Box<parquet::SentenceWords>),
 }
 
 /// The records in the lines of a file.
@@ -76,7 +76,7 @@ struct OfLines {
     lines: Option<Lines>,
     /// Lines that were taken for a part of a record that never ends.
     again: VecDeque<Raw>,
-    parser: Box<dyn Parser<Asked>>,
+    parser: Box<dyn Parser<SentenceWords>>,
     number: u64,
     /// The line in which the record begins whose lines are in `raw`.
     begun: Option<u64>,
@@ -118,7 +118,7 @@ impl Questions {
 
     fn of(path: &Path, options: &ReadOptions, asking: Asking) -> Result<Self> {
         let (_, mut found) = find([path])?;
-        let (Some(Found::File(file)), true) = (found.pop(), found.is_empty()) else {
+        let (Some(PathContent::File(file)), true) = (found.pop(), found.is_empty()) else {
             let what = format!("`{}`", path.display());
             let expected = "one file, or one in a zip as `some.zip!file`: ask about one after another";
             return Err(Error::of(ErrorKind::Format, what, expected, "several"));
@@ -164,7 +164,7 @@ impl Questions {
             }
             #[cfg(feature = "parquet")]
             Source::Rows(fields, text) => {
-                Records::Rows(Box::new(parquet::Asked::open(&file, fields, text, options.pair)?))
+                Records::Rows(Box::new(parquet::SentenceWords::open(&file, fields, text, options.pair)?))
             }
         };
         let adds = Adds { form, names, added: Vec::new() };
@@ -355,7 +355,7 @@ impl OfLines {
             let (text, words, header) = match outcome {
                 Ok(None) if ended => return Ok(None),
                 Ok(None) => continue,
-                Ok(Some(Asked { text, words, header })) => (Ok(text), words, header),
+                Ok(Some(SentenceWords { text, words, header })) => (Ok(text), words, header),
                 Err(reason) => {
                     let first = self.parser.spoil();
                     let begun = self.begun.filter(|_| several).and_then(|begun| {

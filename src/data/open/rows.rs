@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, by_ending, find};
+use super::paths::{PathContent, by_ending, find};
 use crate::data::data_set::{Change, Pass, Record};
 use crate::data::plan::{Opener, Plan};
 use crate::data::records::OneLine;
@@ -99,8 +99,8 @@ impl LabelledRows {
 fn files(paths: &[PathBuf]) -> Result<(String, Vec<TextFile>)> {
     let (name, found) = find(paths)?;
     let file = |found| match found {
-        Found::File(file) => Ok(file),
-        Found::Folder(_) => {
+        PathContent::File(file) => Ok(file),
+        PathContent::Folder(_) => {
             let expected = "a file, or one in a zip as `data.zip!train.svm`";
             Err(Error::of(ErrorKind::Format, format!("rows in `{name}`"), expected, "several"))
         }

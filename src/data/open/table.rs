@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::columns::{Columns, Picked, number};
+use super::columns::{ColumnChoice, Columns, number};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
-use super::wanted::{Empty, TEXT, Wanted, missing_text};
+use super::requested_column::{Empty, RequestedColumn, TEXT, missing_text};
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, of_columns, shown, unbroken};
 use crate::data::{Malformed, Records, TextFile};
@@ -398,9 +398,9 @@ fn first_line(file: &TextFile) -> Result<u64> {
 
 impl ReadOptions {
     /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
-    pub(super) fn are_detected(&self, wanted: &[Wanted<'_>]) -> bool {
+    pub(super) fn are_detected(&self, wanted: &[RequestedColumn<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
-        let is_told = |one: &Wanted<'_>| match one.what {
+        let is_told = |one: &RequestedColumn<'_>| match one.what {
             "text" => !told.text.is_empty(),
             "label" => told.label.is_some(),
             "source" => told.source.is_some(),
@@ -414,7 +414,7 @@ impl ReadOptions {
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     dialect: Dialect,
-    picked: Picked,
+    picked: ColumnChoice,
     empty: Empty,
 }
 
@@ -424,7 +424,7 @@ impl Table {
         file: &TextFile,
         format: FileFormat,
         options: &ReadOptions,
-        wanted: &[Wanted<'_>],
+        wanted: &[RequestedColumn<'_>],
     ) -> Result<Self> {
         let dialect = Dialect::of(file, format, options)?;
         let records =
@@ -461,7 +461,8 @@ impl Table {
         if !cells.all(|row| row.is_ok_and(|row| row.len() == 1)) {
             return Ok(None);
         }
-        Self::of(file, format, &options, &[Wanted { what: "text", given: Some("1"), known: TEXT }]).map(Some)
+        Self::of(file, format, &options, &[RequestedColumn { what: "text", given: Some("1"), known: TEXT }])
+            .map(Some)
     }
 
     /// The first records, to see what a header says.
@@ -534,7 +535,7 @@ impl Table {
 
     /// What reads the text in the first `count` wanted columns of all records, of the header, too.
     pub(super) fn texts<R: 'static>(&self, count: usize, make: fn(String) -> R) -> Box<dyn Parser<R>> {
-        let (Picked { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
+        let (ColumnChoice { columns, names, .. }, pair) = (self.picked.clone(), self.empty.pair);
         let make = move |mut row: Vec<String>| {
             let cell = |&column: &usize| row.get_mut(column).map(std::mem::take).unwrap_or_default();
             let cells: Vec<String> = columns.iter().take(count).map(cell).collect();
@@ -562,7 +563,8 @@ impl Table {
         file: &TextFile,
         mut make: impl FnMut(&mut dyn FnMut(usize) -> String) -> R + Send + 'static,
     ) -> Result<Records<R>> {
-        let (Picked { columns, names, width, header, .. }, mut empty) = (self.picked.clone(), Vec::new());
+        let (ColumnChoice { columns, names, width, header, .. }, mut empty) =
+            (self.picked.clone(), Vec::new());
         let (cells, may_be) = (self.dialect.cells(), self.empty);
         let make = move |mut row: Vec<String>| {
             let is_empty = |&column: &usize| row.get(column).is_none_or(|cell| cell.trim().is_empty());

@@ -7,8 +7,8 @@ use super::fields;
 use super::guess::{Task, alike, guess};
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
-use super::paths::{Found, find, prepared};
-use super::wanted::{INTENT, TAGS, TOKENS, Wanted};
+use super::paths::{PathContent, find, prepared};
+use super::requested_column::{INTENT, RequestedColumn, TAGS, TOKENS};
 use crate::data::conll::Columns;
 use crate::data::data_set::{Change, Pass, Record};
 use crate::data::lines::Reason;
@@ -76,7 +76,7 @@ type Records = Box<dyn Fn(&TextFile) -> Result<Stream<TaggedText>> + Send + Sync
 /// Where the words, the tags and the label of an object are.
 #[derive(Clone)]
 struct Objects {
-    picked: objects::Picked,
+    picked: objects::FieldChoice,
     tokens: String,
     tags: String,
     label: Option<String>,
@@ -85,8 +85,8 @@ struct Objects {
 impl Objects {
     fn of(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Self> {
         let wanted = [
-            Wanted { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
-            Wanted { what: "tags", given: options.tags.as_deref(), known: TAGS },
+            RequestedColumn { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
+            RequestedColumn { what: "tags", given: options.tags.as_deref(), known: TAGS },
         ];
         let mut picked = objects::picked(file, format, &wanted, options)?;
         let [tokens, tags] = objects::two(&picked.names)?;
@@ -141,8 +141,8 @@ impl Record for TaggedText {
         let (name, found) = find(paths)?;
         let (several, mut options) = (found.len() > 1, options.told());
         let mut open = |one| match one {
-            Found::Folder(path) => folder(&path, &mut options, window),
-            Found::File(file) => {
+            PathContent::Folder(path) => folder(&path, &mut options, window),
+            PathContent::File(file) => {
                 let file = prepared(file, &options, window)?;
                 of_file(file, &mut options, several)
             }
@@ -158,7 +158,7 @@ impl Record for TaggedText {
         if options.repair_tags {
             let tagging = match options.tagging.take() {
                 Some(known) => *known,
-                None => tag_spelling::Found::of(&raw, options.scheme)?.tagging,
+                None => tag_spelling::TagSurvey::of(&raw, options.scheme)?.tagging,
             };
             let mut rewritten = 0;
             raw(&mut |tags| {

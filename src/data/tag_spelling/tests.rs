@@ -113,7 +113,7 @@ fn a_scheme_that_is_set_rules() {
         let all: Vec<Vec<String>> = tags.iter().map(|text| cut(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
         let all = in_memory(&all);
-        Found::of(&*all, Some(scheme))?.whole(&*all, &|at, word| Ok(format!("{at}:{word}")))
+        TagSurvey::of(&*all, Some(scheme))?.whole(&*all, &|at, word| Ok(format!("{at}:{word}")))
     };
     let name = |tags: &[&str], scheme| found(tags, scheme).unwrap().name();
     assert_eq!(name(&["B I S", "B I S", "I O"], TagScheme::Plain), "plain");
@@ -185,7 +185,8 @@ fn one_typo_is_no_second_spelling() {
         let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
         let all = in_memory(&all);
-        let set = Found::of(&*all, Some(TagScheme::Iob2)).unwrap().whole(&*all, &|at, _| Ok(at.to_string()));
+        let set =
+            TagSurvey::of(&*all, Some(TagScheme::Iob2)).unwrap().whole(&*all, &|at, _| Ok(at.to_string()));
         assert!(set.unwrap_err().to_string().contains(&format!("`{typo}`")), "{typo}");
     }
 }

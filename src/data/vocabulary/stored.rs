@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire;
-use crate::wire::record::{self, Source, Stored, record, wrong};
+use crate::wire::record::{self, FieldType, Source, record, wrong};
 
 record! {
     pub(crate) struct StoredVocabulary {
@@ -21,7 +21,7 @@ record! {
 /// be as many of them as have room in it.
 pub(crate) struct Tokens(Vec<String>);
 
-impl Stored for Tokens {
+impl FieldType for Tokens {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }

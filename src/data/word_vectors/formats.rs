@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 
-use super::{Wanted, WordVectors};
+use super::{VectorSearch, WordVectors};
 use crate::data::archive::Bytes;
 use crate::data::lines::{Lines, Reason, broken};
 use crate::data::records::shown;
@@ -63,7 +63,7 @@ impl Header {
     }
 }
 
-impl Wanted<'_> {
+impl VectorSearch<'_> {
     pub(super) fn read(mut self, file: &TextFile) -> Result<WordVectors> {
         let (name, mut bytes) = file.bytes()?;
         let mut sample = Vec::new();

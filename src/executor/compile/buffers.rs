@@ -21,14 +21,14 @@ fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
 /// The buffers of one dtype, while slots get them: a tree whose nodes know when all of their buffers are taken.
 /// Then they need not be looked at one by one, as in long chains whose values wait for their gradients.
 #[derive(Default)]
-struct Dealt {
+struct BufferTree {
     /// The number of each buffer among all.
     numbers: Vec<usize>,
     /// The buffers, then pairs of them, then pairs of those, up to one that has all.
     levels: Vec<Vec<Lives>>,
 }
 
-impl Dealt {
+impl BufferTree {
     /// The last buffer that is free for a lifetime.
     fn free(&self, life: Life) -> Option<usize> {
         let top = self.levels.len().checked_sub(1)?;
@@ -139,7 +139,7 @@ pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
     let mut order: Vec<usize> = (0..slots.len()).filter(own).collect();
     order.sort_by_key(|&s| (Reverse(size(&slots[s])), slots[s].life, s));
     let mut dtypes: Vec<DType> = Vec::new();
-    let mut dealt: Vec<(DType, Dealt)> = Vec::new();
+    let mut dealt: Vec<(DType, BufferTree)> = Vec::new();
     for s in order {
         let slot = &mut slots[s];
         // A persistent one is exchanged with the scope's, which must find it alone.
@@ -149,7 +149,7 @@ pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
             continue;
         }
         let at = dealt.iter().position(|(dtype, _)| *dtype == slot.dtype).unwrap_or_else(|| {
-            dealt.push((slot.dtype, Dealt::default()));
+            dealt.push((slot.dtype, BufferTree::default()));
             dealt.len() - 1
         });
         let of_dtype = &mut dealt[at].1;
@@ -233,7 +233,7 @@ mod tests {
             (seed >> 33) as usize % below
         };
         for times in [1, 5, 40, 200] {
-            let mut dealt = Dealt::default();
+            let mut dealt = BufferTree::default();
             let mut plain: Vec<Vec<(usize, usize)>> = Vec::new();
             let mut reused = 0;
             for _ in 0..300 {

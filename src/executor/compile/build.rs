@@ -6,7 +6,7 @@ use super::chains;
 use super::effort::effort;
 use super::layouts::{Layouts, Ranked};
 use super::loops::block::MemoryReads;
-use super::schedule::{Call, Item, LoopItem, Schedule};
+use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::slots::{Copy, Slots, read_again};
 use super::source::{Parsed, Source};
 use super::stores::{Handed, Stores};
@@ -15,13 +15,13 @@ use crate::executor::plan::{
     Access, Chains, Effort, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
 };
 use crate::executor::rewrite::classes::Class;
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator::context::{OperandAt, Wiring};
 use crate::operator::{BlockId, Extent, LevelId, Pass, Reach, VarId};
 use crate::program::{Pair, Program, Role, StepDesc, StepGradient};
 
 /// What was found of a program.
-pub(crate) struct Found<'a> {
+pub(crate) struct Analysis<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) blocks: &'a Blocks,
     pub(crate) layouts: &'a Layouts,
@@ -30,7 +30,7 @@ pub(crate) struct Found<'a> {
 }
 
 /// The instructions of each operator of the root block, and at the end those for what is fetched.
-pub(crate) fn build(found: &Found<'_>, schedule: &Schedule) -> Result<Vec<Vec<Instr>>> {
+pub(crate) fn build(found: &Analysis<'_>, schedule: &Schedule) -> Result<Vec<Vec<Instr>>> {
     let mut code = Vec::new();
     for (at, items) in schedule.iter().enumerate() {
         let now = at + 1;
@@ -51,7 +51,7 @@ pub(crate) fn build(found: &Found<'_>, schedule: &Schedule) -> Result<Vec<Vec<In
     Ok(code)
 }
 
-impl Found<'_> {
+impl Analysis<'_> {
     fn reference(&self, var: VarId) -> Result<Ref> {
         self.slots.reference(self.source, var)
     }
@@ -74,7 +74,7 @@ impl Found<'_> {
 
     fn item(&self, item: &Item, now: usize) -> Result<Instr> {
         match item {
-            Item::Call(call) => {
+            Item::ScheduledCall(call) => {
                 let instr = self.call(call, now).map_err(|e| e.at(self.source.place(call.id)))?;
                 Ok(Instr::Op(Box::new(instr)))
             }
@@ -90,7 +90,7 @@ impl Found<'_> {
     }
 
     /// A call without its views.
-    fn call_of(&self, call: &Call, parsed: &Parsed) -> OpInstr {
+    fn call_of(&self, call: &ScheduledCall, parsed: &Parsed) -> OpInstr {
         let desc = self.source.desc(call.id);
         let inputs = Program::slots_of(parsed.signature.inputs, &desc.inputs, "");
         OpInstr {
@@ -142,7 +142,7 @@ impl Found<'_> {
     }
 
     /// The call that computes the offsets of what an operator makes.
-    fn levels_call(&self, call: &Call) -> Result<OpInstr> {
+    fn levels_call(&self, call: &ScheduledCall) -> Result<OpInstr> {
         let parsed = self.parsed(call.id)?;
         let mut views = Views { found: self, order: None, refs: Vec::new() };
         let inputs = views.slots(&call.inputs)?;
@@ -154,7 +154,7 @@ impl Found<'_> {
         })
     }
 
-    fn call(&self, call: &Call, now: usize) -> Result<OpInstr> {
+    fn call(&self, call: &ScheduledCall, now: usize) -> Result<OpInstr> {
         let parsed = self.parsed(call.id)?;
         let order = self.layouts.order_of(call);
         let mut wiring = Wiring { in_place: call.in_place.clone(), adds: call.adds, ..Wiring::default() };
@@ -204,7 +204,7 @@ impl Found<'_> {
     }
 
     /// What a call writes that passes from step to step.
-    fn flushed(&self, call: &Call, parsed: &Parsed) -> Result<Vec<Ref>> {
+    fn flushed(&self, call: &ScheduledCall, parsed: &Parsed) -> Result<Vec<Ref>> {
         let mut flushed = Vec::new();
         if call.pass == Pass::Backward {
             let written = call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE);
@@ -280,23 +280,23 @@ impl Found<'_> {
         Ok(instr)
     }
 
-    fn moves(&self, pair: Pair, store: Store) -> Result<Move> {
+    fn moves(&self, pair: Pair, store: Assign) -> Result<Move> {
         Ok(Move { outer: self.reference(pair.outer)?, inner: self.reference(pair.inner)?, store })
     }
 
     fn forward_moves(&self, step: &StepDesc, instr: &mut Loop) -> Result<()> {
         let taken = |pair: &&Pair| self.layouts.taken.contains_key(&pair.inner);
         for pair in step.inputs.iter().filter(|pair| !taken(pair)) {
-            instr.gather.push(self.moves(*pair, Store::Write)?);
+            instr.gather.push(self.moves(*pair, Assign::Write)?);
         }
         for pair in &step.statics {
-            instr.statics.push(self.moves(*pair, Store::Write)?);
+            instr.statics.push(self.moves(*pair, Assign::Write)?);
         }
         for memory in 0..step.memories.len() {
             instr.memories.push(self.memory(step, memory, step.block)?);
         }
         for pair in &step.outputs {
-            instr.scatter.push(self.moves(*pair, Store::Write)?);
+            instr.scatter.push(self.moves(*pair, Assign::Write)?);
         }
         Ok(())
     }
@@ -332,10 +332,10 @@ impl Found<'_> {
             }
         }
         for pair in self.stores.gathered(id) {
-            instr.gather.push(self.moves(*pair, Store::Write)?);
+            instr.gather.push(self.moves(*pair, Assign::Write)?);
         }
         for pair in read_again(self.source, forward, step, gradient) {
-            instr.statics.push(self.moves(*pair, Store::Write)?);
+            instr.statics.push(self.moves(*pair, Assign::Write)?);
         }
         for (memory, reads) in found.memories.iter().enumerate() {
             let plan = self.memory(step, memory, gradient.block)?;
@@ -405,7 +405,7 @@ impl Found<'_> {
 
 /// Makes views of the variables of slots.
 struct Views<'a> {
-    found: &'a Found<'a>,
+    found: &'a Analysis<'a>,
     order: Option<Ranked>,
     refs: Vec<Ref>,
 }
@@ -420,7 +420,7 @@ impl Views<'_> {
     }
 
     fn place(&mut self, var: VarId) -> Result<OperandAt> {
-        let Found { source, slots, .. } = *self.found;
+        let Analysis { source, slots, .. } = *self.found;
         if var == VarId::NONE {
             return Ok(OperandAt::Absent);
         }

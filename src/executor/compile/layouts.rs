@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use super::blocks::Blocks;
 use super::loops::block::GradientHome;
 use super::loops::views::counts;
-use super::schedule::{Call, Item, LoopItem, Schedule};
+use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::source::Source;
 use crate::error::Result;
 use crate::executor::rewrite::needs::{gradient_reads, needed_values};
@@ -52,7 +52,7 @@ impl Layouts {
     }
 
     /// The order in which a call runs; none if it is the batch's.
-    pub(crate) fn order_of(&self, call: &Call) -> Option<Ranked> {
+    pub(crate) fn order_of(&self, call: &ScheduledCall) -> Option<Ranked> {
         self.calls.get(&call.number).copied()
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule)
     let mut finder = Finder { source, blocks, contributions, layouts: Layouts::default() };
     for item in schedule.iter().flatten() {
         match item {
-            Item::Call(call) => finder.call(call).map_err(|e| e.at(source.place(call.id)))?,
+            Item::ScheduledCall(call) => finder.call(call).map_err(|e| e.at(source.place(call.id)))?,
             Item::Levels(_) => {}
             Item::Loop(inner) => finder.step_loop(inner).map_err(|e| e.at(source.place(inner.id)))?,
         }
@@ -91,7 +91,7 @@ impl Finder<'_> {
             && (self.contributions.get(&var) != Some(&1) || self.source.is_wanted(var))
     }
 
-    fn call(&mut self, call: &Call) -> Result<()> {
+    fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let Some(parsed) = self.source.parsed(call.id) else { return Ok(()) };
         // What sums over rows beside computing them keeps to the batch's order.
         let joins = parsed.hints.joins;
@@ -111,7 +111,7 @@ impl Finder<'_> {
 
     /// The order in which a row-wise call can run on rows as they lie: that of all batched variables it reads, if what it
     /// writes is no wider (a copy is due where the order ends, and should be narrow).
-    fn order(&self, call: &Call) -> Result<Option<Ranked>> {
+    fn order(&self, call: &ScheduledCall) -> Result<Option<Ranked>> {
         let mut found: Option<Ranked> = None;
         let (mut read_width, mut write_width) = (0, 0);
         let (reads, writes) = self.operands(call);
@@ -141,7 +141,7 @@ impl Finder<'_> {
     }
 
     /// What a call reads, and what it and the calls beside it write.
-    fn operands(&self, call: &Call) -> (Vec<VarId>, Vec<VarId>) {
+    fn operands(&self, call: &ScheduledCall) -> (Vec<VarId>, Vec<VarId>) {
         let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
             return Default::default();
         };

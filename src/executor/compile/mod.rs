@@ -58,8 +58,13 @@ pub(crate) fn compile(
     let layouts = layouts::layouts(&source, &blocks, &schedule)?;
     let stores = stores::stores(&source, &blocks, &schedule, &layouts)?;
     let slots = slots::slots(&source, &blocks, &schedule, &layouts, &stores, &fetched)?;
-    let found =
-        build::Found { source: &source, blocks: &blocks, layouts: &layouts, stores: &stores, slots: &slots };
+    let found = build::Analysis {
+        source: &source,
+        blocks: &blocks,
+        layouts: &layouts,
+        stores: &stores,
+        slots: &slots,
+    };
     let groups = build::build(&found, &schedule)?;
     let (groups, chains) = chains::root(groups, &slots.slots);
     let kept: Vec<usize> = fetched.iter().filter_map(|&var| slots.slot_of(var)).collect();

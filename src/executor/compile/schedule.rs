@@ -20,7 +20,7 @@ pub(crate) type Slots = Vec<Vec<VarId>>;
 
 /// A call of an operator.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ScheduledCall {
     /// Its number among all calls.
     pub(crate) number: usize,
     pub(crate) id: OpId,
@@ -64,16 +64,16 @@ pub(crate) struct LoopItem {
 /// Something that runs.
 #[derive(Debug)]
 pub(crate) enum Item {
-    Call(Call),
+    ScheduledCall(ScheduledCall),
     /// A call for the offsets of the levels that an operator makes.
-    Levels(Call),
+    Levels(ScheduledCall),
     Loop(LoopItem),
 }
 
 /// What runs for each operator of the root block, in its order.
 pub(crate) type Schedule = Vec<Vec<Item>>;
 
-impl Call {
+impl ScheduledCall {
     pub(crate) fn reads(&self) -> impl Iterator<Item = VarId> {
         let outputs = if self.pass == Pass::Backward { &self.outputs[..] } else { &[] };
         let all = self.inputs.iter().chain(outputs).chain(&self.output_gradients);
@@ -127,7 +127,7 @@ impl Maker<'_> {
             let mut call = self.call(id, parsed, site);
             let found = if id.block == BlockId(0) { None } else { self.blocks.forward(id.block).ok() };
             call.adds = found.is_some_and(|found| found.adds.contains(&id.number));
-            out.push(Item::Call(call));
+            out.push(Item::ScheduledCall(call));
             return Ok(());
         }
         // `mul(x, x)` has the gradient of x to compute twice. No call may write one place twice, so each use of a variable
@@ -137,7 +137,7 @@ impl Maker<'_> {
             for nth in 0..uses {
                 let call = self.backward_call(id, parsed, site, (&wanted, nth));
                 let call = call.map_err(|e| e.at(self.source.place(id)))?;
-                out.push(Item::Call(call));
+                out.push(Item::ScheduledCall(call));
             }
         }
         Ok(())
@@ -173,9 +173,9 @@ impl Maker<'_> {
     }
 
     /// A forward call, or that of an update.
-    fn call(&mut self, id: OpId, parsed: &Parsed, site: Site) -> Call {
+    fn call(&mut self, id: OpId, parsed: &Parsed, site: Site) -> ScheduledCall {
         let desc = self.source.desc(id);
-        Call {
+        ScheduledCall {
             number: self.next(),
             id,
             site,
@@ -192,7 +192,7 @@ impl Maker<'_> {
     }
 
     /// The call that computes the offsets of what an operator makes, if it makes any.
-    fn levels_call(&mut self, id: OpId, site: Site) -> Option<Call> {
+    fn levels_call(&mut self, id: OpId, site: Site) -> Option<ScheduledCall> {
         let parsed = self.source.parsed(id).filter(|parsed| !parsed.made.is_empty())?;
         let decides = parsed.facts.lod.deciding().unwrap_or(&[]);
         let mut call = self.call(id, parsed, site);
@@ -212,7 +212,7 @@ impl Maker<'_> {
         parsed: &Parsed,
         site: Site,
         (wanted, nth): (&[usize], usize),
-    ) -> Result<Call> {
+    ) -> Result<ScheduledCall> {
         let desc = self.source.desc(id);
         let signature = parsed.signature;
         let needs = gradient_reads(&*parsed.op, wanted, &parsed.inputs);
@@ -238,7 +238,7 @@ impl Maker<'_> {
         let input_gradients = gradients.into_iter().enumerate();
         let input_gradients =
             input_gradients.map(|(slot, vars)| vars.into_iter().map(|var| once(slot, var)).collect());
-        Ok(Call {
+        Ok(ScheduledCall {
             pass: Pass::Backward,
             wanted: wanted.to_vec(),
             inputs: bound(inputs, &|slot| !in_place.contains(&slot) && needs.has_input(slot)),

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::blocks::Blocks;
 use super::layouts::{Layouts, Ranked};
 use super::loops::block::{Forward, GradientHome, MemoryReads};
-use super::schedule::{Call, Item, LoopItem, Schedule};
+use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::source::Source;
 use super::stores::Stores;
 use crate::error::{Error, ErrorKind, Result};
@@ -155,14 +155,14 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn item(&mut self, item: &Item) -> Result<()> {
         match item {
-            Item::Call(call) | Item::Levels(call) => {
+            Item::ScheduledCall(call) | Item::Levels(call) => {
                 self.call(call).map_err(|e| e.at(self.source.place(call.id)))
             }
             Item::Loop(inner) => self.step_loop(inner).map_err(|e| e.at(self.source.place(inner.id))),
         }
     }
 
-    fn call(&mut self, call: &Call) -> Result<()> {
+    fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let order = self.layouts.order_of(call);
         for var in call.reads().chain(call.writes()) {
             let batched = self.source.program.var(var).spec().is_some_and(Spec::batched);

@@ -6,12 +6,12 @@ use std::collections::{HashMap, HashSet};
 use super::blocks::Blocks;
 use super::layouts::Layouts;
 use super::loops::block::{GradientHome, Visits};
-use super::schedule::{Call, Item, LoopItem, Schedule, Site};
+use super::schedule::{Item, LoopItem, Schedule, ScheduledCall, Site};
 use super::source::Source;
 use crate::error::Result;
 use crate::executor::plan::{Home, OpId};
 use crate::executor::rewrite::classes::Class;
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 use crate::program::{Pair, StepDesc, StepGradient};
 
@@ -19,7 +19,7 @@ use crate::program::{Pair, StepDesc, StepGradient};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryStore {
     /// Whether a step writes what it passes back, or adds to what is there; none if it passes nothing.
-    pub(crate) passes: Option<Store>,
+    pub(crate) passes: Option<Assign>,
     /// Whether the gradient holds anything before the loop.
     pub(crate) filled: bool,
 }
@@ -36,9 +36,9 @@ pub(crate) enum Handed {
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
     /// By the number of a call, and what it writes.
-    calls: HashMap<(usize, VarId), Store>,
+    calls: HashMap<(usize, VarId), Assign>,
     /// What a loop hands to a variable around it.
-    loops: HashMap<(OpId, Handed), Store>,
+    loops: HashMap<(OpId, Handed), Assign>,
     /// By gradient block and memory.
     memories: HashMap<(BlockId, u32), MemoryStore>,
     /// What comes in from outside, by the loop.
@@ -51,12 +51,12 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    pub(crate) fn of_call(&self, call: &Call, var: VarId) -> Store {
-        self.calls.get(&(call.number, var)).copied().unwrap_or(Store::Write)
+    pub(crate) fn of_call(&self, call: &ScheduledCall, var: VarId) -> Assign {
+        self.calls.get(&(call.number, var)).copied().unwrap_or(Assign::Write)
     }
 
-    pub(crate) fn of_loop(&self, id: OpId, handed: Handed) -> Store {
-        self.loops.get(&(id, handed)).copied().unwrap_or(Store::Write)
+    pub(crate) fn of_loop(&self, id: OpId, handed: Handed) -> Assign {
+        self.loops.get(&(id, handed)).copied().unwrap_or(Assign::Write)
     }
 
     /// The gradients that a loop gathers into its order before anything runs.
@@ -115,19 +115,19 @@ struct Writers<'a> {
 impl Writers<'_> {
     fn item(&mut self, item: &Item) -> Result<()> {
         match item {
-            Item::Call(call) if call.pass == Pass::Backward => {
+            Item::ScheduledCall(call) if call.pass == Pass::Backward => {
                 self.call(call).map_err(|e| e.at(self.source.place(call.id)))
             }
-            Item::Call(_) | Item::Levels(_) => Ok(()),
+            Item::ScheduledCall(_) | Item::Levels(_) => Ok(()),
             Item::Loop(inner) => self.step_loop(inner).map_err(|e| e.at(self.source.place(inner.id))),
         }
     }
 
-    fn call(&mut self, call: &Call) -> Result<()> {
+    fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let ordered = self.layouts.order_of(call).is_some();
         for &var in call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE) {
             let store = match ordered && self.source.program.spec(var)?.batched() {
-                true => Store::Write,
+                true => Assign::Write,
                 false => self.store(var, call.site),
             };
             self.stores.calls.insert((call.number, var), store);
@@ -136,13 +136,13 @@ impl Writers<'_> {
     }
 
     /// Whether a contribution to a gradient writes or adds; from now on others add.
-    fn store(&mut self, var: VarId, site: Site) -> Store {
+    fn store(&mut self, var: VarId, site: Site) -> Assign {
         let first = self.written.insert(var);
         if first && site.visits == Visits::Many && self.is_constant(var) {
             self.due.entry(self.source.program.var(var).block).or_default().push(var);
-            return Store::Add;
+            return Assign::Add;
         }
-        if first { Store::Write } else { Store::Add }
+        if first { Assign::Write } else { Assign::Add }
     }
 
     /// Whether a gradient has no rows of the steps of its block.
@@ -206,8 +206,8 @@ impl Writers<'_> {
         };
         for m in gradient.memories.iter().filter(|m| passing(m.previous) == which) {
             let filled = !self.written.insert(m.next);
-            let passes = m.previous.map(|_| if filled { Store::Add } else { Store::Write });
-            if let (Some(previous), Some(Store::Add)) = (m.previous, passes) {
+            let passes = m.previous.map(|_| if filled { Assign::Add } else { Assign::Write });
+            if let (Some(previous), Some(Assign::Add)) = (m.previous, passes) {
                 self.written.insert(previous);
             }
             self.stores.memories.insert((gradient.block, m.memory), MemoryStore { passes, filled });

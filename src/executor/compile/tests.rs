@@ -1,6 +1,6 @@
 //! Each analysis alone, on programs of a few lines: what it found, as text.
 
-use super::build::{Found, build};
+use super::build::{Analysis, build};
 use super::text::Names;
 use super::{blocks, layouts, lives, saved, schedule, slots, source, stores};
 use crate::executor::rewrite::rewrite;
@@ -34,7 +34,8 @@ fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     let layouts = layouts::layouts(&source, &blocks, &schedule).unwrap();
     let stores = stores::stores(&source, &blocks, &schedule, &layouts).unwrap();
     let slots = slots::slots(&source, &blocks, &schedule, &layouts, &stores, wanted).unwrap();
-    let found = Found { source: &source, blocks: &blocks, layouts: &layouts, stores: &stores, slots: &slots };
+    let found =
+        Analysis { source: &source, blocks: &blocks, layouts: &layouts, stores: &stores, slots: &slots };
     let groups = build(&found, &schedule).unwrap();
     let kept: Vec<usize> = wanted.iter().filter_map(|&var| slots.slot_of(var)).collect();
     let lives = lives::lives(&groups, &slots, &kept);

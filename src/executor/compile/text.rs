@@ -8,12 +8,12 @@ use super::lives::Lives;
 use super::loops::block::GradientHome;
 use super::loops::when::{Does, Unit, When};
 use super::saved::Saved;
-use super::schedule::{Call, Item, Schedule};
+use super::schedule::{Item, Schedule, ScheduledCall};
 use super::slots::Slots;
 use super::source::Source;
 use super::stores::{Handed, Stores};
 use crate::executor::plan::{Home, OpId, Span, Why};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 
 /// Names for the numbers of a program.
@@ -106,7 +106,7 @@ impl Names<'_> {
     fn item(&self, item: &Item, depth: usize, out: &mut String) {
         let indent = "  ".repeat(depth);
         match item {
-            Item::Call(call) | Item::Levels(call) => {
+            Item::ScheduledCall(call) | Item::Levels(call) => {
                 let what = if matches!(item, Item::Levels(_)) { "levels of " } else { "" };
                 let span = if call.site.span == Span::All { "" } else { " (once a sequence)" };
                 let (reads, writes) = (self.listed(call.reads()), self.listed(call.writes()));
@@ -135,7 +135,7 @@ impl Names<'_> {
         let mut out = String::new();
         for item in schedule.iter().flatten() {
             match item {
-                Item::Call(call) => {
+                Item::ScheduledCall(call) => {
                     if let Some(order) = layouts.order_of(call) {
                         let _ = writeln!(out, "{}: as in block {}", self.op(call.id), order.block.0);
                     }
@@ -174,16 +174,16 @@ impl Names<'_> {
     }
 
     fn store(&self, item: &Item, stores: &Stores, out: &mut String) {
-        let mut line = |var: VarId, store: Store, id: OpId| {
-            let how = if store == Store::Add { "added" } else { "written" };
+        let mut line = |var: VarId, store: Assign, id: OpId| {
+            let how = if store == Assign::Add { "added" } else { "written" };
             let _ = writeln!(out, "{}: {how} by {}", self.var(var), self.op(id));
         };
         match item {
-            Item::Call(call) if call.pass == Pass::Backward => {
+            Item::ScheduledCall(call) if call.pass == Pass::Backward => {
                 let vars: Vec<VarId> = written(call);
                 vars.iter().for_each(|&var| line(var, stores.of_call(call, var), call.id));
             }
-            Item::Call(_) | Item::Levels(_) => {}
+            Item::ScheduledCall(_) | Item::Levels(_) => {}
             Item::Loop(inner) => {
                 for &var in stores.zeroed_in(inner.id) {
                     let _ = writeln!(out, "{}: zeroed in {}", self.var(var), self.op(inner.id));
@@ -194,7 +194,7 @@ impl Names<'_> {
                 };
                 for (i, pair) in gradient.inputs.iter().enumerate() {
                     let how = stores.of_loop(inner.id, Handed::Input(i));
-                    let how = if how == Store::Add { "added" } else { "written" };
+                    let how = if how == Assign::Add { "added" } else { "written" };
                     let _ = writeln!(out, "{}: {how} by {}", self.var(pair.outer), self.op(inner.id));
                 }
             }
@@ -225,6 +225,6 @@ impl Names<'_> {
     }
 }
 
-fn written(call: &Call) -> Vec<VarId> {
+fn written(call: &ScheduledCall) -> Vec<VarId> {
     call.input_gradients.iter().flatten().copied().filter(|&var| var != VarId::NONE).collect()
 }

@@ -26,7 +26,7 @@ use crate::error::Place;
 use crate::executor::plan::{
     Access, Chain, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span, Why, parts,
 };
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator::context::OperandAt;
 use crate::operator::{BlockId, Extent, Pass, VarId};
 use crate::program::{OpDesc, Program, grad_name};
@@ -230,20 +230,20 @@ impl<'a> Text<'a> {
             written.extend(grads.iter().flatten().zip(places).map(|(&v, &(place, store))| (v, place, store)));
             let results = Program::slots_of(signature.outputs, &desc.outputs, "");
             let places = op.wiring.results.iter().flatten();
-            written.extend(results.iter().flatten().zip(places).map(|(&v, &at)| (v, at, Store::Write)));
+            written.extend(results.iter().flatten().zip(places).map(|(&v, &at)| (v, at, Assign::Write)));
         } else {
             let places = op.wiring.outputs.iter().flatten();
-            let store = if op.wiring.adds { Store::Add } else { Store::Write };
+            let store = if op.wiring.adds { Assign::Add } else { Assign::Write };
             written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, store)));
         }
-        let shown = |(var, place, store): (VarId, OperandAt, Store)| {
+        let shown = |(var, place, store): (VarId, OperandAt, Assign)| {
             let at = match place {
                 OperandAt::Absent => return None,
                 OperandAt::Pooled(pool) => self.pooled(pool),
                 OperandAt::Dense(i) => self.place_of(op.writes.get(i)?),
             };
             let spec = self.plan.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
-            let added = if store == Store::Add { ", added" } else { "" };
+            let added = if store == Assign::Add { ", added" } else { "" };
             Some(format!("{}{spec} in {at}{added}", self.name(var)))
         };
         let written: Vec<String> = written.into_iter().filter_map(shown).collect();
@@ -359,8 +359,8 @@ impl<'a> Text<'a> {
         moves.iter().for_each(|rows| self.moved(title, &rows.inner, &rows.outer, rows.store));
     }
 
-    fn moved(&mut self, title: &str, from: &Ref, to: &Ref, store: Store) {
-        let added = if store == Store::Add { ", added" } else { "" };
+    fn moved(&mut self, title: &str, from: &Ref, to: &Ref, store: Assign) {
+        let added = if store == Assign::Add { ", added" } else { "" };
         let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
         self.line(&text);
     }
@@ -404,7 +404,7 @@ impl<'a> Text<'a> {
                 self.line(&format!("before the loop, at the last row of each sequence: {from} into {next}"));
             }
             if let Some((initial, store)) = &plan.initial {
-                let added = if *store == Store::Add { ", added" } else { "" };
+                let added = if *store == Assign::Add { ", added" } else { "" };
                 let (name, to) = (self.slot_name(initial), self.place_of(initial));
                 self.line(&format!("what the first step passes back: {name} -> {to}{added}"));
             }

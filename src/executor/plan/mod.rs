@@ -15,7 +15,7 @@ pub(crate) use slot::{Access, Home, Ref, Slot};
 pub(crate) use why::{Pin, Why};
 
 use crate::error::{Error, Place};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator::context::{OperandAt, Wiring};
 use crate::operator::levels::Made;
 use crate::operator::{BlockId, Extent, LevelId, Literal, Op, Pass, Reach, Spec, VarId};
@@ -162,7 +162,7 @@ impl Instr {
 pub(crate) struct Move {
     pub(crate) outer: Ref,
     pub(crate) inner: Ref,
-    pub(crate) store: Store,
+    pub(crate) store: Assign,
 }
 
 /// A memory of a forward loop.
@@ -187,11 +187,11 @@ pub(crate) struct MemoryGradientPlan {
     /// Slot of the gradient that the first step passes back.
     pub(crate) start: Ref,
     /// Whether a step writes what it passes back, or adds to what is there.
-    pub(crate) passes: Option<Store>,
+    pub(crate) passes: Option<Assign>,
     /// Whether the next value's gradient holds anything before the loop.
     pub(crate) filled: bool,
     pub(crate) last: Option<Ref>,
-    pub(crate) initial: Option<(Ref, Store)>,
+    pub(crate) initial: Option<(Ref, Assign)>,
 }
 
 /// A level inside a step block, made from one around it.

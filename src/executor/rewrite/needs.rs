@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{BlockId, Op, Reads, Spec, VarId};
+use crate::operator::{BlockId, Op, ReadSlots, Spec, VarId};
 use crate::program::{OpDesc, Program, Role, grad_name};
 
 /// The input slots whose gradients a backward operator computes.
@@ -15,12 +15,12 @@ pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
 }
 
 /// The forward values that the gradients of these input slots are computed from.
-pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> Reads {
-    wanted.iter().fold(Reads::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
+pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> ReadSlots {
+    wanted.iter().fold(ReadSlots::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
 }
 
 /// The forward values that a backward operator reads for `needs`.
-pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Reads) -> Vec<VarId> {
+pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: ReadSlots) -> Vec<VarId> {
     let signature = op.signature();
     let inputs =
         signature.inputs.iter().enumerate().filter(|(i, _)| needs.has_input(*i)).map(|(_, s)| s.name);

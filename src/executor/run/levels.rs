@@ -10,7 +10,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Instr, OpInstr, Plan};
 use crate::executor::run::frame::At;
-use crate::executor::run::state::{Kept, RunState};
+use crate::executor::run::state::{RunMemory, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::Lane;
 use crate::lod::Lod;
@@ -112,7 +112,7 @@ impl<'p> RunState<'p> {
     }
 }
 
-impl Kept {
+impl RunMemory {
     /// Puts the levels that the last run made aside, for the next one to use their memory.
     pub(super) fn set_aside(&mut self, plan: &Plan) {
         for instr in &plan.code {

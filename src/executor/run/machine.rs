@@ -10,7 +10,7 @@ use crate::executor::run::recorder::Recorder;
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::{InScope, Scope};
 use crate::executor::run::stages::Stages;
-use crate::executor::run::state::Kept;
+use crate::executor::run::state::RunMemory;
 use crate::executor::run::threads::Threads;
 use crate::executor::run::worker::{Lists, Tools, Worker};
 use crate::executor::run::worth::Worth;
@@ -32,7 +32,7 @@ pub(crate) struct Machine {
     workers: Vec<Worker>,
     threads: Threads,
     worth: Worth,
-    pub(super) kept: Kept,
+    pub(super) kept: RunMemory,
     lists: Lists,
     persistent: Vec<Persistent>,
     /// By variable: whether it is among the feeds of the run.
@@ -77,7 +77,7 @@ impl Machine {
             workers: (0..threads.number).map(|_| Worker::default()).collect(),
             threads,
             worth: Worth::default(),
-            kept: Kept::new(plan, program.blocks().len()),
+            kept: RunMemory::new(plan, program.blocks().len()),
             lists: Lists::default(),
             persistent: persistent.collect(),
             fed: vec![false; program.vars().len()],

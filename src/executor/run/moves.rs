@@ -9,7 +9,7 @@ use crate::executor::run::rank_table::RankTable;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Lane, OperandRoom, Plain, Region};
-use crate::kernels::{Store, View, ViewMut, gather_rows, helpers, join};
+use crate::kernels::{Assign, View, ViewMut, gather_rows, helpers, join};
 use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
@@ -48,10 +48,10 @@ impl RunState<'_> {
         let inverse = &tools.lists.index;
         let room = &mut tools.workers[0].room;
         match (rows.store, self.dtype(&rows.inner)) {
-            (Store::Add, DType::F32) => {
+            (Assign::Add, DType::F32) => {
                 two::<f32, _>(lane, room, from, to, |from, to| add_rows(from, inverse, to))
             }
-            (Store::Add, DType::F64) => {
+            (Assign::Add, DType::F64) => {
                 two::<f64, _>(lane, room, from, to, |from, to| add_rows(from, inverse, to))
             }
             (_, dtype) => with_element!(dtype, T => two::<T, _>(lane, room, from, to, |from, to| {
@@ -153,7 +153,7 @@ impl RunState<'_> {
             start: self.region(&plan.start, Some(CallRows::new(block, At::Sequences))),
             last: plan.last.as_ref().map(|last| self.region(last, None)),
             // Beside earlier contributions the last value's gradient is one more; else it is the only one at these rows.
-            store: if plan.filled { Store::Add } else { Store::Write },
+            store: if plan.filled { Assign::Add } else { Assign::Write },
         };
         let rank = &self.frames[block.0 as usize].rank;
         match self.dtype(&plan.next) {
@@ -187,7 +187,7 @@ struct Ends {
     /// The gradient of the last values, one row a sequence.
     last: Option<Region>,
     /// How that goes into the rows of the last steps.
-    store: Store,
+    store: Assign,
 }
 
 impl Ends {
@@ -211,10 +211,10 @@ impl Ends {
                 steps => next.row(rank.starts()[steps - 1] + place),
             };
             match (&last, self.store) {
-                (Some(last), Store::Write) => row.copy_from_slice(last.row(sequence)),
-                (Some(last), Store::Add) => add(last.row(sequence), row),
-                (None, Store::Write) => row.fill(T::default()),
-                (None, Store::Add) => {}
+                (Some(last), Assign::Write) => row.copy_from_slice(last.row(sequence)),
+                (Some(last), Assign::Add) => add(last.row(sequence), row),
+                (None, Assign::Write) => row.fill(T::default()),
+                (None, Assign::Add) => {}
             }
         }
     }

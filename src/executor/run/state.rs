@@ -7,7 +7,7 @@ use crate::executor::run::request::Run;
 use crate::executor::run::worth::Worth;
 use crate::kernels::arena::{Lane, OperandRoom, Region};
 use crate::kernels::{Extent2, flush};
-use crate::operator::context::{Prepared, RunFacts};
+use crate::operator::context::{CallCache, RunFacts};
 use crate::operator::entries::Pooled;
 use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent};
@@ -32,14 +32,14 @@ pub(crate) struct RunState<'p> {
 /// What a call has prepared.
 #[derive(Default)]
 pub(crate) struct Preparation {
-    pub(super) made: Prepared,
+    pub(super) made: CallCache,
     /// From which versions of its constants; none if it has to be made anew in each run.
     pub(super) of: Vec<u64>,
 }
 
 /// What is kept of a [`RunState`] between runs: its memory, and what the second half of a run needs of the first.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RunMemory {
     loops: Vec<Option<&'static Loop>>,
     frames: Vec<Frame>,
     pub(super) levels: LevelTable,
@@ -53,7 +53,7 @@ pub(crate) struct Kept {
     facts: RunFacts,
 }
 
-impl Kept {
+impl RunMemory {
     /// Nothing yet, for a plan of a program with so many blocks.
     pub(super) fn new(plan: &Plan, blocks: usize) -> Self {
         let mut kept = Self::default();

@@ -13,7 +13,7 @@ use crate::executor::run::frame::At;
 use crate::executor::run::recording::Laps;
 use crate::executor::run::state::{RunState, step_parent};
 use crate::executor::run::worker::Tools;
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::arena::Lane;
 use crate::operator::{BlockId, Cost, Extent};
 
@@ -125,7 +125,7 @@ impl<'p> RunState<'p> {
         for memory in instr.memories.iter().filter(|m| m.read) {
             match memory.initial {
                 Some(outer) => {
-                    let rows = Move { outer, inner: memory.start, store: Store::Write };
+                    let rows = Move { outer, inner: memory.start, store: Assign::Write };
                     self.gather(block, &rows, At::Sequences, lane, tools);
                 }
                 None => self.zero(&memory.start, lane, &mut tools.workers[0].room, tools.pool),

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::kernels::chunk::{CHUNK, part, put, total};
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::{View, ViewMut};
 
@@ -26,7 +26,7 @@ pub(super) struct SingleResult<'a, T> {
 }
 
 /// A gradient that is asked for, and how it goes to its place.
-type To<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+type To<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 impl<T: Float> Single<'_, T> {
     /// Writes the attended values, and returns the logarithm of the sum of the exponentials of the scores.
@@ -99,7 +99,7 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
                 }
             }
             sums.iter_mut().for_each(|x| *x /= sum);
-            put(out, from, &sums, Store::Write);
+            put(out, from, &sums, Assign::Write);
         }
         less + sum.ln()
     }
@@ -126,7 +126,7 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
         let reaches = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, out)) - dlog_sum.unwrap_or(T::ZERO);
         single.scores::<A>(room);
         for gradient in [&mut dk, &mut dv] {
-            if let Some((to, Store::Write)) = gradient {
+            if let Some((to, Assign::Write)) = gradient {
                 let unseen = (0..seen.start).chain(seen.end..to.rows());
                 unseen.for_each(|row| to.row(row).fill(T::ZERO));
             }

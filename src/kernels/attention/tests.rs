@@ -130,8 +130,8 @@ fn check<T: Float>(bound: f64) {
         attention(attended, scores, views.0, views.1, &mut room);
         near(&out, &expected.out, bound, &format!("case {at}: out"));
         near(&log_sums, &expected.log_sums, bound, &format!("case {at}: log_sums"));
-        for store in [Store::Write, Store::Add] {
-            let start = if store == Store::Write { nan } else { T::ZERO };
+        for store in [Assign::Write, Assign::Add] {
+            let start = if store == Assign::Write { nan } else { T::ZERO };
             let (mut dq, mut dk, mut dv) = (vec![start; n * d], vec![start; m * d], vec![start; m * e]);
             let mut dbias = vec![T::ZERO; bias.len()];
             let gradients = AttentionGradients {

@@ -1,6 +1,6 @@
 //! Convolutions of each column by itself: `out[t][c] = bias[c] + Σ_j x[t + offset(j)][c] · w[j][c]`.
 
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::SUM_ROWS;
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
@@ -23,7 +23,7 @@ pub fn depthwise_forward<T: Float>(
     rows: ConvRows<'_, T>,
     w: View<'_, T>,
     bias: Option<&[T]>,
-    (out, store): (ViewMut<'_, T>, Store),
+    (out, store): (ViewMut<'_, T>, Assign),
 ) {
     let width = rows.x.width();
     rows.check();
@@ -38,7 +38,7 @@ struct Each<'a, 'o, T> {
     w: View<'a, T>,
     bias: Option<&'a [T]>,
     out: ViewMut<'o, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for Each<'_, '_, T> {
@@ -84,7 +84,7 @@ impl<T: Float> Sweep for Each<'_, '_, T> {
 pub fn depthwise_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
-    (dw, store): (ViewMut<'_, T>, Store),
+    (dw, store): (ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let (taps, width) = (rows.window.taps, rows.x.width());
@@ -98,7 +98,7 @@ pub fn depthwise_gradient<T: Float>(
 fn share<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
-    (dw, store): (ViewMut<'_, T>, Store),
+    (dw, store): (ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let width = dy.width();
@@ -118,7 +118,7 @@ struct Sums<'a, 'o, T> {
     rows: ConvRows<'a, T>,
     dy: View<'a, T>,
     dw: ViewMut<'o, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for Sums<'_, '_, T> {
@@ -148,7 +148,7 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
                         store.put(dw, sum);
                     }
                 }
-                store = Store::Add;
+                store = Assign::Add;
             }
         }
     }
@@ -162,7 +162,7 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
 pub fn depthwise_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
     w: View<'_, T>,
-    (mut padding, store): (ViewMut<'_, T>, Store),
+    (mut padding, store): (ViewMut<'_, T>, Assign),
 ) {
     let (width, count) = (dy.x.width(), dy.window.padding_rows());
     dy.check();

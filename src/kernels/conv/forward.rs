@@ -1,7 +1,7 @@
 //! A convolution, block by block of rows.
 
 use crate::kernels::cpu::cpu;
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::product::{ALIGNMENT, affine};
 use crate::kernels::products::Packed;
 use crate::kernels::view::{Extent2, View, ViewMut};
@@ -25,7 +25,7 @@ pub fn conv_forward<T: Float>(
     rows: ConvRows<'_, T>,
     weights: &[Packed<T>],
     bias: Option<&[T]>,
-    (mut out, store): (ViewMut<'_, T>, Store),
+    (mut out, store): (ViewMut<'_, T>, Assign),
     room: &mut ConvRoom<T>,
     threads: usize,
 ) {

@@ -1,10 +1,10 @@
 //! The gradients of a convolution's filter, bias and padding rows. That of what it reads is a convolution itself, with the window
 //! turned and the filter of each tap transposed.
 
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::gradient::picked_gradient;
 use crate::kernels::helpers;
-use crate::kernels::picked::Picked;
+use crate::kernels::picked::PickedRows;
 use crate::kernels::product::product;
 use crate::kernels::products::{BiasGradient, GradientRoom, Packed, Transpose};
 use crate::kernels::view::{View, ViewMut};
@@ -41,7 +41,7 @@ pub fn conv_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
     groups: usize,
-    (dw, store): (ViewMut<'_, T>, Store),
+    (dw, store): (ViewMut<'_, T>, Assign),
     db: Option<BiasGradient<'_, T>>,
     room: &mut ConvGradient<T>,
     threads: usize,
@@ -68,7 +68,7 @@ struct Shares<'a, T> {
     rows: ConvRows<'a, T>,
     dy: View<'a, T>,
     groups: usize,
-    store: Store,
+    store: Assign,
     zeros: &'a [T],
 }
 
@@ -106,7 +106,7 @@ impl<T: Float> Shares<'_, T> {
             rows.index(tap, &mut own.index);
             for group in 0..groups {
                 let of = rows.columns(group * width + columns.start, group * width + columns.end);
-                let picked = Picked { x: of.x, beside: of.padding, zeros, index: &own.index };
+                let picked = PickedRows { x: of.x, beside: of.padding, zeros, index: &own.index };
                 let (dy, dw) = (dy.columns(group * n, (group + 1) * n), dw.reborrow());
                 let dw = dw.columns(group * n, (group + 1) * n);
                 let (dw, _) = dw.split_rows(at - first).1.split_rows(columns.len());
@@ -142,7 +142,7 @@ impl<T: Float> ConvRows<'_, T> {
 pub fn conv_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
     weights: &[Packed<T>],
-    (mut padding, store): (ViewMut<'_, T>, Store),
+    (mut padding, store): (ViewMut<'_, T>, Assign),
     room: &mut ConvGradient<T>,
 ) {
     let Some(first) = weights.first() else { return };

@@ -1,7 +1,7 @@
 //! The convolutions beside plain loops, on every path, on any number of threads and in any batch.
 
 use super::*;
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::numbers;
 use crate::kernels::path::Path;
 use crate::kernels::products::{Packed, Transpose};
@@ -118,9 +118,9 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
         let mut ours = [rows * n, x.len(), pad.len()].map(|len| vec![nan; len]);
         let [a, b, c] = &mut ours;
         if (input, output) == (1, 1) {
-            depthwise_forward(read, filter, Some(&bias), (shape(a, n), Store::Write));
-            depthwise_forward(turned, filter, None, (shape(b, width), Store::Write));
-            depthwise_padding_gradient(back, filter, (shape(c, width), Store::Write));
+            depthwise_forward(read, filter, Some(&bias), (shape(a, n), Assign::Write));
+            depthwise_forward(turned, filter, None, (shape(b, width), Assign::Write));
+            depthwise_padding_gradient(back, filter, (shape(c, width), Assign::Write));
         }
         for &path in paths {
             let of = |g: usize| filter.columns(g * output, (g + 1) * output);
@@ -143,9 +143,9 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
             let (mut room, mut gradients) = (ConvRoom::default(), ConvGradient::default());
             for _ in 0..2 {
                 if (input, output) != (1, 1) {
-                    conv_forward(read, &weights, Some(&bias), (shape(a, n), Store::Write), &mut room, 2);
-                    conv_forward(turned, &weights_back, None, (shape(b, width), Store::Write), &mut room, 1);
-                    let to = (shape(c, width), Store::Write);
+                    conv_forward(read, &weights, Some(&bias), (shape(a, n), Assign::Write), &mut room, 2);
+                    conv_forward(turned, &weights_back, None, (shape(b, width), Assign::Write), &mut room, 1);
+                    let to = (shape(c, width), Assign::Write);
                     conv_padding_gradient(back, &weights_back, to, &mut gradients);
                 }
                 close(a, &out, &what);
@@ -167,8 +167,8 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
                     conv_gradient(read, back.x, groups, to, db, &mut room, threads);
                 }
             };
-            run(Store::Write);
-            run(Store::Add);
+            run(Assign::Write);
+            run(Assign::Add);
             let half = |v: &[T]| v.iter().map(|&x| x / T::from_f64(2.0)).collect::<Vec<_>>();
             close(&half(&to), &dw, &what);
             if (input, output) != (1, 1) {
@@ -193,7 +193,7 @@ fn a_sequence_has_the_same_bits_in_any_batch() {
         let rows = offsets[offsets.len() - 1] - offsets[0];
         let mut out = vec![f32::NAN; rows * n];
         let x = View::new(&x, 900, width).rows_range(from, from + rows);
-        let to = (ViewMut::new(&mut out, rows, n), Store::Write);
+        let to = (ViewMut::new(&mut out, rows, n), Assign::Write);
         let read = ConvRows { x, padding: None, offsets, window };
         conv_forward(read, std::slice::from_ref(&packed), None, to, &mut ConvRoom::default(), 1);
         out

@@ -28,7 +28,7 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
     [|x| x, f64::abs].map(|map| {
         let (rows, k, n) = (x.rows(), x.width(), dy.width());
         let mut dw = vec![f64::NAN; k * n];
-        let to = (ViewMut::new(&mut dw, k, n), Store::Write, Transpose::No);
+        let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
         let (x, dy) = (of(x, map), of(dy, map));
         let weight = Some((View::new(&x, rows, k), to));
         affine_gradient(View::new(&dy, rows, n), weight, None, &mut GradientRoom::default(), 1);
@@ -65,12 +65,12 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) 
         let (dw, db) = ((ViewMut::strided(dw, extent), store, Transpose::No), Some((db, store)));
         (kind.gradients)(on, Gradients { x: source, dy, dw, db }, &mut room, threads);
     };
-    run(&mut dw, &mut db, Store::Write, 1);
+    run(&mut dw, &mut db, Assign::Write, 1);
     let (once, sums) = (dw.clone(), db.clone());
-    run(&mut dw, &mut db, Store::Add, 2);
+    run(&mut dw, &mut db, Assign::Add, 2);
     let extent = Extent2 { rows: n, width: k, stride: k + 5 };
     let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
-    for (store, threads, expected) in [(Store::Write, 1, &once), (Store::Add, 2, &dw)] {
+    for (store, threads, expected) in [(Assign::Write, 1, &once), (Assign::Add, 2, &dw)] {
         let to = (ViewMut::strided(&mut turned, extent), store, Transpose::Yes);
         (kind.gradients)(on, Gradients { x: source, dy, dw: to, db: None }, &mut room, threads);
         for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
@@ -168,9 +168,9 @@ fn same_bits<T: Float>((rows, k, n): (usize, usize, usize), others: &[usize]) {
         let (mut dw, mut db) = (vec![T::from_f64(0.5); k * n], vec![T::from_f64(0.5); n]);
         let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
         let (height, width) = transpose.shape((k, n));
-        let weight = Some((x, (ViewMut::new(&mut dw, height, width), Store::Add, transpose)));
+        let weight = Some((x, (ViewMut::new(&mut dw, height, width), Assign::Add, transpose)));
         let room = &mut GradientRoom::default();
-        affine_gradient(dy, weight, Some((&mut db, Store::Add)), room, threads);
+        affine_gradient(dy, weight, Some((&mut db, Assign::Add)), room, threads);
         (dw, db)
     };
     for transpose in [Transpose::No, Transpose::Yes] {
@@ -195,18 +195,18 @@ fn same_bits_of_picked<T: Float>(on: On, kind: &Kind<T>) {
     let (beside, zeros, dy) = (numbers::<T>(2 * k, 2), vec![T::ZERO; k], numbers::<T>(rows * n, 3));
     let index: Vec<usize> = (0..rows).map(|row| row * 7 % (rows + 4)).collect();
     let (x, beside) = (View::new(&x, rows, k), View::new(&beside, 2, k));
-    let picked = Picked { x, beside: Some(beside), zeros: &zeros, index: &index };
+    let picked = PickedRows { x, beside: Some(beside), zeros: &zeros, index: &index };
     let mut copied = vec![];
-    RowSource::Picked(picked).each(|row| copied.extend_from_slice(row));
+    RowSource::PickedRows(picked).each(|row| copied.extend_from_slice(row));
     let run = |x: RowSource<'_, T>| {
         let mut dw = vec![T::from_f64(f64::NAN); k * n];
-        let to = (ViewMut::new(&mut dw, k, n), Store::Write, Transpose::No);
+        let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
         let all = Gradients { x, dy: View::new(&dy, rows, n), dw: to, db: None };
         (kind.gradients)(on, all, &mut GradientRoom::default(), 1);
         dw
     };
     let lying = RowSource::Lying(View::new(&copied, rows, k));
-    assert!(run(RowSource::Picked(picked)) == run(lying), "{on:?}");
+    assert!(run(RowSource::PickedRows(picked)) == run(lying), "{on:?}");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn bias_gradients_have_the_same_bits_on_any_number_of_threads() {
         let dy = numbers::<f32>(rows * n, 1);
         let run = |threads| {
             let mut db = vec![0.5; n];
-            bias_gradient(View::new(&dy, rows, n), &mut db, Store::Add, threads);
+            bias_gradient(View::new(&dy, rows, n), &mut db, Assign::Add, threads);
             db
         };
         let one = run(1);
@@ -231,9 +231,9 @@ fn bias_gradients_match_the_naive_sum() {
         let dy = numbers::<f32>((rows + 1) * (n + 2), 1);
         let dy = View::strided(&dy, Extent2 { rows, width: n, stride: n + 2 });
         let mut db = vec![f32::NAN; n];
-        bias_gradient(dy, &mut db, Store::Write, 1);
+        bias_gradient(dy, &mut db, Assign::Write, 1);
         let once = db.clone();
-        bias_gradient(dy, &mut db, Store::Add, 1);
+        bias_gradient(dy, &mut db, Assign::Add, 1);
         for j in 0..n {
             let expected: f64 = dy.iter().map(|row| f64::from(row[j])).sum();
             assert!((f64::from(once[j]) - expected).abs() < 1e-4, "{} {expected}", once[j]);
@@ -256,12 +256,12 @@ fn sums_go_on<T: Float>() {
     let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
     let run = |cuts: &[usize], with_weight: bool| {
         let (mut dw, mut db) = (vec![T::ZERO; k * n], vec![T::ZERO; n]);
-        let (mut room, mut store, mut from) = (GradientRoom::default(), Store::Write, 0);
+        let (mut room, mut store, mut from) = (GradientRoom::default(), Assign::Write, 0);
         for &to in cuts.iter().chain(&[rows]) {
             let dw = (ViewMut::new(&mut dw, k, n), store, Transpose::No);
             let weight = with_weight.then_some((x.rows_range(from, to), dw));
             affine_gradient(dy.rows_range(from, to), weight, Some((&mut db, store)), &mut room, 2);
-            (store, from) = (Store::Add, to);
+            (store, from) = (Assign::Add, to);
         }
         (dw, db)
     };

@@ -30,7 +30,7 @@ fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f
         packed.pack(View::new(&of(b, map), b.rows(), b.width()), transpose);
         let mut out = vec![f64::NAN; a.rows() * packed.n()];
         let to = ViewMut::new(&mut out, a.rows(), packed.n());
-        product(View::new(&of(a, map), a.rows(), a.width()), &packed, to, Store::Write);
+        product(View::new(&of(a, map), a.rows(), a.width()), &packed, to, Assign::Write);
         out
     })
 }
@@ -56,14 +56,14 @@ fn check<T: Float>(
     let stride = n + 5;
     let mut c = vec![T::from_f64(f64::NAN); m * stride];
     let extent = Extent2 { rows: m, width: n, stride };
-    product(a, &packed, ViewMut::strided(&mut c, extent), Store::Write);
+    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Write);
     let once = c.clone();
-    product(a, &packed, ViewMut::strided(&mut c, extent), Store::Add);
+    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Add);
     let bias = numbers::<T>(n, 8);
     let mut biased = vec![T::from_f64(f64::NAN); m * stride];
-    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Store::Write, 1);
+    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Assign::Write, 1);
     let first = biased.clone();
-    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Store::Add, 1);
+    affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Assign::Add, 1);
     let [expected, magnitudes] = expected(a, b, transpose);
     for i in 0..m {
         for j in 0..n {
@@ -94,7 +94,7 @@ fn every_cpu_makes_the_same_bits() {
                 c
             };
             for (store, bias) in
-                [(Store::Write, None), (Store::Write, Some(&bias[..])), (Store::Add, Some(&bias[..]))]
+                [(Assign::Write, None), (Assign::Write, Some(&bias[..])), (Assign::Add, Some(&bias[..]))]
             {
                 let [first, others @ ..] = CPUS;
                 let expected = run(first, store, bias);
@@ -208,7 +208,7 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
         let run = |from: usize, rows: usize| {
             let mut c = vec![f64::NAN; rows * n];
             let a = View::new(&a, most, k).rows_range(from, from + rows);
-            product(a, &packed, ViewMut::new(&mut c, rows, n), Store::Write);
+            product(a, &packed, ViewMut::new(&mut c, rows, n), Assign::Write);
             c
         };
         let whole = run(0, most);
@@ -226,31 +226,31 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     let mut packed = Packed::on(path);
     packed.pack(View::new(&b, k, n), Transpose::No);
     let mut whole = vec![T::ZERO; m * n];
-    product(View::new(&a, m, k), &packed, ViewMut::new(&mut whole, m, n), Store::Write);
+    product(View::new(&a, m, k), &packed, ViewMut::new(&mut whole, m, n), Assign::Write);
     for rows in [1, 2, 3, 5, 8, 13, 40] {
         for from in [0, 1, m - rows] {
             let mut part = vec![T::ZERO; rows * n];
             let view = View::new(&a, m, k).rows_range(from, from + rows);
-            product(view, &packed, ViewMut::new(&mut part, rows, n), Store::Write);
+            product(view, &packed, ViewMut::new(&mut part, rows, n), Assign::Write);
             assert!(part == whole[from * n..(from + rows) * n], "{path:?}: {rows} rows from {from}");
         }
     }
     let mut split = vec![T::ZERO; m * n];
     let at = packed.panels() / 2 + 1;
     let (left, right) = ViewMut::new(&mut split, m, n).split_columns(packed.columns(0..at).end);
-    product_panels(View::new(&a, m, k), &packed, 0..at, None, left, Store::Write);
-    product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right, Store::Write);
+    product_panels(View::new(&a, m, k), &packed, 0..at, None, left, Assign::Write);
+    product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right, Assign::Write);
     assert!(split == whole, "{path:?}: split columns");
     for threads in [2, 3, 9] {
         let mut shared = vec![T::ZERO; m * n];
         let c = ViewMut::new(&mut shared, m, n);
-        affine(View::new(&a, m, k), &packed, None, c, Store::Write, threads);
+        affine(View::new(&a, m, k), &packed, None, c, Assign::Write, threads);
         assert!(shared == whole, "{path:?}: columns on {threads} threads");
     }
     let mut alone = Packed::on(path);
     alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);
     let mut few = vec![T::ZERO; m * 47];
-    product(View::new(&a, m, k), &alone, ViewMut::new(&mut few, m, 47), Store::Write);
+    product(View::new(&a, m, k), &alone, ViewMut::new(&mut few, m, 47), Assign::Write);
     for i in 0..m {
         assert!(few[i * 47..(i + 1) * 47] == whole[i * n + 70..i * n + 117], "{path:?}: fewer columns");
     }
@@ -270,5 +270,5 @@ fn blocks_are_even() {
 fn an_inner_mismatch_panics() {
     let mut packed = Packed::new();
     packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No);
-    product(View::new(&[1.0; 3], 1, 3), &packed, ViewMut::new(&mut [0.0; 3], 1, 3), Store::Write);
+    product(View::new(&[1.0; 3], 1, 3), &packed, ViewMut::new(&mut [0.0; 3], 1, 3), Assign::Write);
 }

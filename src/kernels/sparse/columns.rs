@@ -2,7 +2,7 @@
 
 use super::dense::{Rows, beyond};
 use super::{CsrView, place};
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
@@ -145,7 +145,7 @@ impl<T: Float> Columns<T> {
     ///
     /// # Panics
     /// Unless `d` has the rows of `x`, and `out` one for each id, equally wide.
-    pub fn product(&self, d: View<'_, T>, out: ViewMut<'_, T>, store: Store, threads: usize) {
+    pub fn product(&self, d: View<'_, T>, out: ViewMut<'_, T>, store: Assign, threads: usize) {
         let x = self.transposed();
         super::csr_dense(x, d, out, store, threads);
     }
@@ -158,7 +158,7 @@ impl<T: Float> Columns<T> {
         assert_eq!(d.rows(), self.height, "the rows of a transposed matrix's factor");
         assert_eq!((out.rows(), out.width()), (self.width, d.width()), "the shape of a transposed product");
         let (x, ids) = (self.transposed(), Some(&self.ids[..]));
-        Rows { x, y: d, out, store: Store::Add, ids, first: 0 }.run_on(threads);
+        Rows { x, y: d, out, store: Assign::Add, ids, first: 0 }.run_on(threads);
     }
 
     /// `out += xᵀ·d`, without a plan to keep: a result that stays in the cache is added to in the order of the entries, which takes
@@ -265,7 +265,7 @@ mod tests {
                 let d = View::new(&d, rows, width);
                 let mut out = vec![T::NEG_INFINITY; columns.len() * width];
                 let len = columns.len();
-                columns.product(d, ViewMut::new(&mut out, len, width), Store::Write, 1);
+                columns.product(d, ViewMut::new(&mut out, len, width), Assign::Write, 1);
                 let place = |id: &i64| *id as usize * width..(*id as usize + 1) * width;
                 let some: Vec<f64> = ids.iter().flat_map(|id| expected[place(id)].to_vec()).collect();
                 close(&out, &some);
@@ -295,7 +295,7 @@ mod tests {
         columns.prepare(x.view());
         let run = |columns: &Columns<f32>, threads| {
             let mut out = vec![0.0; columns.len() * width];
-            columns.product(d, ViewMut::new(&mut out, columns.len(), width), Store::Write, threads);
+            columns.product(d, ViewMut::new(&mut out, columns.len(), width), Assign::Write, threads);
             out
         };
         let expected = run(&columns, 1);

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::super::fork::join;
 use super::{CsrView, place};
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::{View, ViewMut};
@@ -22,7 +22,7 @@ pub fn csr_dense<T: Float>(
     x: CsrView<'_, T>,
     y: View<'_, T>,
     out: ViewMut<'_, T>,
-    store: Store,
+    store: Assign,
     threads: usize,
 ) {
     assert_eq!(x.columns(), y.rows(), "the columns of a sparse matrix and the rows of its factor");
@@ -35,7 +35,7 @@ pub(super) struct Rows<'a, T> {
     pub(super) x: CsrView<'a, T>,
     pub(super) y: View<'a, T>,
     pub(super) out: ViewMut<'a, T>,
-    pub(super) store: Store,
+    pub(super) store: Assign,
     /// The row of the result that each row of `x` goes to, ascending; none for row by row.
     pub(super) ids: Option<&'a [i64]>,
     /// The number of the first row of `out`, if there are ids.
@@ -178,7 +178,7 @@ impl<T: Float, B: Blocks> Sweep for Each<'_, T, B> {
 
 /// How the columns of a row are cut. A function given as a closure would not be compiled for the CPU's vectors.
 trait Blocks {
-    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Store);
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Assign);
 }
 
 /// `V` vectors of `L`.
@@ -186,7 +186,7 @@ struct Few<const L: usize, const V: usize>;
 
 impl<const L: usize, const V: usize> Blocks for Few<L, V> {
     #[inline(always)]
-    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Store) {
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Assign) {
         row.block::<A, L, V, 4>(0, out, store);
     }
 }
@@ -196,7 +196,7 @@ struct Wide<const L: usize>;
 
 impl<const L: usize> Blocks for Wide<L> {
     #[inline(always)]
-    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Store) {
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Assign) {
         for from in (0..out.len()).step_by(4 * L) {
             match (out.len() - from).div_ceil(L) {
                 1 => row.block::<A, L, 1, 4>(from, out, store),
@@ -224,7 +224,7 @@ impl<T: Float> Row<'_, T> {
         self,
         from: usize,
         out: &mut [T],
-        store: Store,
+        store: Assign,
     ) {
         let end = out.len().min(from + V * L);
         let begin = from.min(end - L);
@@ -258,11 +258,11 @@ impl<T: Float> Row<'_, T> {
 
 /// A whole vector, so that it is stored by as many instructions as it fills registers.
 #[inline(always)]
-fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], store: Store) {
+fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], store: Assign) {
     let Some(out) = out.first_chunk_mut::<L>() else { return };
     match store {
-        Store::Write => *out = *sums,
-        Store::Add => out.iter_mut().zip(sums).for_each(|(out, &sum)| *out += sum),
+        Assign::Write => *out = *sums,
+        Assign::Add => out.iter_mut().zip(sums).for_each(|(out, &sum)| *out += sum),
     }
 }
 
@@ -333,9 +333,9 @@ mod tests {
                 let dense: Vec<f64> = y.iter().flat_map(wide).collect();
                 let mut expected = naive(&x.dense(), &dense, [rows, columns, width]);
                 let mut out = vec![T::NEG_INFINITY; rows * width];
-                csr_dense(x.view(), y, ViewMut::new(&mut out, rows, width), Store::Write, 1);
+                csr_dense(x.view(), y, ViewMut::new(&mut out, rows, width), Assign::Write, 1);
                 close(&out, &expected);
-                csr_dense(x.view(), y, ViewMut::new(&mut out, rows, width), Store::Add, 1);
+                csr_dense(x.view(), y, ViewMut::new(&mut out, rows, width), Assign::Add, 1);
                 expected.iter_mut().for_each(|x| *x *= 2.0);
                 close(&out, &expected);
             }
@@ -357,7 +357,7 @@ mod tests {
             let y = View::new(&y, columns, width);
             let run = |threads| {
                 let mut out = vec![0.0; rows * width];
-                csr_dense(x.view(), y, ViewMut::new(&mut out, rows, width), Store::Write, threads);
+                csr_dense(x.view(), y, ViewMut::new(&mut out, rows, width), Assign::Write, threads);
                 out
             };
             let expected = run(1);
@@ -367,7 +367,7 @@ mod tests {
             let mut alone = vec![0.0; width];
             for r in [0, 1, 350, 699] {
                 let x = x.view().rows_range(r, r + 1);
-                csr_dense(x, y, ViewMut::new(&mut alone, 1, width), Store::Write, 1);
+                csr_dense(x, y, ViewMut::new(&mut alone, 1, width), Assign::Write, 1);
                 assert_eq!(alone, expected[r * width..(r + 1) * width]);
             }
         }
@@ -380,7 +380,7 @@ mod tests {
                 let run = || {
                     let x = CsrView::new(3, &[0, 1], std::slice::from_ref(&column), &[1.0f32]);
                     let (y, mut out) = (vec![0.0; 3 * width], vec![0.0; width]);
-                    csr_dense(x, View::new(&y, 3, width), ViewMut::new(&mut out, 1, width), Store::Write, 1);
+                    csr_dense(x, View::new(&y, 3, width), ViewMut::new(&mut out, 1, width), Assign::Write, 1);
                 };
                 assert!(std::panic::catch_unwind(run).is_err());
             }

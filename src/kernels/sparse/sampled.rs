@@ -3,7 +3,7 @@
 use super::super::fork::join;
 use super::room::{Narrow, Part, SparseRoom};
 use super::{Columns, CsrView, place};
-use crate::kernels::float::{Float, Store};
+use crate::kernels::float::{Assign, Float};
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
@@ -26,7 +26,7 @@ pub fn sampled_product<T: Float>(
     a: View<'_, T>,
     b: View<'_, T>,
     out: &mut [T],
-    store: Store,
+    store: Assign,
     threads: usize,
 ) {
     let shapes = ((a.rows(), b.rows()), (a.width(), out.len()));
@@ -41,7 +41,7 @@ struct Sampled<'a, T> {
     a: View<'a, T>,
     b: View<'a, T>,
     out: &'a mut [T],
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sampled<'_, T> {
@@ -127,7 +127,7 @@ pub fn sampled_left<T: Float>(
     y: CsrView<'_, T>,
     dc: CsrView<'_, T>,
     out: &mut [T],
-    store: Store,
+    store: Assign,
     room: &mut SparseRoom<T>,
 ) {
     check(x, y, dc);
@@ -149,7 +149,7 @@ struct Left<'a, T> {
     y: CsrView<'a, T>,
     dc: CsrView<'a, T>,
     out: &'a mut [T],
-    store: Store,
+    store: Assign,
     part: &'a mut Part<T>,
 }
 
@@ -188,7 +188,7 @@ pub fn sampled_right<T: Float>(
     y: CsrView<'_, T>,
     dc: CsrView<'_, T>,
     out: &mut [T],
-    store: Store,
+    store: Assign,
     columns: &mut Columns<T>,
     room: &mut SparseRoom<T>,
 ) {
@@ -199,7 +199,7 @@ pub fn sampled_right<T: Float>(
     let (y, dc) = if Narrow::pays(y) { narrow.of_both(y, dc) } else { (y, dc) };
     let part = &mut SparseRoom::parts(parts, 1)[0];
     part.sums.reach(y.columns());
-    if store == Store::Write {
+    if store == Assign::Write {
         out.fill(T::ZERO);
     }
     sweep(Right { columns, y, dc, out, part });
@@ -271,9 +271,9 @@ mod tests {
             let mut expected = at_entries(&expected, x.view());
             let (a, b) = (View::new(&a, rows, width), View::new(&b, columns, width));
             let mut out = vec![T::NEG_INFINITY; x.indices.len()];
-            sampled_product(x.view(), a, b, &mut out, Store::Write, 1);
+            sampled_product(x.view(), a, b, &mut out, Assign::Write, 1);
             close(&out, &expected);
-            sampled_product(x.view(), a, b, &mut out, Store::Add, 1);
+            sampled_product(x.view(), a, b, &mut out, Assign::Add, 1);
             expected.iter_mut().for_each(|x| *x *= 2.0);
             close(&out, &expected);
         }
@@ -298,18 +298,18 @@ mod tests {
             let mut bits = vec![];
             for (y, dc) in [(&y, &dc), (&far(&y), &far(&dc))] {
                 let (x, y, dc) = (x.view(), y.view(), dc.view());
-                for (store, factor) in [(Store::Write, 1.0), (Store::Add, 2.0)] {
+                for (store, factor) in [(Assign::Write, 1.0), (Assign::Add, 2.0)] {
                     let expected = |d: &[f64]| d.iter().map(|d| d * factor).collect::<Vec<_>>();
                     let mut out = vec![if factor == 1.0 { T::NEG_INFINITY } else { T::ZERO }; x.entries()];
-                    sampled_left(x, y, dc, &mut out, Store::Write, &mut room);
-                    if store == Store::Add {
+                    sampled_left(x, y, dc, &mut out, Assign::Write, &mut room);
+                    if store == Assign::Add {
                         sampled_left(x, y, dc, &mut out, store, &mut room);
                     }
                     close(&out, &expected(&dx));
                     bits.push(out);
                     let mut out = vec![T::NEG_INFINITY; y.entries()];
-                    sampled_right(x, y, dc, &mut out, Store::Write, &mut columns, &mut room);
-                    if store == Store::Add {
+                    sampled_right(x, y, dc, &mut out, Assign::Write, &mut columns, &mut room);
+                    if store == Assign::Add {
                         sampled_right(x, y, dc, &mut out, store, &mut columns, &mut room);
                     }
                     close(&out, &expected(&dy));
@@ -336,7 +336,7 @@ mod tests {
         let run = |threads| {
             let mut out = vec![0.0; x.indices.len()];
             let (a, b) = (View::new(&a, rows, width), View::new(&b, columns, width));
-            sampled_product(x.view(), a, b, &mut out, Store::Write, threads);
+            sampled_product(x.view(), a, b, &mut out, Assign::Write, threads);
             out
         };
         let expected = run(1);

@@ -1,7 +1,7 @@
 //! Every tile of every path beside the products in f64.
 
 use super::*;
-use crate::kernels::float::Store;
+use crate::kernels::float::Assign;
 use crate::kernels::numbers;
 use crate::kernels::product::product;
 use crate::kernels::products::{Packed, Transpose};
@@ -28,7 +28,7 @@ fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
         packed.pack(View::new(&of(b, map), K, width), Transpose::No);
         let mut out = vec![f64::NAN; rows * width];
         let to = ViewMut::new(&mut out, rows, width);
-        product(View::new(&of(a, map), rows, K), &packed, to, Store::Write);
+        product(View::new(&of(a, map), rows, K), &packed, to, Assign::Write);
         out
     })
 }

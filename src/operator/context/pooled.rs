@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 
 use super::{Backward, Call, Forward, OperandAt};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator::entries::{CsrBuffer, Pooled};
 use crate::operator::rows::{RowBuffer, RowValue};
 use crate::operator::table::{RowTable, no_table};
@@ -195,7 +195,7 @@ impl Backward<'_> {
 
     /// The buffer for the gradient of a dense variable that is stored as selected rows, and whether to write or to append;
     /// `None` if it is not asked for or stored otherwise.
-    pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Store)> {
+    pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
             Some(&(OperandAt::Pooled(i), store)) => {
                 self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, store))
@@ -215,7 +215,7 @@ impl Backward<'_> {
         &mut self,
         slot: usize,
         k: usize,
-        fill: impl FnOnce(&Self, &mut [T], Store) -> Result<()>,
+        fill: impl FnOnce(&Self, &mut [T], Assign) -> Result<()>,
     ) -> Result<bool> {
         let Some(&(place, store)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
         let Some((place, mut gradient)) = self.lend(place) else { return Ok(false) };
@@ -230,11 +230,11 @@ impl Backward<'_> {
         &self,
         (slot, k): (usize, usize),
         gradient: &'g mut Pooled,
-        store: Store,
+        store: Assign,
     ) -> Result<&'g mut [T]> {
         let of = self.call.wiring.inputs[slot].get(k).and_then(|place| self.pooled(place));
         let of = of.ok_or_else(|| other_storage(self.call.signature.inputs[slot].name))?;
-        if store == Store::Write || gradient.numbers() != of.numbers() {
+        if store == Assign::Write || gradient.numbers() != of.numbers() {
             gradient.zeros_at::<T>(of)?;
         }
         gradient.numbers_mut::<T>()

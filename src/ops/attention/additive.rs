@@ -9,7 +9,7 @@ use crate::kernels::{
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::tensor::{Dense, Variable};
 use crate::{builder_methods, operator, with_float};
@@ -144,8 +144,8 @@ impl Op for AdditiveAttention {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let sample = |sample: Sample, lod: Arc<Lod>, widths: [usize; 2]| -> Result<Sample> {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let sample = |sample: CheckCase, lod: Arc<Lod>, widths: [usize; 2]| -> Result<CheckCase> {
             let rows = |salt| {
                 let rows = Dense::from(numbers(lod.last_len(), widths[0], salt));
                 Variable::new(rows, lod.upper().cloned())
@@ -157,9 +157,10 @@ impl Op for AdditiveAttention {
                 .batch("values", keys(widths[1], 5)?)
                 .batch("v", rows(7)?))
         };
-        let mut samples = Sample::of_sequences(&Attributes::new(), |empty, lod| sample(empty, lod, [3, 2]))?;
+        let mut samples =
+            CheckCase::of_sequences(&Attributes::new(), |empty, lod| sample(empty, lod, [3, 2]))?;
         // Wider than what the kernel computes at once.
-        let wide = Sample::new("wide", Attributes::new());
+        let wide = CheckCase::new("wide", Attributes::new());
         samples.push(sample(wide, Lod::from_lengths1(&[2, 0, 1])?, [33, 34])?);
         Ok(samples)
     }
@@ -180,9 +181,9 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 /// A number a key of the longest sequence.
-struct Room<T>(Vec<T>);
+struct Scratch<T>(Vec<T>);
 
-impl<T> Default for Room<T> {
+impl<T> Default for Scratch<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
@@ -208,8 +209,8 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         values: run.input::<T>(Slots::VALUES)?,
         offsets: run.sequences(Slots::KEYS)?.offsets(),
     };
-    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
     additive_attention_backward(inputs, result, gradients, &mut room.0);
-    *run.scratch().get::<Room<T>>() = room;
+    *run.scratch().get::<Scratch<T>>() = room;
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::kernels::AttentionResult;
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample,
+    Attributes, Backward, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue,
 };
 use crate::program::Var;
 use crate::tensor::Variable;
@@ -226,7 +226,7 @@ impl Op for DotAttentionOp {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples()
     }
 }
@@ -303,7 +303,7 @@ fn sample(
     options: DotAttentionOp,
     (q, k): (&[Vec<usize>], &[Vec<usize>]),
     bias: Option<usize>,
-) -> Result<Sample> {
+) -> Result<CheckCase> {
     let width = 2 * options.heads;
     let sequences = |lengths: &[Vec<usize>], width: usize, salt: usize| {
         let lod = Lod::from_lengths(lengths)?;
@@ -311,7 +311,7 @@ fn sample(
     };
     let heads = options.heads;
     let attributes = options.attributes();
-    let sample = Sample::new(name, attributes)
+    let sample = CheckCase::new(name, attributes)
         .batch("q", sequences(q, width, 0)?)
         .batch("k", sequences(k, width, 3)?)
         .batch("v", sequences(k, 3 * heads, 5)?);
@@ -322,7 +322,7 @@ fn sample(
 }
 
 #[cfg(feature = "testing")]
-fn samples() -> Result<Vec<Sample>> {
+fn samples() -> Result<Vec<CheckCase>> {
     let plain = |heads| DotAttentionOp { heads, scale: None, before: None, after: None };
     let some = [vec![3, 0, 1, 2]];
     let deep = [vec![2, 0, 1], vec![2, 0, 4]];

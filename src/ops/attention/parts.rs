@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::kernels::{
-    Attended, AttentionGradients, AttentionResult, AttentionRoom, Float, Scores, Store, View, ViewMut,
+    Assign, Attended, AttentionGradients, AttentionResult, AttentionRoom, Float, Scores, View, ViewMut,
     attention, attention_backward, helpers, join,
 };
 use crate::lod::Lod;
@@ -251,7 +251,7 @@ impl Part {
     }
 }
 
-type Gradient<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+type Gradient<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 /// The gradients of queries, keys and values that are asked for.
 pub(super) struct Gradients<'a, T> {

@@ -1,13 +1,13 @@
 //! `rotary`: pairs of columns turned by the place of their row.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Float, Store, View, ViewMut};
+use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator;
 use crate::operator::attributes::or_default;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences,
-    Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
+    Sequences, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -71,7 +71,7 @@ impl Op for Rotary {
             let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
             let sequences = run.sequences(Self::X)?;
             let mut turns = std::mem::take(run.scratch().get::<Turns<T>>());
-            self.turn(x, (out, Store::Write), sequences, &mut turns, T::ONE);
+            self.turn(x, (out, Assign::Write), sequences, &mut turns, T::ONE);
             *run.scratch().get::<Turns<T>>() = turns;
             Ok(())
         })
@@ -97,11 +97,11 @@ impl Op for Rotary {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (heads, width) in [(1, 4), (2, 8)] {
             let attributes = Rotary { heads, base: 100.0 }.attributes();
-            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&attributes, |sample, lod| {
                 Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), width, 0), lod)?))
             })?);
         }
@@ -140,7 +140,7 @@ impl Rotary {
     fn turn<T: RowValue>(
         &self,
         x: View<'_, T>,
-        (mut to, store): (ViewMut<'_, T>, Store),
+        (mut to, store): (ViewMut<'_, T>, Assign),
         sequences: Sequences<'_>,
         turns: &mut Turns<T>,
         sense: T,

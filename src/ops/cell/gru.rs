@@ -4,13 +4,13 @@ use crate::error::{Error, Result};
 use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 use crate::operator;
 use crate::operator::sample::numbers;
-use crate::operator::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::{Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
 use crate::tensor::Variable;
 use crate::with_float;
 
 /// What the update gate z of a GRU lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Update {
+pub enum UpdateGate {
     /// h = (1 − z)·n + z·h_prev: an open gate keeps the old state, as in PyTorch.
     #[default]
     Keeps,
@@ -52,8 +52,8 @@ operator! {
     inputs { X = x: one, H = h: one, H_PREV = h_prev: one }
     outputs { OUT = out: one }
     impl Builder, Var {
-        fn gru_cell(&self, x: Var, h: Var, h_prev: Var, update: Update) -> Var {
-            let flip = update == Update::Takes;
+        fn gru_cell(&self, x: Var, h: Var, h_prev: Var, update: UpdateGate) -> Var {
+            let flip = update == UpdateGate::Takes;
         }
     }
 }
@@ -98,9 +98,9 @@ impl Op for GruCell {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let of = |flip: bool, width: usize| {
-            Sample::of_sequences(&GruCell { flip }.attributes(), |sample, lod| {
+            CheckCase::of_sequences(&GruCell { flip }.attributes(), |sample, lod| {
                 let rows = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
                 Ok(sample
                     .batch("x", rows(3 * width, 0)?)

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{LstmBackward, lstm_backward, lstm_forward};
 use crate::operator;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -77,9 +77,9 @@ impl Op for LstmCell {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let of = |width: usize| {
-            Sample::of_sequences(&Attributes::new(), move |sample, lod| {
+            CheckCase::of_sequences(&Attributes::new(), move |sample, lod| {
                 let rows = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
                 Ok(sample.batch("pre", rows(4 * width, 0)?).batch("c_prev", rows(width, 1)?))
             })

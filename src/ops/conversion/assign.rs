@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, Spec};
 use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 
@@ -69,13 +69,13 @@ impl Op for Assign {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let none = Attributes::new();
-        let mut samples = Sample::of_rows(&none, 2, |sample, _| Ok(sample))?;
+        let mut samples = CheckCase::of_rows(&none, 2, |sample, _| Ok(sample))?;
         let ids = Variable::from_sequences(&[vec![1i64, 2], vec![], vec![3]])?;
         let flags = Variable::from_sequences(&[vec![], vec![true, false]])?;
-        samples.push(Sample::new("ids", none.clone()).batch("x", ids));
-        samples.push(Sample::new("truth values", none).batch("x", flags));
+        samples.push(CheckCase::new("ids", none.clone()).batch("x", ids));
+        samples.push(CheckCase::new("truth values", none).batch("x", flags));
         Ok(samples)
     }
 }
@@ -135,14 +135,14 @@ impl Op for Cast {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let to = |dtype: DType| Cast { dtype }.attributes();
-        let mut samples = Sample::of_rows(&to(DType::F64), 2, |sample, _| Ok(sample))?;
+        let mut samples = CheckCase::of_rows(&to(DType::F64), 2, |sample, _| Ok(sample))?;
         // The steps of f32 are too coarse for differences.
-        samples.extend(Sample::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
+        samples.extend(CheckCase::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
         let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]])?;
         let dtypes = [DType::F32, DType::I8, DType::I16, DType::Bool];
-        samples.extend(dtypes.map(|dtype| Sample::new("ids", to(dtype)).batch("x", ids.clone())));
+        samples.extend(dtypes.map(|dtype| CheckCase::new("ids", to(dtype)).batch("x", ids.clone())));
         Ok(samples)
     }
 }

@@ -3,7 +3,7 @@
 use super::assign::{copy, copy_back};
 use crate::error::{Error, Result};
 use crate::operator;
-use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, Operand, Sample, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, Operand, Spec};
 
 operator! {
     /// A copy of `x`: the value after a batch of the state whose value before the batch is the feed `before`. A
@@ -51,8 +51,8 @@ impl Op for Carry {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&Attributes::new(), 2, |mut sample, _| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&Attributes::new(), 2, |mut sample, _| {
             let x = sample.operands.first().cloned();
             sample.operands.extend(x.map(|x| Operand { slot: "before".to_owned(), ..x }));
             Ok(sample)

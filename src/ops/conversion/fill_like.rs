@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::operator::{Forward, InferShape, Op, Sample};
+use crate::operator::{CheckCase, Forward, InferShape, Op};
 use crate::with_float;
 
 operator! {
@@ -44,7 +44,7 @@ impl Op for FillLike {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&FillLike { value: 0.5 }.attributes(), 2, |sample, _| Ok(sample))
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&FillLike { value: 0.5 }.attributes(), 2, |sample, _| Ok(sample))
     }
 }

@@ -1,11 +1,11 @@
 //! `add`, `sub`, `mul`, `div`, `div_no_nan`, `maximum`, `minimum`: two variables, element by element.
 
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Declared, Extent, Forward, Gradient, Hints, InferShape, Op, Reads, RowValue,
-    Sample, Spec,
+    Attributes, Backward, CheckCase, Declared, Extent, Forward, Gradient, Hints, InferShape, Op, ReadSlots,
+    RowValue, Spec,
 };
 use crate::program::{Builder, Var};
 use crate::tensor::Variable;
@@ -28,7 +28,7 @@ impl Builder {
 /// A function of two numbers, and its derivatives.
 pub(in crate::ops) trait Function: Declared {
     /// What the derivatives by x and by y read.
-    const READS: [Reads; 2] = [Reads::nothing(); 2];
+    const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
     const PASSES: [bool; 2] = [false, false];
     /// Whether the function is x + y.
@@ -145,7 +145,7 @@ functions! {
     /// ```
     ///
     Mul = fn mul on Builder; rows_first {
-        const READS: [Reads; 2] = [Reads::nothing().input(Y), Reads::nothing().input(X)];
+        const READS: [ReadSlots; 2] = [ReadSlots::nothing().input(Y), ReadSlots::nothing().input(X)];
     }
         value |x, y| x * y;
         slopes |g| g * y, g * x;
@@ -163,7 +163,7 @@ functions! {
     /// ```
     ///
     Div = fn div on Builder {
-        const READS: [Reads; 2] = [Reads::nothing().input(Y), Reads::nothing().input(X).input(Y)];
+        const READS: [ReadSlots; 2] = [ReadSlots::nothing().input(Y), ReadSlots::nothing().input(X).input(Y)];
     }
         value |x, y| x / y;
         slopes |g| g / y, -(g * x / (y * y));
@@ -182,7 +182,7 @@ functions! {
     /// ```
     ///
     DivNoNan = fn div_no_nan on Builder, Var {
-        const READS: [Reads; 2] = [Reads::nothing().input(Y), Reads::nothing().input(X).input(Y)];
+        const READS: [ReadSlots; 2] = [ReadSlots::nothing().input(Y), ReadSlots::nothing().input(X).input(Y)];
     }
         value |x, y| if y == T::ZERO { T::ZERO } else { x / y };
         slopes |g| if y == T::ZERO { T::ZERO } else { g / y }, if y == T::ZERO { T::ZERO } else { -(g * x / (y * y)) };
@@ -200,7 +200,7 @@ functions! {
     /// ```
     ///
     Maximum = fn maximum on Builder, Var {
-        const READS: [Reads; 2] = [Reads::nothing().input(X).input(Y); 2];
+        const READS: [ReadSlots; 2] = [ReadSlots::nothing().input(X).input(Y); 2];
     }
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
         slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
@@ -218,7 +218,7 @@ functions! {
     /// ```
     ///
     Minimum = fn minimum on Builder, Var {
-        const READS: [Reads; 2] = [Reads::nothing().input(X).input(Y); 2];
+        const READS: [ReadSlots; 2] = [ReadSlots::nothing().input(X).input(Y); 2];
     }
         value |x, y| if y < x { y } else if x <= y { x } else { x + y };
         slopes |g| if y < x { T::ZERO } else { g }, if y < x { g } else { T::ZERO };
@@ -271,47 +271,49 @@ impl<F: Function> Op for Binary<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples()
     }
 }
 
 /// The samples of all of them: compiled once, not for each.
 #[cfg(feature = "testing")]
-fn samples() -> Result<Vec<Sample>> {
+fn samples() -> Result<Vec<CheckCase>> {
     // Away from 0, which nothing divides by.
     let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
     let none = Attributes::new();
-    let like = |sample: Sample, x: &Variable, width| {
+    let like = |sample: CheckCase, x: &Variable, width| {
         let y = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
         let batched = sample.operands[0].batched;
         Ok(if batched { sample.batch("y", y) } else { sample.constant("y", y) })
     };
-    let mut samples = Sample::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
-    samples.extend(Sample::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
-    samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+    let mut samples = CheckCase::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
+    samples.extend(CheckCase::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
+    samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
     })?);
-    samples.extend(Sample::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
+    samples.extend(CheckCase::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
     // The other way round: x is what every row or column of y meets.
-    let other = |mut sample: Sample, x: &Variable, width| {
+    let other = |mut sample: CheckCase, x: &Variable, width| {
         let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
         (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
         Ok::<_, Error>(sample)
     };
     let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
-    samples.extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
-    samples.extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
-    samples.extend(Sample::of_rows(&none, 3, |sample, x| {
+    samples
+        .extend(CheckCase::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
+    samples
+        .extend(CheckCase::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
+    samples.extend(CheckCase::of_rows(&none, 3, |sample, x| {
         Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
     })?);
-    samples.extend(Sample::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
+    samples.extend(CheckCase::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
     Ok(samples)
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>, value: Combine<T>) -> Result<()> {
     let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-    combine_rows(value, x, y, None, out, Store::Write);
+    combine_rows(value, x, y, None, out, Assign::Write);
     Ok(())
 }
 
@@ -320,7 +322,11 @@ pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &
     y.row(if y.rows() == rows { i } else { 0 })
 }
 
-fn backward<T: RowValue>(run: &mut Backward<'_>, reads: [Reads; 2], slopes: [Combine<T>; 2]) -> Result<()> {
+fn backward<T: RowValue>(
+    run: &mut Backward<'_>,
+    reads: [ReadSlots; 2],
+    slopes: [Combine<T>; 2],
+) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
     // A value that the derivative does not read may be gone: zeros of any fitting shape stand for it.
     let zero = [T::ZERO];
@@ -340,7 +346,7 @@ fn gradient<T: Float>(
     x: View<'_, T>,
     y: View<'_, T>,
     dout: View<'_, T>,
-    (mut to, store): (ViewMut<'_, T>, Store),
+    (mut to, store): (ViewMut<'_, T>, Assign),
     Sums { all, row }: &mut Sums<T>,
 ) {
     let rows = dout.rows();
@@ -354,10 +360,10 @@ fn gradient<T: Float>(
     for (i, g) in dout.iter().enumerate() {
         let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
         if own_column {
-            f(Elements { x, y, g, to: all, store: Store::Add });
+            f(Elements { x, y, g, to: all, store: Assign::Add });
             continue;
         }
-        f(Elements { x, y, g, to: row, store: Store::Write });
+        f(Elements { x, y, g, to: row, store: Assign::Write });
         let sum: T = row.iter().copied().sum();
         if own_row {
             store.put_row(to.row(i), &[sum]);
@@ -389,7 +395,7 @@ fn combine_rows<T: Float>(
     y: View<'_, T>,
     g: Option<View<'_, T>>,
     mut to: ViewMut<'_, T>,
-    store: Store,
+    store: Assign,
 ) {
     let (rows, size) = (to.rows(), (to.rows(), to.width()));
     let flat = |v: View<'_, T>| [size, (1, 1)].contains(&(v.rows(), v.width()));
@@ -414,7 +420,7 @@ pub(in crate::ops) struct Elements<'a, T> {
     /// The gradient of the output, `to.len()` numbers; the kernel of a value reads none.
     pub(in crate::ops) g: &'a [T],
     pub(in crate::ops) to: &'a mut [T],
-    pub(in crate::ops) store: Store,
+    pub(in crate::ops) store: Assign,
 }
 
 /// The kernel of a [`Function`] or of one of its derivatives. Callers call it once per row through a pointer, so that the loops

@@ -6,7 +6,7 @@ use crate::kernels::arena::Plain;
 use crate::kernels::{Arithmetic, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Declared, Forward, InferShape, Op, Sample};
+use crate::operator::{Attributes, CheckCase, Declared, Forward, InferShape, Op};
 use crate::tensor::{DType, Variable};
 
 /// The slots of all of them.
@@ -204,7 +204,7 @@ impl<F: Comparison> Op for Compared<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples()
     }
 }
@@ -234,44 +234,47 @@ fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
 
 /// The samples of all of them: compiled once, not for each.
 #[cfg(feature = "testing")]
-fn samples() -> Result<Vec<Sample>> {
+fn samples() -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
     // Halves: some are equal, and all are the same in f32.
     let halves = |rows, width, salt| numbers(rows, width, salt).mapv(|v| (2.0 * v).round() / 2.0);
-    let rounded = |mut sample: Sample| -> Result<Sample> {
+    let rounded = |mut sample: CheckCase| -> Result<CheckCase> {
         for number in sample.operands[0].value.as_mut_slice::<f64>()? {
             *number = (2.0 * *number).round() / 2.0;
         }
         Ok(sample)
     };
-    let beside = |sample: Sample, x: &Variable, width| -> Result<Sample> {
+    let beside = |sample: CheckCase, x: &Variable, width| -> Result<CheckCase> {
         let y = Variable::from(halves(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
         let sample = rounded(sample)?;
         Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
     };
-    let mut samples = Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 3))?;
-    samples.extend(Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 1))?);
-    samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+    let mut samples = CheckCase::of_rows(&none, 3, |sample, x| beside(sample, x, 3))?;
+    samples.extend(CheckCase::of_rows(&none, 3, |sample, x| beside(sample, x, 1))?);
+    samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         Ok(rounded(sample)?.constant("y", halves(1, 3, 1).remove_axis(ndarray::Axis(0))))
     })?);
     // x is what every row of y meets.
-    samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+    samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         let mut sample = rounded(sample)?;
         sample.operands[0].slot = "y".to_owned();
         Ok(sample.constant("x", halves(1, 1, 1)))
     })?);
     let number = none.clone().with("number", 0.5);
-    samples.extend(Sample::of_rows(&number, 3, |sample, _| rounded(sample))?);
+    samples.extend(CheckCase::of_rows(&number, 3, |sample, _| rounded(sample))?);
     let lod = Lod::from_lengths1(&[2, 0, 1])?;
     let ids = |ids: [i64; 3]| Variable::sequences(ndarray::arr1(&ids), lod.clone());
     let large = (1 << 53) + 1;
     samples.push(
-        Sample::new("ids", none.clone()).batch("x", ids([large, 0, 2])?).batch("y", ids([large - 1, 0, 3])?),
+        CheckCase::new("ids", none.clone())
+            .batch("x", ids([large, 0, 2])?)
+            .batch("y", ids([large - 1, 0, 3])?),
     );
-    samples
-        .push(Sample::new("ids and a number", none.clone().with("number", 2.0)).batch("x", ids([2, 0, 3])?));
+    samples.push(
+        CheckCase::new("ids and a number", none.clone().with("number", 2.0)).batch("x", ids([2, 0, 3])?),
+    );
     let short = Variable::sequences(ndarray::array![3i32, -1, 2], lod.clone())?;
-    samples.push(Sample::new("i32", none.with("number", 2.0)).batch("x", short));
+    samples.push(CheckCase::new("i32", none.with("number", 2.0)).batch("x", short));
     Ok(samples)
 }
 

@@ -1,10 +1,10 @@
 //! `select`: of two numbers one, as a condition says.
 
 use crate::error::Result;
-use crate::kernels::{Store, View};
+use crate::kernels::{Assign, View};
 use crate::operator;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
@@ -141,9 +141,9 @@ impl Op for Select {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let none = Attributes::new();
-        let bind = |sample: Sample, x: &Variable, width: usize, salt: usize| -> Result<Sample> {
+        let bind = |sample: CheckCase, x: &Variable, width: usize, salt: usize| -> Result<CheckCase> {
             let y = Variable::from(numbers(x.rows(), 3, 1)).with_lod(x.lod().cloned())?;
             let condition = numbers(x.rows(), width, salt).mapv(|v| v > 0.0);
             let condition = Variable::from(condition).with_lod(x.lod().cloned())?;
@@ -153,9 +153,9 @@ impl Op for Select {
                 false => sample.constant("y", y).constant("condition", condition),
             })
         };
-        let mut samples = Sample::of_rows(&none, 3, |sample, x| bind(sample, x, 3, 2))?;
-        samples.extend(Sample::of_rows(&none, 3, |sample, x| bind(sample, x, 1, 3))?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, x| {
+        let mut samples = CheckCase::of_rows(&none, 3, |sample, x| bind(sample, x, 3, 2))?;
+        samples.extend(CheckCase::of_rows(&none, 3, |sample, x| bind(sample, x, 1, 3))?);
+        samples.extend(CheckCase::of_rows(&none, 3, |sample, x| {
             let mut sample = bind(sample, x, 1, 4)?;
             let whole = numbers(x.rows(), 1, 5).mapv(|v| i64::from(v > 0.0));
             if let Some(condition) = sample.operands.last_mut() {
@@ -179,8 +179,8 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
             for (j, (to, &g)) in to.iter_mut().zip(dout.row(row)).enumerate() {
                 let g = if at(holds, j) == taken { g } else { T::ZERO };
                 match store {
-                    Store::Write => *to = g,
-                    Store::Add => *to += g,
+                    Assign::Write => *to = g,
+                    Assign::Add => *to += g,
                 }
             }
         }

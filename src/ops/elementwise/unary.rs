@@ -1,9 +1,9 @@
 //! The machinery of the element-by-element family: an operator for any [`Function`].
 
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::{
-    Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::with_float;
 
@@ -67,13 +67,13 @@ impl<F: Function> Op for Unary<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples(&F::sample(), F::POSITIVE)
     }
 }
 
-fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<Sample>> {
-    Sample::of_rows(attributes, 3, |mut sample, _| {
+fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
+    CheckCase::of_rows(attributes, 3, |mut sample, _| {
         if positive {
             for number in sample.operands[0].value.as_mut_slice::<f64>()? {
                 *number = number.abs() + 0.25;
@@ -101,7 +101,7 @@ pub(in crate::ops) trait OverViews<T>: Send + Sync {
     /// out = f(x).
     fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>);
     /// dx = dout · f', or dx += dout · f'.
-    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Store);
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Assign);
 }
 
 impl<F: Function, T: Float> OverViews<T> for F {
@@ -109,7 +109,7 @@ impl<F: Function, T: Float> OverViews<T> for F {
         sweep(Values { function: *self, x, out });
     }
 
-    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Store) {
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Assign) {
         sweep(Slopes { function: *self, from, dout, dx, store });
     }
 }
@@ -141,7 +141,7 @@ struct Slopes<'a, F, T> {
     from: View<'a, T>,
     dout: View<'a, T>,
     dx: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
@@ -153,12 +153,12 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
         for (i, dx) in self.dx.iter_mut().enumerate() {
             let values = dx.iter_mut().zip(self.from.row(i)).zip(self.dout.row(i));
             match self.store {
-                Store::Write => {
+                Assign::Write => {
                     for ((dx, &from), &g) in values {
                         *dx = g * self.function.slope::<T, A>(from);
                     }
                 }
-                Store::Add => {
+                Assign::Add => {
                     for ((dx, &from), &g) in values {
                         *dx += g * self.function.slope::<T, A>(from);
                     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Float, exceeds};
 use crate::operator;
-use crate::operator::{Attributes, Forward, InferShape, Op, RowValue, Sample};
+use crate::operator::{Attributes, CheckCase, Forward, InferShape, Op, RowValue};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -56,12 +56,12 @@ impl Op for Argmax {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = Attributes::new();
-        let mut samples = Sample::of_rows(&attributes, 5, |sample, _| Ok(sample))?;
-        samples.extend(Sample::of_rows(&attributes, 1, |sample, _| Ok(sample))?);
+        let mut samples = CheckCase::of_rows(&attributes, 5, |sample, _| Ok(sample))?;
+        samples.extend(CheckCase::of_rows(&attributes, 1, |sample, _| Ok(sample))?);
         let ties = ndarray::array![[1.0, 2.0, 2.0, 1.0], [3.0, 3.0, 3.0, 3.0]];
-        samples.push(Sample::new("ties", attributes).batch("x", ties));
+        samples.push(CheckCase::new("ties", attributes).batch("x", ties));
         Ok(samples)
     }
 }

@@ -10,7 +10,8 @@ use crate::kernels::{
 };
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Mode, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Mode, Op, RowValue,
+    Spec,
 };
 use crate::with_float;
 
@@ -110,16 +111,16 @@ impl Op for BatchNorm {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let op = BatchNorm { epsilon: 0.01 }.attributes();
-        let kept = |sample: Sample| {
+        let kept = |sample: CheckCase| {
             sample.constant("mean", array![0.5, -0.25, 0.0]).constant("variance", array![1.0, 0.5, 2.0])
         };
-        let sides = |sample: Sample| {
+        let sides = |sample: CheckCase| {
             sample.constant("gain", array![0.5, -1.5, 2.0]).constant("bias", array![0.25, 1.0, -0.5])
         };
-        let mut samples = Sample::of_rows(&op, 3, |sample, _| Ok(kept(sample)))?;
-        samples.extend(Sample::of_rows(&op, 3, |sample, _| Ok(sides(kept(sample))))?);
+        let mut samples = CheckCase::of_rows(&op, 3, |sample, _| Ok(kept(sample)))?;
+        samples.extend(CheckCase::of_rows(&op, 3, |sample, _| Ok(sides(kept(sample))))?);
         Ok(samples)
     }
 }
@@ -134,7 +135,7 @@ impl BatchNorm {
         let mut of_variance = run.output::<T>(Self::BATCH_VARIANCE)?;
         let out = run.output::<T>(Self::OUT)?;
         let (batch_mean, batch_variance) = (of_mean.row(0), of_variance.row(0));
-        let room = run.scratch().get::<Room<T>>();
+        let room = run.scratch().get::<Scratch<T>>();
         if by_batch(facts.mode, x.rows()) {
             column_moments(x, batch_mean, batch_variance, facts.threads);
             scales(batch_variance, 1.0, self.epsilon, &mut room.scale);
@@ -167,7 +168,7 @@ impl BatchNorm {
         let variance = run.output::<T>(Self::BATCH_VARIANCE)?.row(0);
         let (dx, dgain, dbias) =
             (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::GAIN)?, run.gradient::<T>(Self::BIAS)?);
-        let Room { scale, along, all } = run.scratch().get::<Room<T>>();
+        let Scratch { scale, along, all } = run.scratch().get::<Scratch<T>>();
         // The variance that was kept is that of what the rows were drawn from.
         let factor = if own { (rows - 1) as f64 / rows as f64 } else { 1.0 };
         scales(variance, factor, self.epsilon, scale);
@@ -193,7 +194,7 @@ impl BatchNorm {
 
 /// One number a column each.
 #[derive(Default)]
-struct Room<T> {
+struct Scratch<T> {
     scale: Vec<T>,
     along: Vec<T>,
     all: Vec<T>,
@@ -257,9 +258,10 @@ impl Op for RunningAverage {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let sample = |momentum| {
-            let sample = Sample::new("a vector", RunningAverage { momentum }.attributes()).without_gradient();
+            let sample =
+                CheckCase::new("a vector", RunningAverage { momentum }.attributes()).without_gradient();
             sample.constant("x", array![1.0, -2.0, 0.5]).constant("average", array![0.0, 1.0, 2.0])
         };
         Ok(vec![sample(0.1), sample(1.0)])

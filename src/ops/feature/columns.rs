@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Forward, Gradient, Hints, InferShape, Op, RowValue, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -65,7 +65,7 @@ impl Op for Concat {
             for k in 0..run.count(X) {
                 let x = run.input_at::<T>(X, k)?;
                 let to = from + x.width();
-                Store::Write.put_rows(out.reborrow().columns(from, to), x);
+                Assign::Write.put_rows(out.reborrow().columns(from, to), x);
                 from = to;
             }
             Ok(())
@@ -92,18 +92,18 @@ impl Op for Concat {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let none = Attributes::new();
-        let mut samples = Sample::of_rows(&none, 2, |sample, x| {
+        let mut samples = CheckCase::of_rows(&none, 2, |sample, x| {
             let more = |salt, width| {
                 let numbers = Variable::from(numbers(x.rows(), width, salt));
                 numbers.with_lod(x.lod().cloned())
             };
             let batched = sample.operands[0].batched;
-            let add = |s: Sample, y| if batched { s.batch("x", y) } else { s.constant("x", y) };
+            let add = |s: CheckCase, y| if batched { s.batch("x", y) } else { s.constant("x", y) };
             Ok(add(add(sample, more(1, 1)?), more(2, 3)?))
         })?;
-        samples.extend(Sample::of_rows(&none, 2, |sample, _| Ok(sample))?.into_iter().take(1));
+        samples.extend(CheckCase::of_rows(&none, 2, |sample, _| Ok(sample))?.into_iter().take(1));
         Ok(samples)
     }
 }
@@ -112,7 +112,7 @@ impl Op for Concat {
 fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let x = run.input::<T>(X)?;
     for (k, part) in parts.enumerate() {
-        Store::Write.put_rows(run.output_at::<T>(OUT, k)?, x.columns(part.start, part.end));
+        Assign::Write.put_rows(run.output_at::<T>(OUT, k)?, x.columns(part.start, part.end));
     }
     Ok(())
 }
@@ -199,10 +199,10 @@ impl Op for Split {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let sizes = |sizes: &[usize]| Split { sizes: sizes.to_vec() }.attributes();
-        let mut samples = Sample::of_rows(&sizes(&[2, 0, 1]), 3, |sample, _| Ok(sample))?;
-        samples.extend(Sample::of_rows(&sizes(&[3]), 3, |sample, _| Ok(sample))?.into_iter().take(1));
+        let mut samples = CheckCase::of_rows(&sizes(&[2, 0, 1]), 3, |sample, _| Ok(sample))?;
+        samples.extend(CheckCase::of_rows(&sizes(&[3]), 3, |sample, _| Ok(sample))?.into_iter().take(1));
         Ok(samples)
     }
 }
@@ -261,10 +261,10 @@ impl Op for Slice {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let range = |from, to| Slice { from, to }.attributes();
-        let mut samples = Sample::of_rows(&range(1, 3), 4, |sample, _| Ok(sample))?;
-        samples.extend(Sample::of_rows(&range(2, 2), 4, |sample, _| Ok(sample))?.into_iter().take(1));
+        let mut samples = CheckCase::of_rows(&range(1, 3), 4, |sample, _| Ok(sample))?;
+        samples.extend(CheckCase::of_rows(&range(2, 2), 4, |sample, _| Ok(sample))?.into_iter().take(1));
         Ok(samples)
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Centre, Float, RowNorm, RowNormGradients, norm_rows, norm_rows_gradient};
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::tensor::DType;
 use crate::with_float;
@@ -177,17 +177,17 @@ impl<F: Form> Op for Normalise<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let gain = array![0.5, -1.5, 2.0, 1.0];
-        let mut samples = Sample::of_rows(&F::sample(), 4, |sample, _| Ok(sample))?;
-        let with_gain = |sample: Sample| sample.constant("gain", gain.clone());
-        samples.extend(Sample::of_rows(&F::sample(), 4, |sample, _| Ok(with_gain(sample)))?);
+        let mut samples = CheckCase::of_rows(&F::sample(), 4, |sample, _| Ok(sample))?;
+        let with_gain = |sample: CheckCase| sample.constant("gain", gain.clone());
+        samples.extend(CheckCase::of_rows(&F::sample(), 4, |sample, _| Ok(with_gain(sample)))?);
         if F::BIASED {
-            let bias = |sample: Sample| sample.constant("bias", array![0.25, 1.0, -0.5, 0.0]);
-            samples.extend(Sample::of_rows(&F::sample(), 4, |sample, _| Ok(bias(sample)))?);
-            samples.extend(Sample::of_rows(&F::sample(), 4, |sample, _| Ok(bias(with_gain(sample))))?);
+            let bias = |sample: CheckCase| sample.constant("bias", array![0.25, 1.0, -0.5, 0.0]);
+            samples.extend(CheckCase::of_rows(&F::sample(), 4, |sample, _| Ok(bias(sample)))?);
+            samples.extend(CheckCase::of_rows(&F::sample(), 4, |sample, _| Ok(bias(with_gain(sample))))?);
         }
-        samples.extend(Sample::of_rows(&F::sample(), 1, |sample, _| Ok(sample))?);
+        samples.extend(CheckCase::of_rows(&F::sample(), 1, |sample, _| Ok(sample))?);
         Ok(samples)
     }
 }
@@ -206,11 +206,11 @@ impl<F: Form> Normalise<F> {
             dbias: dbias.as_mut().map(|(dbias, store)| (dbias.row(0), *store)),
         };
         let (x, threads) = (run.input::<T>(X)?, run.run().threads);
-        norm_rows_gradient(x, dout, norm, to, &mut run.scratch().get::<Room<T>>().0, threads);
+        norm_rows_gradient(x, dout, norm, to, &mut run.scratch().get::<Scratch<T>>().0, threads);
         Ok(())
     }
 }
 
 /// Sums of blocks of rows.
 #[derive(Default)]
-struct Room<T>(Vec<T>);
+struct Scratch<T>(Vec<T>);

@@ -1,10 +1,10 @@
 //! Reductions: `sum` and `mean` of everything, and `sum_features`, `mean_features`, `max_features` of each row.
 
 use crate::error::Result;
-use crate::kernels::{Float, Store, exceeds};
+use crate::kernels::{Assign, Float, exceeds};
 use crate::operator::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Sample, Spec,
-    Total,
+    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Spec, Total,
 };
 use crate::with_float;
 
@@ -202,8 +202,8 @@ impl<R: Reduction> Op for Whole<R> {
             if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
                 let g = dout.row(0)[0] * R::slope::<T>(0, dx.rows() * dx.width(), 0);
                 match store {
-                    Store::Write => dx.fill(g),
-                    Store::Add => dx.iter_mut().flatten().for_each(|dx| *dx += g),
+                    Assign::Write => dx.fill(g),
+                    Assign::Add => dx.iter_mut().flatten().for_each(|dx| *dx += g),
                 }
             }
             Ok(())
@@ -215,8 +215,8 @@ impl<R: Reduction> Op for Whole<R> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }
 }
 
@@ -262,7 +262,7 @@ impl<R: Reduction> Op for PerRow<R> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }
 }

@@ -1,9 +1,9 @@
 //! `softmax` and `log_softmax` over the features of each row.
 
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator;
-use crate::operator::{Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, Sample, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, Spec};
 use crate::with_float;
 
 /// The slots of both.
@@ -106,12 +106,12 @@ impl<F: Form> Op for Softmax<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let mut samples = Sample::of_rows(&Attributes::new(), 4, |sample, _| Ok(sample))?;
+    fn samples() -> Result<Vec<CheckCase>> {
+        let mut samples = CheckCase::of_rows(&Attributes::new(), 4, |sample, _| Ok(sample))?;
         let large = ndarray::array![[1e4, 1e4 + 1.0], [-1e4, 3.0]];
-        samples.push(Sample::new("large numbers", Attributes::new()).batch("x", large).without_gradient());
+        samples.push(CheckCase::new("large numbers", Attributes::new()).batch("x", large).without_gradient());
         let masked = ndarray::Array2::from_elem((2, 3), f64::NEG_INFINITY);
-        samples.push(Sample::new("all masked", Attributes::new()).batch("x", masked).without_gradient());
+        samples.push(CheckCase::new("all masked", Attributes::new()).batch("x", masked).without_gradient());
         Ok(samples)
     }
 }
@@ -150,7 +150,7 @@ struct Gradients<'a, T> {
     y: View<'a, T>,
     dout: View<'a, T>,
     dx: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
     log: bool,
 }
 

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
-use crate::kernels::{Float, Store, exceeds};
+use crate::kernels::{Assign, Float, exceeds};
 use crate::operator;
-use crate::operator::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::{Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -66,7 +66,7 @@ impl Op for TopK {
             let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
             let (dout, ids) = (run.output_gradient::<T>(Self::VALUES)?, run.output::<i64>(Self::IDS)?);
             for (row, dx) in dx.iter_mut().enumerate() {
-                if store == Store::Write {
+                if store == Assign::Write {
                     dx.fill(T::ZERO);
                 }
                 let Some(dout) = dout else { continue };
@@ -81,13 +81,13 @@ impl Op for TopK {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let op = |k| TopK { k }.attributes();
-        let mut samples = Sample::of_rows(&op(2), 5, |sample, _| Ok(sample))?;
-        samples.extend(Sample::of_rows(&op(1), 1, |sample, _| Ok(sample))?);
-        samples.extend(Sample::of_rows(&op(4), 4, |sample, _| Ok(sample))?);
+        let mut samples = CheckCase::of_rows(&op(2), 5, |sample, _| Ok(sample))?;
+        samples.extend(CheckCase::of_rows(&op(1), 1, |sample, _| Ok(sample))?);
+        samples.extend(CheckCase::of_rows(&op(4), 4, |sample, _| Ok(sample))?);
         let ties = ndarray::array![[1.0, 2.0, 2.0, 1.0], [3.0, 3.0, 3.0, 3.0]];
-        samples.push(Sample::new("ties", op(3)).batch("x", ties).without_gradient());
+        samples.push(CheckCase::new("ties", op(3)).batch("x", ties).without_gradient());
         Ok(samples)
     }
 }

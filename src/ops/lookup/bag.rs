@@ -7,7 +7,7 @@ use ndarray::{Array1, array};
 use super::ids::{self, Ids, below, ids};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{
-    BagGradient, BagPool, BagShare, BagTarget, Bags, Float, RowMerge, Store, View, ViewMut,
+    Assign, BagGradient, BagPool, BagShare, BagTarget, Bags, Float, RowMerge, View, ViewMut,
     bag_factor_gradient, bag_first_maximum, bag_forward, join,
 };
 use crate::lod::Lod;
@@ -15,8 +15,8 @@ use crate::operator;
 use crate::operator::attributes::Attribute;
 use crate::operator::attributes::or_default;
 use crate::operator::{
-    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
-    RowTable, RowValue, Sample, Sequences, Spec, Stored, Work,
+    Attributes, Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
+    Op, Pass, RowTable, RowValue, Sequences, Spec, StorageBound, Work,
 };
 use crate::program::Var;
 use crate::tensor::{StorageKind, Variable};
@@ -175,8 +175,8 @@ impl Op for EmbeddingBag {
         (table == Self::TABLE).then_some(Self::IDS)
     }
 
-    fn stored_gradient(&self, _: usize) -> Stored {
-        Stored::Together(&[Self::IDS])
+    fn stored_gradient(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[Self::IDS])
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
@@ -209,14 +209,14 @@ impl Op for EmbeddingBag {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples()
     }
 }
 
-/// Room for what a call finds out about its ids, used again at every call.
+/// Scratch for what a call finds out about its ids, used again at every call.
 #[derive(Default)]
-struct Room<T> {
+struct Scratch<T> {
     /// The ids that count, bag after bag, and where each bag begins.
     rows: Vec<i64>,
     starts: Vec<usize>,
@@ -233,7 +233,7 @@ struct Room<T> {
     best: Vec<T>,
 }
 
-impl<T: Float> Room<T> {
+impl<T: Float> Scratch<T> {
     /// The numbers of the table, and the rows of it that the bags have.
     fn table<'a>(&'a self, dense: Option<View<'a, T>>, width: usize) -> (View<'a, T>, &'a [i64]) {
         match dense {
@@ -332,7 +332,7 @@ impl<T: Float> Room<T> {
     }
 }
 
-impl<T: RowValue> Room<T> {
+impl<T: RowValue> Scratch<T> {
     /// Gathers the rows that count of a row-sparse table.
     fn gather_rows(&mut self, table: &RowTable) -> Result<()> {
         let Self { rows, plan, gathered, places, .. } = self;
@@ -361,13 +361,13 @@ fn check_count(ids: usize) -> Result<()> {
 
 impl EmbeddingBag {
     fn pooled<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let result = self.pool_all(run, &mut room);
-        *run.scratch().get::<Room<T>>() = room;
+        *run.scratch().get::<Scratch<T>>() = room;
         result
     }
 
-    fn pool_all<T: RowValue>(&self, run: &mut Forward<'_>, room: &mut Room<T>) -> Result<()> {
+    fn pool_all<T: RowValue>(&self, run: &mut Forward<'_>, room: &mut Scratch<T>) -> Result<()> {
         let ids = ids!(run, Self::IDS);
         let (weights, out) = (run.optional::<T>(Self::WEIGHTS)?, run.output::<T>(Self::OUT)?);
         let (sequences, by_rows) = (run.sequences(Self::IDS)?, run.table(Self::TABLE));
@@ -385,13 +385,13 @@ impl EmbeddingBag {
     }
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let result = self.all_gradients(run, &mut room);
-        *run.scratch().get::<Room<T>>() = room;
+        *run.scratch().get::<Scratch<T>>() = room;
         result
     }
 
-    fn all_gradients<T: RowValue>(&self, run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()> {
+    fn all_gradients<T: RowValue>(&self, run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result<()> {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("embedding_bag", "a gradient of its output", "none"));
         };
@@ -437,7 +437,7 @@ impl EmbeddingBag {
         let gradient = BagGradient { plan: &room.plan, bags: &room.bags, share };
         let (threads, all) = (run.run().threads, 0..room.plan.len());
         if let Some((rows, store)) = run.gradient_rows(Self::TABLE) {
-            let out = if store == Store::Write || rows.dtype().is_none() {
+            let out = if store == Assign::Write || rows.dtype().is_none() {
                 rows.refill::<T>(height, dout.width(), room.plan.ids())
             } else {
                 rows.extend::<T>(room.plan.ids().iter().copied())
@@ -451,7 +451,7 @@ impl EmbeddingBag {
     }
 
     /// The weights of padding get nothing.
-    fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, store: Store) {
+    fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, store: Assign) {
         let mut found = found.iter();
         for (row, to) in to.iter_mut().enumerate() {
             let value = if self.padding_id == Some(ids.get(row)) { None } else { found.next() };
@@ -507,14 +507,14 @@ fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
 }
 
 #[cfg(feature = "testing")]
-fn samples() -> Result<Vec<Sample>> {
+fn samples() -> Result<Vec<CheckCase>> {
     let table = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
     let attributes = |pool, padding_id, gradient| EmbeddingBag { pool, padding_id, gradient }.attributes();
-    let sample = |name: &str, attributes, ids: &[i64], lengths: &[Vec<usize>]| -> Result<Sample> {
+    let sample = |name: &str, attributes, ids: &[i64], lengths: &[Vec<usize>]| -> Result<CheckCase> {
         let ids = Variable::sequences(Array1::from(ids.to_vec()), Lod::from_lengths(lengths)?)?;
-        Ok(Sample::new(name, attributes).batch("ids", ids).constant("table", table.clone()))
+        Ok(CheckCase::new(name, attributes).batch("ids", ids).constant("table", table.clone()))
     };
-    let weighted = |sample: Sample, lengths: &[Vec<usize>]| -> Result<Sample> {
+    let weighted = |sample: CheckCase, lengths: &[Vec<usize>]| -> Result<CheckCase> {
         let lod = Lod::from_lengths(lengths)?;
         let weights = Array1::from_shape_fn(lod.rows(), |i| 0.5 - 0.3 * i as f64);
         Ok(sample.batch("weights", Variable::sequences(weights, lod)?))
@@ -536,7 +536,7 @@ fn samples() -> Result<Vec<Sample>> {
         // The gradient of the padding row is zero by definition, and so is the derivative: it is not read.
         samples.push(sample(&name("padding"), padded, &[0, 3, 0, 0], &[vec![2, 0, 1, 1]])?);
         let ids = Variable::sequences(array![[2i32], [0]], Lod::from_lengths1(&[0, 2])?)?;
-        let column = Sample::new(&name("i32, a column"), plain);
+        let column = CheckCase::new(&name("i32, a column"), plain);
         samples.push(column.batch("ids", ids).constant("table", table.clone()));
     }
     for (storage, padding) in [(dense, None), (rows, Some(3))] {

@@ -4,12 +4,12 @@ use ndarray::array;
 
 use super::ids::{self, Ids, below, ids};
 use crate::error::{Error, Result};
-use crate::kernels::{Store, View, ViewMut, join};
+use crate::kernels::{Assign, View, ViewMut, join};
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::{
-    Backward, Cost, DENSE, Extent, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer, RowValue,
-    Sample, Spec, Stored, TableRows, Work,
+    Backward, CheckCase, Cost, DENSE, Extent, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer,
+    RowValue, Spec, StorageBound, TableRows, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -97,8 +97,8 @@ impl Op for Embedding {
         (table == Self::WEIGHT).then_some(Self::IDS)
     }
 
-    fn stored_gradient(&self, _: usize) -> Stored {
-        Stored::Together(&[Self::IDS])
+    fn stored_gradient(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[Self::IDS])
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -111,16 +111,16 @@ impl Op for Embedding {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
-        let sample = |name, ids: &[i64], lengths: &[Vec<usize>], sparse| -> Result<Sample> {
+        let sample = |name, ids: &[i64], lengths: &[Vec<usize>], sparse| -> Result<CheckCase> {
             let ids = Variable::sequences(ndarray::Array1::from(ids.to_vec()), Lod::from_lengths(lengths)?)?;
             let attributes = Embedding { padding_id: None, sparse }.attributes();
-            Ok(Sample::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
+            Ok(CheckCase::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
         };
         // The gradient of the padding row is zero by definition; it is not the derivative.
         let padding = Embedding { padding_id: Some(0), sparse: false }.attributes();
-        let padding = Sample::new("padding, i32, a column", padding).without_gradient();
+        let padding = CheckCase::new("padding, i32, a column", padding).without_gradient();
         Ok(vec![
             sample("repeated ids", &[3, 0, 3], &[vec![2, 0, 1]], false)?,
             sample("repeated ids, sparse", &[3, 0, 3], &[vec![2, 0, 1]], true)?,
@@ -220,14 +220,14 @@ impl Embedding {
             return Ok(());
         }
         if let Some((rows, store)) = run.gradient_rows(Self::WEIGHT) {
-            if store == Store::Write || rows.dtype().is_none() {
+            if store == Assign::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);
             }
             for row in (0..dout.rows()).filter(learning) {
                 rows.push(ids.place(row, height, "weight")? as i64, dout.row(row));
             }
         } else if let Some((mut dw, store)) = run.gradient::<T>(Self::WEIGHT)? {
-            if store == Store::Write {
+            if store == Assign::Write {
                 dw.fill(T::ZERO);
             }
             for row in (0..dout.rows()).filter(learning) {

@@ -4,12 +4,12 @@ use ndarray::array;
 
 use super::ids::{self, ids};
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Store};
+use crate::kernels::{Assign, Float};
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Sample, Spec, Work,
+    Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Spec, Work,
 };
 use crate::tensor::{DType, Variable};
 use crate::with_float;
@@ -160,7 +160,7 @@ impl Op for GatherRows {
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-            if store == Store::Write {
+            if store == Assign::Write {
                 dx.fill(T::ZERO);
             }
             let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
@@ -179,20 +179,22 @@ impl Op for GatherRows {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (name, lengths) in CASES {
-            let sample =
-                Sample::new(&format!("of a constant, {name}"), GatherRows { of_batch: false }.attributes());
+            let sample = CheckCase::new(
+                &format!("of a constant, {name}"),
+                GatherRows { of_batch: false }.attributes(),
+            );
             samples.push(sample.batch("ids", some_ids(lengths, 5)?).constant("x", numbers(5, 3, 1)));
             let ids = some_ids(lengths, lengths.last().map_or(0, |l| l.iter().sum()))?;
             let x = Variable::from(numbers(ids.rows(), 3, 2)).with_lod(ids.lod().cloned())?;
             let sample =
-                Sample::new(&format!("of the batch, {name}"), GatherRows { of_batch: true }.attributes());
+                CheckCase::new(&format!("of the batch, {name}"), GatherRows { of_batch: true }.attributes());
             samples.push(sample.batch("ids", ids).batch("x", x));
         }
         let column = Variable::dense(array![[2i32], [0], [2]]);
-        let sample = Sample::new("i32, a column", GatherRows { of_batch: false }.attributes());
+        let sample = CheckCase::new("i32, a column", GatherRows { of_batch: false }.attributes());
         samples.push(sample.batch("ids", column).constant("x", numbers(3, 2, 0)));
         Ok(samples)
     }
@@ -242,11 +244,11 @@ impl Op for ScatterRows {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let sample = |(name, lengths): (&str, &[&[usize]])| -> Result<Sample> {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let sample = |(name, lengths): (&str, &[&[usize]])| -> Result<CheckCase> {
             let ids = some_ids(lengths, 4)?;
             let x = Variable::from(numbers(ids.rows(), 2, 2)).with_lod(ids.lod().cloned())?;
-            let sample = Sample::new(name, ScatterRows { height: 4 }.attributes());
+            let sample = CheckCase::new(name, ScatterRows { height: 4 }.attributes());
             Ok(sample.batch("ids", ids).batch("x", x))
         };
         CASES.into_iter().map(sample).collect()
@@ -281,12 +283,12 @@ impl Op for OneHot {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (name, lengths) in CASES {
             for dtype in [DType::F32, DType::F64] {
                 let sample =
-                    Sample::new(&format!("{name}, {dtype}"), OneHot { classes: 3, dtype }.attributes());
+                    CheckCase::new(&format!("{name}, {dtype}"), OneHot { classes: 3, dtype }.attributes());
                 samples.push(sample.batch("ids", some_ids(lengths, 3)?));
             }
         }

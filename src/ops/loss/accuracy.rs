@@ -5,7 +5,7 @@ use ndarray::array;
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::operator;
-use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
+use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowValue, Spec};
 use crate::ops::lookup::ids::{self, ids};
 use crate::tensor::{DType, Variable};
 use crate::with_float;
@@ -60,12 +60,12 @@ impl Op for Accuracy {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let sample = |name, lengths: &[Vec<usize>], labels: &[i64]| -> Result<Sample> {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let sample = |name, lengths: &[Vec<usize>], labels: &[i64]| -> Result<CheckCase> {
             let logits = array![[0.9, 0.1, 0.2], [0.4, -0.3, 0.2], [0.5, 0.1, 0.2]];
             let logits = logits.slice_move(ndarray::s![..labels.len(), ..]);
             let lod = Lod::from_lengths(lengths)?;
-            Ok(Sample::new(name, Accuracy { ignore_index: Some(-1) }.attributes())
+            Ok(CheckCase::new(name, Accuracy { ignore_index: Some(-1) }.attributes())
                 .batch("logits", Variable::sequences(logits, lod.clone())?)
                 .batch("labels", Variable::sequences(ndarray::Array1::from(labels.to_vec()), lod)?))
         };

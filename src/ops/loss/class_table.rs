@@ -1,7 +1,7 @@
 //! What losses over few rows of a table of classes have in common: the score of a class, and where the gradients go.
 
 use crate::error::Result;
-use crate::kernels::{Float, Store, View, ViewMut};
+use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
 use crate::ops::lookup::ids;
 
@@ -102,7 +102,7 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
     // Rows are collected beside the run, which the terms look at meanwhile.
     let mut kept = match run.gradient_rows(WEIGHT) {
         Some((rows, store)) if !is_dense => {
-            if store == Store::Write || rows.dtype().is_none() {
+            if store == Assign::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);
             }
             Some(std::mem::take(rows))
@@ -123,7 +123,7 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
     let mut outcome = Ok(());
     for (row, x) in x.iter().enumerate() {
         let mut to = dx.as_mut().map(|(dx, store)| (dx.row(row), *store));
-        if let Some((to, Store::Write)) = &mut to {
+        if let Some((to, Assign::Write)) = &mut to {
             to.fill(T::ZERO);
         }
         let Some(upstream) = dloss.map(|dloss| dloss.row(row)[0]) else { continue };

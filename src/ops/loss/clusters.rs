@@ -4,7 +4,7 @@ use ndarray::Array1;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
-use crate::operator::{Attributes, Facts, Forward, InferShape, Op, Sample};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
 use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
@@ -83,13 +83,13 @@ impl Op for ClassClusters {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = |ends: &[usize]| ClassClusters { ends: ends.to_vec() }.attributes();
         let labels = |rows: usize| Array1::from_shape_fn(rows, |i| (i * 5 % 9) as i64);
-        let mut samples = Sample::of_sequences(&attributes(&[2, 5, 9]), |sample, lod| {
+        let mut samples = CheckCase::of_sequences(&attributes(&[2, 5, 9]), |sample, lod| {
             Ok(sample.batch("labels", Variable::sequences(labels(lod.rows()), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&attributes(&[1, 9]), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&attributes(&[1, 9]), |sample, lod| {
             let labels = labels(lod.rows()).mapv(|label| label as i32);
             Ok(sample.batch("labels", Variable::sequences(labels, lod)?))
         })?);

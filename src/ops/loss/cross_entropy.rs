@@ -3,11 +3,11 @@
 use ndarray::array;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
 use crate::operator::attributes::or_default;
 use crate::operator::{
-    Attributes, Backward, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Spec,
 };
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::program::Var;
@@ -151,19 +151,22 @@ impl Op for SoftmaxCrossEntropy {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let plain = Attributes::new();
         let smooth = SoftmaxCrossEntropy { ignore_index: Some(-1), label_smoothing: 0.2 }.attributes();
-        let sample =
-            |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
-                let number = |(i, j): (usize, usize)| 2.0 * ((i * 3 + j) as f64 * 1.3).sin();
-                let logits = ndarray::Array2::from_shape_fn((labels.len(), 3), number);
-                let labels = ndarray::Array1::from(labels.to_vec());
-                let lod = Lod::from_lengths(lengths)?;
-                Ok(Sample::new(name, attributes.clone())
-                    .batch("logits", Variable::sequences(logits, lod.clone())?)
-                    .batch("labels", Variable::sequences(labels, lod)?))
-            };
+        let sample = |name: &str,
+                      lengths: &[Vec<usize>],
+                      labels: &[i64],
+                      attributes: &Attributes|
+         -> Result<CheckCase> {
+            let number = |(i, j): (usize, usize)| 2.0 * ((i * 3 + j) as f64 * 1.3).sin();
+            let logits = ndarray::Array2::from_shape_fn((labels.len(), 3), number);
+            let labels = ndarray::Array1::from(labels.to_vec());
+            let lod = Lod::from_lengths(lengths)?;
+            Ok(CheckCase::new(name, attributes.clone())
+                .batch("logits", Variable::sequences(logits, lod.clone())?)
+                .batch("labels", Variable::sequences(labels, lod)?))
+        };
         let weight = array![0.5, 1.0, 2.0];
         let samples = [
             sample("sequences with an empty one", &[vec![2, 0, 1]], &[2, 0, 1], &plain),
@@ -198,7 +201,7 @@ impl SoftmaxCrossEntropy {
         let Some((mut dlogits, store)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
         let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
             // Only the shares were used, and they do not depend on the logits.
-            if store == Store::Write {
+            if store == Assign::Write {
                 dlogits.fill(T::ZERO);
             }
             return Ok(());
@@ -374,7 +377,7 @@ struct Slopes<'a, T> {
     rows: Rows<'a, T>,
     dloss: View<'a, T>,
     dlogits: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 /// Gradients that are computed before they go where they belong.
@@ -389,7 +392,7 @@ impl<T: Float> Sweep for Slopes<'_, T> {
         let rows = &self.rows;
         for (row, (logits, dlogits)) in rows.logits.iter().zip(self.dlogits.iter_mut()).enumerate() {
             let Some(class) = rows.class(row)? else {
-                if self.store == Store::Write {
+                if self.store == Assign::Write {
                     dlogits.fill(T::ZERO);
                 }
                 continue;

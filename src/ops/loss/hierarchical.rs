@@ -4,7 +4,7 @@ use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients}
 use super::sampled;
 use crate::error::{Error, Result};
 use crate::kernels::Float;
-use crate::operator::{Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::{Backward, CheckCase, Forward, Gradient, Hints, InferShape, Op, RowValue, Spec};
 use crate::ops::lookup::ids::{Ids, ids};
 use crate::tensor::StorageKind;
 use crate::with_float;
@@ -254,7 +254,7 @@ impl Op for HierarchicalSigmoid {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let (left, right) = (Side::Left, Side::Right);
         let tree = ClassTree::Paths(vec![
             vec![(1, left)],

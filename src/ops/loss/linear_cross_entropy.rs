@@ -6,15 +6,15 @@ use ndarray::{Array1, Array2, array};
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Cpu, Float, GradientRoom, Packed, SUM_ROWS, Store, Sweep, Transpose, View, ViewMut,
+    Arithmetic, Assign, Cpu, Float, GradientRoom, Packed, SUM_ROWS, Sweep, Transpose, View, ViewMut,
     WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
 };
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
-    Prepare, RowValue, Sample, Spec, Work,
+    Attributes, Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
+    Op, Pass, Prepare, RowValue, Spec, Work,
 };
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
@@ -104,7 +104,7 @@ impl Op for LinearCrossEntropy {
             };
             let rows = Chunk { first: 0, x, loss: Some(loss), dloss: None, dx: None };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
-            let room = run.scratch().get::<Room<T>>();
+            let room = run.scratch().get::<Scratch<T>>();
             let weights = room.weights.packed(prepared, weight, self.transposed, Products::Logits);
             let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
             all(&shared, weights, rows, None, tools)
@@ -126,7 +126,7 @@ impl Op for LinearCrossEntropy {
                 labels: &labels,
             };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
-            let room = run.scratch().get::<Room<T>>();
+            let room = run.scratch().get::<Scratch<T>>();
             let products = if dx.is_some() { Products::LogitsAndInputs } else { Products::Logits };
             let weights = room.weights.packed(prepared, weight, self.transposed, products);
             let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
@@ -171,23 +171,26 @@ impl Op for LinearCrossEntropy {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let plain = Attributes::new();
         let of = |ignore_index, label_smoothing, transposed| {
             LinearCrossEntropy { ignore_index, label_smoothing, transposed }.attributes()
         };
         let smooth = of(Some(-1), 0.2, Transpose::No);
         let weight = array![[0.3, -0.7, 0.9], [1.1, 0.2, -0.6]];
-        let sample =
-            |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
-                let lod = Lod::from_lengths(lengths)?;
-                Ok(Sample::new(name, attributes.clone())
-                    .batch("x", Variable::sequences(numbers(labels.len(), 2, 0), lod.clone())?)
-                    .constant("weight", weight.clone())
-                    .batch("labels", Variable::sequences(Array1::from(labels.to_vec()), lod)?))
-            };
-        let bias = |sample: Sample| sample.constant("bias", array![0.5, -0.25, 0.1]);
-        let class_weights = |sample: Sample| sample.constant("class_weights", array![0.5, 1.0, 2.0]);
+        let sample = |name: &str,
+                      lengths: &[Vec<usize>],
+                      labels: &[i64],
+                      attributes: &Attributes|
+         -> Result<CheckCase> {
+            let lod = Lod::from_lengths(lengths)?;
+            Ok(CheckCase::new(name, attributes.clone())
+                .batch("x", Variable::sequences(numbers(labels.len(), 2, 0), lod.clone())?)
+                .constant("weight", weight.clone())
+                .batch("labels", Variable::sequences(Array1::from(labels.to_vec()), lod)?))
+        };
+        let bias = |sample: CheckCase| sample.constant("bias", array![0.5, -0.25, 0.1]);
+        let class_weights = |sample: CheckCase| sample.constant("class_weights", array![0.5, 1.0, 2.0]);
         let samples = [
             sample("sequences with an empty one", &[vec![2, 0, 1]], &[2, 0, 1], &plain),
             sample("with a bias", &[vec![3]], &[0, 1, 2], &plain).map(bias),
@@ -198,9 +201,9 @@ impl Op for LinearCrossEntropy {
             sample("all empty", &[vec![0, 0]], &[], &plain).map(bias),
             sample("none", &[vec![]], &[], &smooth),
         ];
-        let mut samples: Vec<Sample> = samples.into_iter().collect::<Result<_>>()?;
-        let turned = |sample: &Sample, attributes: Attributes| {
-            let mut turned = Sample { attributes, ..sample.clone() };
+        let mut samples: Vec<CheckCase> = samples.into_iter().collect::<Result<_>>()?;
+        let turned = |sample: &CheckCase, attributes: Attributes| {
+            let mut turned = CheckCase { attributes, ..sample.clone() };
             turned.name += ", transposed";
             let weights = turned.operands.iter_mut().filter(|o| o.slot == "weight");
             weights.for_each(|o| o.value = Variable::from(weight.t().to_owned()));
@@ -267,7 +270,7 @@ impl<T: Float> Weights<T> {
 
 /// A thread's memory: a chunk's logits, what their products are packed into, and weights that were not packed before.
 #[derive(Default)]
-struct Room<T: Float> {
+struct Scratch<T: Float> {
     weights: Weights<T>,
     logits: Vec<T>,
     gradient: GradientRoom<T>,
@@ -295,7 +298,7 @@ struct Chunk<'a, T> {
     x: View<'a, T>,
     loss: Option<ViewMut<'a, T>>,
     dloss: Option<View<'a, T>>,
-    dx: Option<(ViewMut<'a, T>, Store)>,
+    dx: Option<(ViewMut<'a, T>, Assign)>,
 }
 
 impl<'a, T> Chunk<'a, T> {
@@ -327,7 +330,7 @@ impl<'a, T> Chunk<'a, T> {
 /// The gradients that every row adds to.
 struct Sums<'a, T> {
     dw: Option<WeightGradient<'a, T>>,
-    db: Option<(ViewMut<'a, T>, Store)>,
+    db: Option<(ViewMut<'a, T>, Assign)>,
 }
 
 /// All rows, chunk by chunk.
@@ -383,7 +386,7 @@ fn take<T: RowValue>(
         // The first row that is wrong is in the first half that failed.
         return a.and(b);
     }
-    affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Store::Write, 1);
+    affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Assign::Write, 1);
     let Chunk { first, loss, dloss, dx, .. } = rows;
     sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
     if let Some((dx, store)) = dx {
@@ -400,7 +403,7 @@ fn add<T: RowValue>(
     room: &mut GradientRoom<T>,
     threads: usize,
 ) {
-    let after = |store: &mut Store| std::mem::replace(store, Store::Add);
+    let after = |store: &mut Assign| std::mem::replace(store, Assign::Add);
     let weight = sums.dw.as_mut().map(|(dw, store, turn)| (x, (dw.reborrow(), after(store), *turn)));
     let bias = sums.db.as_mut().map(|(db, store)| (db.row(0), after(store)));
     affine_gradient(dlogits, weight, bias, room, threads);
@@ -495,11 +498,11 @@ impl Op for Share {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let sample = |name, lengths: &[usize], labels: &[i64], transposed: Transpose| -> Result<Sample> {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let sample = |name, lengths: &[usize], labels: &[i64], transposed: Transpose| -> Result<CheckCase> {
             let labels = Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)?;
             let share = Share { ignore_index: Some(-1), label_smoothing: 0.0, transposed };
-            Ok(Sample::new(name, share.attributes())
+            Ok(CheckCase::new(name, share.attributes())
                 .constant("weight", Array2::<f64>::zeros(transposed.shape((2, 3))))
                 .batch("labels", labels)
                 .constant("class_weights", array![0.5, 1.0, 2.0]))

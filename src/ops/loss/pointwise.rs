@@ -2,10 +2,10 @@
 //! their sum.
 
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -88,7 +88,7 @@ impl<F: Pointwise> Op for RowLoss<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples(&F::sample(), F::target, F::WEIGHED)
     }
 }
@@ -106,20 +106,20 @@ fn infer_shape(s: &mut InferShape<'_>, weighed: bool) -> Result<()> {
     Ok(())
 }
 
-fn samples(attributes: &Attributes, target: fn(f64) -> f64, weighed: bool) -> Result<Vec<Sample>> {
-    let beside = |sample: Sample, x: &Variable| -> Result<Sample> {
+fn samples(attributes: &Attributes, target: fn(f64) -> f64, weighed: bool) -> Result<Vec<CheckCase>> {
+    let beside = |sample: CheckCase, x: &Variable| -> Result<CheckCase> {
         let y = numbers(x.rows(), x.shape()[1], 5).mapv(target);
         let y = Variable::from(y).with_lod(x.lod().cloned())?;
         Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
     };
-    let mut samples = Sample::of_rows(attributes, 3, beside)?;
-    samples.extend(Sample::of_rows(attributes, 1, beside)?);
+    let mut samples = CheckCase::of_rows(attributes, 3, beside)?;
+    samples.extend(CheckCase::of_rows(attributes, 1, beside)?);
     if weighed {
-        samples.extend(Sample::of_rows(attributes, 3, |sample, x| {
+        samples.extend(CheckCase::of_rows(attributes, 3, |sample, x| {
             let positive = ndarray::array![2.0, 0.5, 1.0];
             Ok(beside(sample, x)?.constant("positive_weight", positive))
         })?);
-        samples.extend(Sample::of_rows(attributes, 3, |sample, x| {
+        samples.extend(CheckCase::of_rows(attributes, 3, |sample, x| {
             let weight = ndarray::array![0.5, 1.5, 0.0];
             Ok(beside(sample, x)?.constant("weight", weight))
         })?);
@@ -223,7 +223,7 @@ struct Slopes<'a, T> {
     weights: Columns<'a, T>,
     dout: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 struct Derive<'a, F, T> {

@@ -7,8 +7,8 @@ use crate::lod::Lod;
 use crate::operator::attributes::or_default;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, RowValue, Sample,
-    Spec,
+    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, Mode, Op,
+    RowValue, Spec,
 };
 use crate::ops::lookup::ids::{Ids, ids};
 use crate::program::Var;
@@ -274,7 +274,7 @@ family!(Sampled);
 
 /// What a row's loss is computed in.
 #[derive(Default)]
-struct Room<T> {
+struct Scratch<T> {
     uniform: Vec<f64>,
     met: Vec<Met>,
     scores: Vec<T>,
@@ -324,8 +324,8 @@ impl Rule {
     }
 
     /// The loss of a row; its slopes by the scores of the classes that it met are left in the room.
-    fn row<T: Float>(loss: Loss<T>, table: Table<'_, T>, x: &[T], room: &mut Room<T>) -> T {
-        let Room { met, scores, times, .. } = room;
+    fn row<T: Float>(loss: Loss<T>, table: Table<'_, T>, x: &[T], room: &mut Scratch<T>) -> T {
+        let Scratch { met, scores, times, .. } = room;
         scores.clear();
         scores.extend(met.iter().map(|met| table.score(met.class, x) - T::from_f64(met.shift)));
         times.clear();
@@ -339,7 +339,7 @@ impl Rule {
         let (mut loss, mut drawn) = (run.output::<T>(LOSS)?, run.output::<i64>(SAMPLES)?);
         let (classes, trains) = (table.weight.rows(), run.run().mode == Mode::Train);
         let by = LogUniform { classes };
-        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let mut outcome = Ok(());
         for (row, x) in x.iter().enumerate() {
             let drawn = drawn.row(row);
@@ -368,7 +368,7 @@ impl Rule {
         let (classes, trains) = (table.weight.rows(), run.run().mode == Mode::Train);
         let drawn = run.output::<i64>(SAMPLES)?;
         let labels = ids!(run, LABELS);
-        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let outcome = gradients::<T>(run, &mut |_, row, x, add| {
             let label = class_of(&labels, row, classes)?;
             self.meet(label, classes, trains.then(|| drawn.row(row)), &mut room.met);
@@ -423,13 +423,13 @@ impl<F: Contrast> Op for Sampled<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples(&[F::attributes(2, false), F::attributes(5, true)], 4, 4)
     }
 }
 
 /// What losses over a table of classes are tried on.
-pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize) -> Result<Vec<Sample>> {
+pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize) -> Result<Vec<CheckCase>> {
     let cases: [(&str, &[&[usize]]); 4] = [
         ("sequences with an empty one", &[&[2, 0, 1]]),
         ("two levels", &[&[2, 0, 1], &[1, 0, 3]]),
@@ -443,7 +443,7 @@ pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize)
             let labels: Vec<i64> = (0..lod.rows()).map(|row| (row * 3 % classes) as i64).collect();
             let labels = Variable::sequences(ndarray::Array1::from(labels), lod.clone())?;
             let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
-            let sample = Sample::new(&format!("{name}, {number}"), attributes.clone()).batch("x", x);
+            let sample = CheckCase::new(&format!("{name}, {number}"), attributes.clone()).batch("x", x);
             let sample = sample.batch("labels", labels).constant("weight", numbers(height, 3, 1));
             let bias = numbers(1, height, 2).remove_axis(ndarray::Axis(0));
             samples.push(sample.clone());

@@ -2,9 +2,9 @@
 
 use super::pointwise::one_each;
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
 use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -116,8 +116,8 @@ impl Op for CosineSimilarity {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&Attributes::new(), 3, |sample, x| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&Attributes::new(), 3, |sample, x| {
             let y = Variable::from(numbers(x.rows(), 3, 7)).with_lod(x.lod().cloned())?;
             Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
         })
@@ -185,7 +185,7 @@ struct Turns<'a, T> {
     other: View<'a, T>,
     dout: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for Turns<'_, T> {

@@ -7,8 +7,8 @@ use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass, Prepare,
-    RowValue, Sample, Spec, Work,
+    Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
+    Prepare, RowValue, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -114,7 +114,7 @@ fn pack<'v, T: Float + 'v>(
 
 /// What a call needs beside what was prepared.
 #[derive(Default)]
-struct Room<T: Float> {
+struct Scratch<T: Float> {
     weights: Packed<T>,
     /// Biases side by side.
     bias: Vec<T>,
@@ -230,7 +230,7 @@ impl Op for Linear {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9]];
         let mut samples = Vec::new();
         let cases =
@@ -239,19 +239,19 @@ impl Op for Linear {
             let lod = Lod::from_lengths1(&lengths)?;
             let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
             let sample =
-                Sample::new(name, Attributes::new()).batch("x", x).constant("weight", weight.clone());
+                CheckCase::new(name, Attributes::new()).batch("x", x).constant("weight", weight.clone());
             samples.push(sample.clone());
             samples.push(sample.constant("bias", array![0.5, -0.25]));
         }
         let second = array![[-0.6], [0.1], [0.8]];
-        let of_many = |sample: &Sample| {
+        let of_many = |sample: &CheckCase| {
             let many = sample.clone().constant("weight", second.clone());
             let biased = sample.operands.iter().any(|o| o.slot == "bias");
             if biased { many.constant("bias", array![0.75]) } else { many }
         };
-        let many: Vec<Sample> = samples.iter().map(of_many).collect();
+        let many: Vec<CheckCase> = samples.iter().map(of_many).collect();
         samples.extend(many);
-        let vector = Sample::new("a constant vector", Attributes::new());
+        let vector = CheckCase::new("a constant vector", Attributes::new());
         samples.push(vector.constant("x", array![0.5, -1.5, 2.0]).constant("weight", weight));
         let mut transposed = Vec::new();
         for sample in &samples {
@@ -275,7 +275,7 @@ impl Linear {
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
         let (store, threads) = (run.store(), run.run().threads);
-        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let weights = match run.prepared::<Packed<T>>() {
             Some(weights) => weights,
             None => {
@@ -301,7 +301,7 @@ impl Linear {
             }
         };
         affine(x, weights, bias, out, store, threads);
-        *run.scratch().get::<Room<T>>() = room;
+        *run.scratch().get::<Scratch<T>>() = room;
         Ok(())
     }
 
@@ -311,7 +311,7 @@ impl Linear {
         };
         let threads = run.run().threads;
         if let Some((dx, store)) = run.gradient::<T>(Self::X)? {
-            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
             let weights = match run.prepared::<Packed<T>>() {
                 Some(weights) => weights,
                 None => {
@@ -326,7 +326,7 @@ impl Linear {
                 }
             };
             affine(dout, weights, None, dx, store, threads);
-            *run.scratch().get::<Room<T>>() = room;
+            *run.scratch().get::<Scratch<T>>() = room;
         }
         let mut from = 0;
         for k in 0..run.count(Self::WEIGHT) {

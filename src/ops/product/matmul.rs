@@ -1,10 +1,10 @@
 //! `matmul`: the product of two matrices that are not batched.
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
+use crate::kernels::{Assign, Float, Packed, Transpose, View, ViewMut, product};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue, Sample,
+    Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
     Spec, Work,
 };
 use crate::with_float;
@@ -91,7 +91,7 @@ impl Op for Matmul {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let (x, y, out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
-            run.scratch().get::<Room<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), out, Store::Write);
+            run.scratch().get::<Scratch<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), out, Assign::Write);
             Ok(())
         })
     }
@@ -115,7 +115,7 @@ impl Op for Matmul {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (transpose_x, transpose_y) in [(false, false), (false, true), (true, false), (true, true)] {
             for (m, k, n) in [(2, 3, 4), (1, 1, 1), (2, 0, 3), (0, 2, 3)] {
@@ -125,7 +125,7 @@ impl Op for Matmul {
                 let attributes = Matmul { transpose_x, transpose_y }.attributes();
                 let name = format!("{m}x{k} by {k}x{n}, transposed {transpose_x} {transpose_y}");
                 samples.push(
-                    Sample::new(&name, attributes)
+                    CheckCase::new(&name, attributes)
                         .constant("x", matrix(m, k, transpose_x, 0))
                         .constant("y", matrix(k, n, transpose_y, 1)),
                 );
@@ -142,7 +142,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     // dA = dout · Bᵀ and dB = Aᵀ · dout, each transposed as a whole where the operand was.
     if let Some((dx, store)) = run.gradient::<T>(Matmul::X)? {
         let y = run.input::<T>(Matmul::Y)?;
-        let room = run.scratch().get::<Room<T>>();
+        let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_x {
             false => room.multiply((dout, false), (y, !op.transpose_y), dx, store),
             true => room.multiply((y, op.transpose_y), (dout, true), dx, store),
@@ -150,7 +150,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     }
     if let Some((dy, store)) = run.gradient::<T>(Matmul::Y)? {
         let x = run.input::<T>(Matmul::X)?;
-        let room = run.scratch().get::<Room<T>>();
+        let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_y {
             false => room.multiply((x, !op.transpose_x), (dout, false), dy, store),
             true => room.multiply((dout, true), (x, op.transpose_x), dy, store),
@@ -159,21 +159,21 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Room for a packed right side and a transposed left side.
+/// Scratch for a packed right side and a transposed left side.
 #[derive(Default)]
-struct Room<T: Float> {
+struct Scratch<T: Float> {
     packed: Packed<T>,
     transposed: Vec<T>,
 }
 
-impl<T: Float> Room<T> {
+impl<T: Float> Scratch<T> {
     /// out = a · b, each transposed first if its flag says so.
     fn multiply(
         &mut self,
         a: (View<'_, T>, bool),
         b: (View<'_, T>, bool),
         out: ViewMut<'_, T>,
-        store: Store,
+        store: Assign,
     ) {
         self.packed.pack(b.0, if b.1 { Transpose::Yes } else { Transpose::No });
         if !a.1 {

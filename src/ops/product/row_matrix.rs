@@ -1,11 +1,11 @@
 //! Rows that are matrices: `outer` makes them of two vectors, `matvec` multiplies them by one.
 
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, Sample, Spec, Work,
+    Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -98,7 +98,7 @@ impl Op for Outer {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-            sweep(Outers { x, y, to: out, store: Store::Write });
+            sweep(Outers { x, y, to: out, store: Assign::Write });
             Ok(())
         })
     }
@@ -126,8 +126,8 @@ impl Op for Outer {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&Attributes::new(), 3, |sample, x| beside(sample, x, 2))
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&Attributes::new(), 3, |sample, x| beside(sample, x, 2))
     }
 }
 
@@ -157,7 +157,7 @@ impl Op for Matvec {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-            sweep(Dots { matrix: x, vector: y, to: out, store: Store::Write });
+            sweep(Dots { matrix: x, vector: y, to: out, store: Assign::Write });
             Ok(())
         })
     }
@@ -185,8 +185,8 @@ impl Op for Matvec {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let matrices = |mut sample: Sample, x: &Variable| -> Result<Sample> {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let matrices = |mut sample: CheckCase, x: &Variable| -> Result<CheckCase> {
             let dense = numbers(x.rows(), 6, 0)
                 .into_shape_with_order((x.rows(), 3, 2))
                 .map_err(|e| Error::new("matrices of a sample", "their numbers in order", e.to_string()))?;
@@ -195,8 +195,8 @@ impl Op for Matvec {
             sample.operands[0].value = Variable::from(dense).with_lod(x.lod().cloned())?;
             beside(sample, x, 2)
         };
-        let mut samples = Sample::of_rows(&Attributes::new(), 6, matrices)?;
-        samples.extend(Sample::of_rows(&Attributes::new(), 6, |sample, x| beside(sample, x, 2))?);
+        let mut samples = CheckCase::of_rows(&Attributes::new(), 6, matrices)?;
+        samples.extend(CheckCase::of_rows(&Attributes::new(), 6, |sample, x| beside(sample, x, 2))?);
         Ok(samples)
     }
 }
@@ -210,7 +210,7 @@ fn products(work: &Work<'_>) -> u64 {
 }
 
 /// Binds vectors `y` in the rows of x.
-fn beside(sample: Sample, x: &Variable, width: usize) -> Result<Sample> {
+fn beside(sample: CheckCase, x: &Variable, width: usize) -> Result<CheckCase> {
     let y = Variable::from(numbers(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
     Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
 }
@@ -220,7 +220,7 @@ struct Outers<'a, T> {
     x: View<'a, T>,
     y: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for Outers<'_, T> {
@@ -243,7 +243,7 @@ struct Dots<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for Dots<'_, T> {
@@ -279,7 +279,7 @@ struct Combined<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Store,
+    store: Assign,
 }
 
 impl<T: Float> Sweep for Combined<'_, T> {

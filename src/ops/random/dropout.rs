@@ -1,9 +1,9 @@
 //! `dropout`: numbers are left out at random while training.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Float, Store, View, ViewMut};
+use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, Spec,
 };
 use crate::with_float;
 use crate::{builder_methods, operator};
@@ -111,11 +111,11 @@ impl Op for Dropout {
         with_float!(run.dtype(Self::X), T => {
             let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
             if run.run().mode == Mode::Infer {
-                Store::Write.put_rows(out, x);
+                Assign::Write.put_rows(out, x);
                 return Ok(());
             }
             let mut uniform = std::mem::take(run.scratch().get::<Uniform>());
-            self.mask(x, out, Store::Write, &mut uniform, draw!(self, run));
+            self.mask(x, out, Assign::Write, &mut uniform, draw!(self, run));
             *run.scratch().get() = uniform;
             Ok(())
         })
@@ -142,11 +142,11 @@ impl Op for Dropout {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let op = |rate, per_sequence| Dropout { rate, per_sequence }.attributes();
-        let mut samples = Sample::of_rows(&op(0.4, None), 5, |sample, _| Ok(sample))?;
-        samples.extend(Sample::of_rows(&op(0.0, None), 1, |sample, _| Ok(sample))?);
-        samples.extend(Sample::of_rows(&op(0.4, Some(true)), 5, |sample, _| Ok(sample))?);
+        let mut samples = CheckCase::of_rows(&op(0.4, None), 5, |sample, _| Ok(sample))?;
+        samples.extend(CheckCase::of_rows(&op(0.0, None), 1, |sample, _| Ok(sample))?);
+        samples.extend(CheckCase::of_rows(&op(0.4, Some(true)), 5, |sample, _| Ok(sample))?);
         Ok(samples)
     }
 }
@@ -157,7 +157,7 @@ impl Dropout {
         &self,
         from: View<'_, T>,
         mut to: ViewMut<'_, T>,
-        store: Store,
+        store: Assign,
         uniform: &mut Uniform,
         draw: impl Fn(usize, &mut [f32]),
     ) {

@@ -7,8 +7,8 @@ use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences,
-    Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
+    Sequences, Spec,
 };
 use crate::ops::sequence::samples::of_lengths;
 use crate::tensor::{Variable, with_element};
@@ -91,11 +91,11 @@ impl Op for SequenceConcat {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for of in 1..=3 {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
-                let bind = |sample: Sample, k: usize| -> Result<Sample> {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
+                let bind = |sample: CheckCase, k: usize| -> Result<CheckCase> {
                     // Each has lengths of its own below the same levels.
                     let lengths = lod.offsets().windows(2).enumerate();
                     let lengths = lengths.map(|(i, pair)| {
@@ -104,10 +104,10 @@ impl Op for SequenceConcat {
                     let lod = of_lengths(&lod, lengths)?;
                     Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, k), lod)?))
                 };
-                (0..of).try_fold(Sample { name: format!("{of} of them, {}", sample.name), ..sample }, bind)
+                (0..of).try_fold(CheckCase { name: format!("{of} of them, {}", sample.name), ..sample }, bind)
             })?);
         }
-        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let ids = || {
                 Variable::sequences(Array2::from_shape_fn((lod.rows(), 1), |(i, _)| i as i64), lod.clone())
             };

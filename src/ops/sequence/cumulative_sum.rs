@@ -1,11 +1,11 @@
 //! `cumulative_sum` over the rows of each sequence, and `cumulative_sum_features` over the columns of each row.
 
 use crate::error::Result;
-use crate::kernels::{Float, Store, View, ViewMut};
+use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -81,7 +81,7 @@ impl Op for CumulativeSum {
             // The scratch is borrowed while the sequences are looked at.
             let mut sums = std::mem::take(sums);
             for rows in run.sequences(Self::X)?.iter() {
-                add_up(&mut sums, rows, x, &mut out, Store::Write);
+                add_up(&mut sums, rows, x, &mut out, Assign::Write);
             }
             run.scratch().get::<Sums<T>>().0 = sums;
             Ok(())
@@ -107,8 +107,8 @@ impl Op for CumulativeSum {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?))
         })
     }
@@ -124,7 +124,7 @@ fn add_up<T: RowValue>(
     rows: impl Iterator<Item = usize>,
     from: View<'_, T>,
     to: &mut ViewMut<'_, T>,
-    store: Store,
+    store: Assign,
 ) {
     sums.clear();
     sums.resize(from.width(), T::ZERO);
@@ -175,7 +175,7 @@ impl Op for CumulativeSumFeatures {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }
 }

@@ -5,7 +5,7 @@ use ndarray::{Array1, Axis};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::Plain;
 use crate::operator;
-use crate::operator::{Extent, Facts, Forward, InferShape, LodEffect, Op, Sample};
+use crate::operator::{CheckCase, Extent, Facts, Forward, InferShape, LodEffect, Op};
 use crate::ops::lookup::ids::check;
 use crate::ops::sequence::counts::count;
 use crate::tensor::{DType, Element, Number, Variable};
@@ -67,16 +67,16 @@ impl Op for SequenceEnumerate {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let of = |window, pad_value| SequenceEnumerate { window, pad_value }.attributes();
         let ids = |rows: usize| Array1::from_iter((0..rows).map(|i| i as i64 * 7 - 3));
-        let mut samples = Sample::of_sequences(&of(3, -9), |sample, lod| {
+        let mut samples = CheckCase::of_sequences(&of(3, -9), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(lod.rows()).insert_axis(Axis(1)), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&of(2, 0), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&of(2, 0), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(lod.rows()).mapv(|id| id as i32), lod)?))
         })?);
-        samples.extend(Sample::of_sequences(&of(1, 0), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&of(1, 0), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(lod.rows()), lod)?))
         })?);
         Ok(samples)

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op};
 use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
@@ -80,16 +80,16 @@ impl Op for SequenceErase {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let without = |tokens: &[i64]| SequenceErase { tokens: tokens.to_vec() }.attributes();
         let ids = |lod: &Lod| Array1::from_shape_fn(lod.rows(), |i| [3i64, 1, -2, 0, 1][i % 5]);
-        let mut samples = Sample::of_sequences(&without(&[1, -2, 1]), |sample, lod| {
+        let mut samples = CheckCase::of_sequences(&without(&[1, -2, 1]), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(&lod).insert_axis(Axis(1)), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&without(&[1, -2, 1]), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&without(&[1, -2, 1]), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(&lod).mapv(|id| id as i32), lod)?))
         })?);
-        samples.extend(Sample::of_sequences(&without(&[]), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&without(&[]), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(&lod), lod)?))
         })?);
         Ok(samples)

@@ -5,12 +5,12 @@ use std::ops::Range;
 use ndarray::Array2;
 
 use crate::error::{Error, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::{
-    Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
@@ -113,18 +113,18 @@ impl Op for SequenceExpand {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let sample = |name: &str,
                       x: &[Vec<usize>],
                       rows: usize,
                       y: &[Vec<usize>],
                       level: Option<usize>|
-         -> Result<Sample> {
+         -> Result<CheckCase> {
             let number = |(i, j): (usize, usize)| ((i * 2 + j) as f64 * 1.3).sin();
             let lod = if x.is_empty() { None } else { Some(Lod::from_lengths(x)?) };
             let x = Variable::new(crate::tensor::Dense::from(Array2::from_shape_fn((rows, 2), number)), lod)?;
             let y = Lod::from_lengths(y)?;
-            Ok(Sample::new(name, SequenceExpand { ref_level: level }.attributes())
+            Ok(CheckCase::new(name, SequenceExpand { ref_level: level }.attributes())
                 .batch("x", x)
                 .batch("y", Variable::sequences(Array2::<f64>::zeros((y.rows(), 1)), y)?))
         };
@@ -194,7 +194,7 @@ impl SequenceExpand {
             return Err(Error::new("sequence_expand", "a gradient of its output", "none"));
         };
         let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-        if store == Store::Write {
+        if store == Assign::Write {
             dx.fill(T::ZERO);
         }
         let lod = |slot| run.lod(slot).map(|lod| &**lod);

@@ -3,13 +3,13 @@
 use ndarray::Array2;
 
 use crate::error::{Error, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
-    RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Pieces, RowValue, Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
@@ -80,8 +80,8 @@ impl Op for SequenceExpandAs {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let x = Dense::from(numbers(lod.last_len(), 2, 0));
             Ok(sample
                 .batch("x", Variable::new(x, lod.upper().cloned())?)
@@ -105,7 +105,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         return Err(Error::new("sequence_expand_as", "a gradient of its output", "none"));
     };
     let Some((mut dx, store)) = run.gradient::<T>(SequenceExpandAs::X)? else { return Ok(()) };
-    if store == Store::Write {
+    if store == Assign::Write {
         dx.fill(T::ZERO);
     }
     for (dx, rows) in dx.iter_mut().zip(run.sequences(SequenceExpandAs::Y)?.iter()) {

@@ -6,12 +6,12 @@ use ndarray::Array1;
 
 use super::samples::of_lengths;
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Store};
+use crate::kernels::{Assign, Float};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
-    Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
+    RowValue, Spec,
 };
 use crate::ops::elementwise::select::{CONDITIONS, Condition};
 use crate::tensor::{DType, Variable, with_element};
@@ -183,10 +183,10 @@ impl Op for SequenceFilter {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for salt in 0..2 {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let sample = sample.batch("keep", keeping(&lod, salt)?);
                 let x = Variable::sequences(numbers(lod.rows(), 2, salt), lod.clone())?;
                 Ok(sample.batch("x", x).batch("x", Variable::sequences(numbers(lod.rows(), 1, 3), lod)?))
@@ -204,7 +204,7 @@ fn returned<T: RowValue>(run: &mut Backward<'_>, k: usize, keep: Condition<'_>) 
     for (row, dx) in dx.iter_mut().enumerate() {
         match keep.holds(row).then(|| kept.next()).flatten() {
             Some(dout) => store.put_row(dx, dout),
-            None if store == Store::Write => dx.fill(T::ZERO),
+            None if store == Assign::Write => dx.fill(T::ZERO),
             None => {}
         }
     }
@@ -267,10 +267,10 @@ impl Op for SequencePlace {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for salt in 0..2 {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let keep = keeping(&lod, salt)?;
                 let places = keep.as_slice::<i64>()?;
                 let lengths = lod.offsets().windows(2);

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::operator;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op};
 use crate::tensor::{DType, Variable};
 
 operator! {
@@ -56,8 +56,8 @@ impl Op for LodOf {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
         })
     }

@@ -8,8 +8,8 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue,
-    Sample, Spec,
+    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
+    RowValue, Spec,
 };
 use crate::ops::lookup::ids::{check, ids};
 use crate::ops::sequence::samples::of_lengths;
@@ -113,10 +113,10 @@ impl Op for LodReset {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for flat in [false, true] {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let (rows, sequences) = (lod.rows(), lod.sequences());
                 // As many rows in as many sequences at the top: all in the last one.
                 let lengths: Vec<usize> =
@@ -189,10 +189,10 @@ impl Op for LodAppend {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for short in [false, true] {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 // A piece of one row, an empty one and the rest; an empty sequence has no pieces.
                 let pieces = |pair: &[usize]| match pair[1] - pair[0] {
                     0 => vec![],

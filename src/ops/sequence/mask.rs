@@ -5,7 +5,7 @@ use ndarray::Array1;
 use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
 use crate::operator;
-use crate::operator::{Extent, Forward, InferShape, Op, Sample};
+use crate::operator::{CheckCase, Extent, Forward, InferShape, Op};
 use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Element, Number, Variable, with_element};
 
@@ -52,11 +52,11 @@ impl Op for SequenceMask {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (k, dtype) in [DType::F32, DType::F64, DType::I32, DType::Bool].into_iter().enumerate() {
             let attributes = SequenceMask { length: 3, dtype }.attributes();
-            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&attributes, |sample, lod| {
                 let lengths = Array1::from_iter((0..lod.rows()).map(|i| [2i64, 0, 5, 3, -1][(i + k) % 5]));
                 let lengths = match k % 2 {
                     0 => Variable::sequences(lengths, lod)?,

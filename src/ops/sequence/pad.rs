@@ -5,14 +5,14 @@ use std::ops::Range;
 use ndarray::{Array1, Array2, Array3};
 
 use crate::error::{Error, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue,
-    Sample, Spec,
+    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
+    RowValue, Spec,
 };
 use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
@@ -126,12 +126,12 @@ impl Op for SequencePad {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = |length| SequencePad { length, pad_value: -2.5 }.attributes();
-        let mut samples = Sample::of_sequences(&attributes(4), |sample, lod| {
+        let mut samples = CheckCase::of_sequences(&attributes(4), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&attributes(5), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&attributes(5), |sample, lod| {
             let ids: Vec<i64> = (0..lod.rows() as i64).collect();
             Ok(sample.batch("x", Variable::sequences(Array1::from(ids), lod)?))
         })?);
@@ -228,17 +228,17 @@ impl Op for SequenceUnpad {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let lengths = |rows: usize| Array1::from_iter((0..rows as i64).map(|i| [3, 0, 1, 2][i as usize % 4]));
         // The rows of sequences; of two levels they have one above.
-        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+        let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let (lod, rows) = (lod.upper().cloned(), lod.last_len());
             let x = numbers(rows, 6, 0).into_shape_with_order((rows, 3, 2));
             let x: Array3<f64> = x.map_err(|e| Error::new("sample", "three dimensions", e.to_string()))?;
             let lengths = Variable::new(Dense::from(lengths(rows)), lod.clone())?;
             Ok(sample.batch("x", Variable::new(Dense::from(x), lod)?).batch("lengths", lengths))
         })?;
-        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod: std::sync::Arc<Lod>| {
+        samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod: std::sync::Arc<Lod>| {
             let x = Array2::from_shape_fn((lod.rows(), 3), |(i, j)| (i * 3 + j) as i64);
             let lengths = lengths(lod.rows());
             let sample = sample.batch("x", Variable::sequences(x, lod.clone())?);
@@ -289,7 +289,7 @@ fn unpadded_gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
             store.put_row(to, dout.row(at));
             at += 1;
         }
-        if store == Store::Write {
+        if store == Assign::Write {
             rest.fill(T::ZERO);
         }
     }

@@ -5,11 +5,11 @@ use std::ops::Range;
 use super::pool_kind::{Before, Pool};
 use super::pool_piece::SequencePoolPiece;
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Store, View, exceeds};
+use crate::kernels::{Assign, Float, View, exceeds};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces, RowValue, Sample,
-    Spec,
+    Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
+    RowValue, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -115,14 +115,14 @@ impl Op for SequencePool {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for pool in Pool::ALL {
             let attributes = SequencePool { pool, pad_value: -0.5 }.attributes();
-            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&attributes, |sample, lod| {
                 let name = format!("{}, {}", pool.name(), sample.name);
                 let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
-                Ok(Sample { name, ..sample }.batch("x", x))
+                Ok(CheckCase { name, ..sample }.batch("x", x))
             })?);
         }
         Ok(samples)
@@ -150,7 +150,7 @@ impl SequencePool {
         };
         let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
         let sequences = run.sequences(Self::X)?;
-        if store == Store::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
+        if store == Assign::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
             dx.fill(T::ZERO);
         }
         for (rows, dout) in sequences.iter().zip(dout.iter()).filter(|(rows, _)| !rows.is_empty()) {
@@ -170,8 +170,8 @@ impl SequencePool {
                     for row in rows {
                         let pairs = dx.row(row).iter_mut().zip(dout);
                         match store {
-                            Store::Write => pairs.for_each(|(dx, &d)| *dx = d / divisor),
-                            Store::Add => pairs.for_each(|(dx, &d)| *dx += d / divisor),
+                            Assign::Write => pairs.for_each(|(dx, &d)| *dx = d / divisor),
+                            Assign::Add => pairs.for_each(|(dx, &d)| *dx += d / divisor),
                         }
                     }
                 }

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
 use crate::operator::attributes::Attribute;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowValue};
 use crate::tensor::{DType, Dense, Variable};
 use crate::with_float;
 
@@ -86,19 +86,19 @@ impl Op for SequencePoolPiece {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let from_end = [(Pool::First, Some(true)), (Pool::Last, Some(true))];
         let mut samples = Vec::new();
         for (pool, from_end) in Pool::ALL.map(|pool| (pool, None)).into_iter().chain(from_end) {
             let attributes = SequencePoolPiece { pool, pad_value: -0.5, from_end }.attributes();
-            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&attributes, |sample, lod| {
                 let end = if from_end == Some(true) { " from the end" } else { "" };
                 let name = format!("{}{end}, {}", pool.name(), sample.name);
                 let (sequences, upper) = (lod.last_len(), lod.upper().cloned());
                 // Of the sequences some have been seen before, among them the empty one.
                 let seen = Array1::from_iter((0..sequences as i64).map(|i| i % 3));
                 let carried = Variable::new(Dense::from(numbers(sequences, 3, 1)), upper.clone())?;
-                Ok(Sample { name, ..sample }
+                Ok(CheckCase { name, ..sample }
                     .batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?)
                     .batch("carried", carried)
                     .batch("seen", Variable::new(Dense::from(seen), upper)?))

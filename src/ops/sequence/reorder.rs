@@ -11,7 +11,8 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
+    Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
@@ -101,10 +102,10 @@ impl Op for ReorderByRank {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (k, levels) in [0, 1, 2].into_iter().enumerate() {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let sequences = lod.sequences();
                 let words: Vec<usize> = (0..sequences).map(|i| (i * 2 + k) % 3).collect();
                 let below: Vec<usize> = (0..words.iter().sum()).map(|i| i % 2).collect();
@@ -120,7 +121,7 @@ impl Op for ReorderByRank {
                     }
                 };
                 let y = Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?;
-                Ok(Sample { name: format!("{levels} levels, {}", sample.name), ..sample }
+                Ok(CheckCase { name: format!("{levels} levels, {}", sample.name), ..sample }
                     .batch("x", x)
                     .batch("y", y))
             })?);

@@ -8,7 +8,7 @@ use crate::kernels::{View, ViewMut};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::ops::sequence::counts::count;
 use crate::ops::sequence::samples::of_lengths;
@@ -94,10 +94,10 @@ impl Op for SequenceReshape {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (from, to) in [(6, 2), (6, 4), (2, 1), (1, 1)] {
-            samples.extend(Sample::of_sequences(
+            samples.extend(CheckCase::of_sequences(
                 &SequenceReshape { width: to }.attributes(),
                 |sample, lod| {
                     // Lengths that the widths divide, below the same levels.
@@ -106,7 +106,7 @@ impl Op for SequenceReshape {
                     };
                     let lod = of_lengths(&lod, lod.offsets().windows(2).map(fits))?;
                     let name = format!("{from} to {to}, {}", sample.name);
-                    let sample = Sample { name, ..sample };
+                    let sample = CheckCase { name, ..sample };
                     if from == 2 {
                         let ids = Array2::from_shape_fn((lod.rows(), from), |(i, j)| (i * from + j) as i64);
                         return Ok(sample.batch("x", Variable::sequences(ids, lod)?));

@@ -7,7 +7,7 @@ use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
@@ -61,11 +61,11 @@ impl Op for SequenceReverse {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let ids = Array2::from_shape_fn((lod.rows(), 2), |(i, j)| (i * 2 + j) as i64);
             Ok(sample.batch("x", Variable::sequences(ids, lod)?))
         })?);

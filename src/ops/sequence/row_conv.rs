@@ -6,8 +6,8 @@ use crate::kernels::{ConvRows, Window, depthwise_forward, depthwise_gradient};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
-    RowValue, Sample, Sequences, Spec, Work,
+    Attributes, Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
+    Op, Pass, RowValue, Sequences, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -89,10 +89,10 @@ impl Op for RowConv {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (taps, width) in [(3, 2), (1, 3), (6, 1)] {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let x = Variable::sequences(numbers(lod.rows(), width, 0), lod)?;
                 Ok(sample.batch("x", x).constant("filter", numbers(taps, width, 1)))
             })?);

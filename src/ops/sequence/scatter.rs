@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::ops::lookup::ids::{Ids, below, check, ids, index};
 use crate::tensor::{Dense, Variable};
@@ -81,10 +81,10 @@ impl Op for SequenceScatter {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for short in [false, true] {
-            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let ids = Array1::from_iter((0..lod.rows()).map(|i| [2i64, 0, 2, 1][i % 4]));
                 let ids = match short {
                     false => Variable::sequences(ids, lod.clone())?,

@@ -5,14 +5,14 @@ use std::ops::Range;
 use ndarray::Array1;
 
 use crate::error::{Error, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
-    Sequences, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
+    RowValue, Sequences, Spec,
 };
 use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{Variable, with_element};
@@ -102,13 +102,13 @@ impl Op for SequenceSlice {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let (offset, length) = pieces(&lod, |n| (n.min(1), n.saturating_sub(2)));
             let sample = bound(sample, &lod, offset, length)?;
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let (offset, length) = pieces(&lod, |n| (0, n - n / 3));
             let sample = bound(sample, &lod, offset.mapv(|n| n as i32), length.mapv(|n| n as i32))?;
             let ids: Vec<i64> = (0..lod.rows() as i64).collect();
@@ -127,11 +127,11 @@ fn pieces(lod: &Lod, piece: impl Fn(usize) -> (usize, usize)) -> (Array1<i64>, A
 
 /// A sample with one offset and one length for each sequence of the last level.
 fn bound<T: crate::tensor::Element>(
-    sample: Sample,
+    sample: CheckCase,
     lod: &Lod,
     offset: Array1<T>,
     length: Array1<T>,
-) -> Result<Sample> {
+) -> Result<CheckCase> {
     let each = |values: Array1<T>| Variable::new(crate::tensor::Dense::from(values), lod.upper().cloned());
     Ok(sample.batch("offset", each(offset)?).batch("length", each(length)?))
 }
@@ -186,10 +186,10 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         for row in rows {
             let from = piece.contains(&row).then(|| dout.row(at + row - piece.start));
             match (from, store) {
-                (Some(from), Store::Write) => dx.row(row).copy_from_slice(from),
-                (None, Store::Write) => dx.row(row).fill(T::ZERO),
-                (Some(from), Store::Add) => dx.row(row).iter_mut().zip(from).for_each(|(dx, &d)| *dx += d),
-                (None, Store::Add) => {}
+                (Some(from), Assign::Write) => dx.row(row).copy_from_slice(from),
+                (None, Assign::Write) => dx.row(row).fill(T::ZERO),
+                (Some(from), Assign::Add) => dx.row(row).iter_mut().zip(from).for_each(|(dx, &d)| *dx += d),
+                (None, Assign::Add) => {}
             }
         }
     })

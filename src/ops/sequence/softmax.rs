@@ -5,7 +5,7 @@ use crate::kernels::math;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -64,11 +64,11 @@ impl Op for SequenceSoftmax {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 1, 0), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let row_numbers = numbers(lod.rows(), 1, 1).column(0).to_owned();
             Ok(sample.batch("x", Variable::sequences(row_numbers, lod)?))
         })?);

@@ -7,7 +7,8 @@ use crate::kernels::{Float, View, exceeds};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
+    Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -89,11 +90,11 @@ impl Op for SequenceTopkPool {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (counts, width) in [(vec![2], 3), (vec![1, 3], 2), (vec![5, 2, 2], 1)] {
             let attributes = SequenceTopkPool { counts, pad_value: -0.5 }.attributes();
-            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&attributes, |sample, lod| {
                 Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), width, 0), lod)?))
             })?);
         }

@@ -3,13 +3,13 @@
 use ndarray::{Array2, Array3};
 
 use crate::error::{Error, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
@@ -76,17 +76,17 @@ impl Op for SequenceUnpadAs {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let places =
             |lod: &Lod| lod.offsets().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) + 1;
-        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+        let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let (rows, places) = (lod.last_len(), places(&lod));
             let x = numbers(rows, 2 * places, 0).into_shape_with_order((rows, places, 2));
             let x: Array3<f64> = x.map_err(|e| Error::new("sample", "three dimensions", e.to_string()))?;
             let sample = sample.batch("x", Variable::new(Dense::from(x), lod.upper().cloned())?);
             Ok(sample.batch("y", Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?))
         })?;
-        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let x = Array2::from_shape_fn((lod.last_len(), places(&lod)), |(i, j)| (i * 3 + j) as i64);
             let sample = sample.batch("x", Variable::new(Dense::from(x), lod.upper().cloned())?);
             Ok(sample.batch("y", Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?))
@@ -135,7 +135,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         for (to, row) in to.chunks_exact_mut(width.max(1)).zip(rows) {
             store.put_row(to, dout.row(row));
         }
-        if store == Store::Write {
+        if store == Assign::Write {
             rest.fill(T::ZERO);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Float, Store, View};
+use crate::kernels::{Assign, Float, View};
 use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 
 /// Entries of a matrix under other numbers of their columns: the places of these among ascending ids. It keeps its memory from
@@ -60,14 +60,14 @@ impl<T: Float> Among<T> {
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],
-        store: Store,
+        store: Assign,
         fill: impl FnOnce(CsrView<'_, T>, &mut [T]),
     ) {
         let Self { indptr, places, values, entries, ids, numbers } = self;
         numbers.clear();
         numbers.resize(entries.len(), T::ZERO);
         fill(CsrView::new(*ids, indptr, places, values), numbers);
-        if store == Store::Write {
+        if store == Assign::Write {
             to.fill(T::ZERO);
         }
         entries.iter().zip(numbers).for_each(|(&entry, &mut number)| to[entry] += number);
@@ -107,9 +107,9 @@ mod tests {
             ((&[0, 2][..], &[2.0, 3.0][..]), (&[][..], &[][..]), (&[2][..], &[5.0][..]))
         );
         let mut to = [10.0; 5];
-        among.at_entries(&mut to, Store::Add, |found, to| to.copy_from_slice(found.values()));
+        among.at_entries(&mut to, Assign::Add, |found, to| to.copy_from_slice(found.values()));
         assert_eq!(to, [10.0, 12.0, 13.0, 10.0, 15.0]);
-        among.at_entries(&mut to, Store::Write, |found, to| to.copy_from_slice(found.values()));
+        among.at_entries(&mut to, Assign::Write, |found, to| to.copy_from_slice(found.values()));
         assert_eq!(to, [0.0, 2.0, 3.0, 0.0, 5.0]);
         among.find(x, &[]);
         assert_eq!((among.view().entries(), among.view().columns()), (0, 0));

@@ -13,10 +13,10 @@
 
 use crate::error::Result;
 use crate::kernels::sparse::{intersection, union};
-use crate::kernels::{Store, View, ViewMut};
+use crate::kernels::{Assign, View, ViewMut};
 use crate::operator::{
-    Attributes, Backward, CSR, DENSE, Declaration, Declared, Forward, Gradient, InferShape, Kernel, Op, ROWS,
-    Reads, RowValue, Sample, Signature, Slot, Spec, Stored,
+    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, Declared, Forward, Gradient, InferShape,
+    Kernel, Op, ROWS, ReadSlots, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
 use crate::tensor::StorageKind;
@@ -87,11 +87,11 @@ impl<F: OnSparse> Op for SparseBinary<F> {
         reads.passes(F::PASSES[wrt] && whole && dense)
     }
 
-    fn stored(&self, _: usize) -> Stored {
+    fn stored(&self, _: usize) -> StorageBound {
         match F::ZEROS {
-            Zeros::Neither => Stored::Together(&[X, Y]),
-            Zeros::OfX => Stored::Together(&[X]),
-            Zeros::OfEither => Stored::Least(&[X, Y]),
+            Zeros::Neither => StorageBound::Together(&[X, Y]),
+            Zeros::OfX => StorageBound::Together(&[X]),
+            Zeros::OfEither => StorageBound::Least(&[X, Y]),
         }
     }
 
@@ -104,7 +104,7 @@ impl<F: OnSparse> Op for SparseBinary<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         of_two(F::ZEROS)
     }
 }
@@ -139,7 +139,7 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: Meet<T>) -> Resul
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
     let sparse = Sparse::of(run.csr(sparse), run.rows(sparse), &zero)?;
-    Mixed { f, sparse, dense, g: None, to: out, first: 0, store: Store::Write }.share(threads);
+    Mixed { f, sparse, dense, g: None, to: out, first: 0, store: Assign::Write }.share(threads);
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Meet<T
         let this = Selected::of(Some(x), &zero)?;
         let mut put = |id: i64, other: &[T]| {
             let mut to = out.extend::<T>(std::iter::once(id));
-            f.put(this.row(id as usize), other, &[], to.row(0), Store::Write);
+            f.put(this.row(id as usize), other, &[], to.row(0), Assign::Write);
         };
         match run.rows(1 - slot) {
             None => {
@@ -195,7 +195,7 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
         let Some(x) = run.csr(slot) else { return Ok(()) };
         if let Some(y) = run.csr(1 - slot) {
             let (x, y, out) = (x.view::<T>()?, y.view::<T>()?, out.fill::<T>(x.columns()));
-            let f = |x: &[T], y: &[T], to: &mut [T]| f.put(x, y, &[], to, Store::Write);
+            let f = |x: &[T], y: &[T], to: &mut [T]| f.put(x, y, &[], to, Assign::Write);
             match zeros {
                 Zeros::Neither => union(x, y, &f, out),
                 Zeros::OfX | Zeros::OfEither => intersection(x, y, &f, out),
@@ -206,13 +206,18 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
         let g = Beside::Dense(View::new(&zero, 1, 1));
         out.zeros_at::<T>(x);
         let to = out.values_mut::<T>()?;
-        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store: Store::Write }.share(threads);
+        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store: Assign::Write }.share(threads);
         Ok(())
     })
 }
 
 /// The gradient of a slot: `slope` is the kernel of the derivative by it, which reads the slots in `reads`.
-fn gradient<T: RowValue>(run: &mut Backward<'_>, slot: usize, reads: Reads, slope: Combine<T>) -> Result<()> {
+fn gradient<T: RowValue>(
+    run: &mut Backward<'_>,
+    slot: usize,
+    reads: ReadSlots,
+    slope: Combine<T>,
+) -> Result<()> {
     if run.input_spec(slot).storage != StorageKind::Dense {
         let f = Meet::new(slope, slot);
         run.fill_gradient::<T>(slot, 0, |run, to, store| of_stored(run, slot, reads, (to, store), f))?;
@@ -232,7 +237,7 @@ fn gradient<T: RowValue>(run: &mut Backward<'_>, slot: usize, reads: Reads, slop
 /// A dense slot, or zero where its numbers are not read: they may be gone.
 fn read<'z, T: RowValue>(
     run: &Backward<'z>,
-    reads: Reads,
+    reads: ReadSlots,
     slot: usize,
     zero: &'z [T; 1],
 ) -> Result<View<'z, T>> {
@@ -243,8 +248,8 @@ fn read<'z, T: RowValue>(
 fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
-    reads: Reads,
-    (to, store): (&mut [T], Store),
+    reads: ReadSlots,
+    (to, store): (&mut [T], Assign),
     f: Meet<T>,
 ) -> Result<()> {
     let zero = &[T::ZERO];
@@ -277,7 +282,7 @@ fn of_stored<T: RowValue>(
         let g = dout.map_or(gradients.row(id), |dout| dout.row(id));
         if g.len() == to.len() {
             f.put(x, other, g, to, store);
-        } else if store == Store::Write {
+        } else if store == Assign::Write {
             // The output has no such row.
             to.fill(T::ZERO);
         }
@@ -289,12 +294,12 @@ fn of_stored<T: RowValue>(
 fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
-    reads: Reads,
-    (mut to, store): (ViewMut<'_, T>, Store),
+    reads: ReadSlots,
+    (mut to, store): (ViewMut<'_, T>, Assign),
     f: Meet<T>,
     terms: &mut Vec<T>,
 ) -> Result<()> {
-    if store == Store::Write {
+    if store == Assign::Write {
         to.fill(T::ZERO);
     }
     let zero = &[T::ZERO];
@@ -314,7 +319,7 @@ fn at_stored<T: RowValue>(
                 let part = from..end.min(from + MANY);
                 let (columns, terms) = (&g.indices()[part.clone()], &mut terms[..part.len()]);
                 let other = others.map_or(&zero[..], |others| &others[part.clone()]);
-                f.put(other, gather(this, columns, &mut there), &values[part], terms, Store::Write);
+                f.put(other, gather(this, columns, &mut there), &values[part], terms, Assign::Write);
                 for (&column, &term) in columns.iter().zip(&*terms) {
                     if to.len() == 1 { sum += term } else { to[column as usize] += term }
                 }
@@ -330,10 +335,10 @@ fn at_stored<T: RowValue>(
             let id = id as usize;
             let (this, other, to) = (beside(this, id), others.row(id), to.row(place(id)));
             if to.len() == g.len() {
-                f.put(other, this, g, to, Store::Add);
+                f.put(other, this, g, to, Assign::Add);
             } else {
                 terms.resize(g.len(), T::ZERO);
-                f.put(other, this, g, terms, Store::Write);
+                f.put(other, this, g, terms, Assign::Write);
                 to[0] += terms.iter().copied().sum::<T>();
             }
         }
@@ -346,8 +351,8 @@ fn at_stored<T: RowValue>(
 fn everywhere<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
-    reads: Reads,
-    (mut to, store): (ViewMut<'_, T>, Store),
+    reads: ReadSlots,
+    (mut to, store): (ViewMut<'_, T>, Assign),
     f: Meet<T>,
     Sums { all, row }: &mut Sums<T>,
 ) -> Result<()> {
@@ -366,10 +371,10 @@ fn everywhere<T: RowValue>(
     for (i, g) in dout.iter().enumerate() {
         let (sparse, dense) = (sparse.row(i), beside(dense, i));
         if own_column {
-            f.put_row(sparse, dense, g, all, Store::Add);
+            f.put_row(sparse, dense, g, all, Assign::Add);
             continue;
         }
-        f.put_row(sparse, dense, g, row, Store::Write);
+        f.put_row(sparse, dense, g, row, Assign::Write);
         let sum: T = row.iter().copied().sum();
         if own_row {
             store.put_row(to.row(i), &[sum]);

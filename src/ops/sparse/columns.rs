@@ -4,7 +4,9 @@ use super::among::given;
 use crate::error::{Error, Result};
 use crate::operator;
 use crate::operator::sample::sparse_numbers;
-use crate::operator::{Attributes, Backward, CSR, Forward, Gradient, InferShape, Op, Sample, Spec, Stored};
+use crate::operator::{
+    Attributes, Backward, CSR, CheckCase, Forward, Gradient, InferShape, Op, Spec, StorageBound,
+};
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
@@ -80,8 +82,8 @@ impl Op for SparseConcat {
         Gradient::reads_nothing().input(X)
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -109,15 +111,15 @@ impl Op for SparseConcat {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let none = Attributes::new();
-        let mut samples = Sample::of_csr(&none, 4, |sample, x| {
+        let mut samples = CheckCase::of_csr(&none, 4, |sample, x| {
             let more = |width, salt| Variable::new(sparse_numbers(x.rows(), width, salt)?, x.lod().cloned());
             let batched = sample.operands[0].batched;
-            let add = |s: Sample, y| if batched { s.batch("x", y) } else { s.constant("x", y) };
+            let add = |s: CheckCase, y| if batched { s.batch("x", y) } else { s.constant("x", y) };
             Ok(add(add(sample, more(3, 1)?), more(5, 2)?))
         })?;
-        samples.extend(Sample::of_csr(&none, 4, |sample, _| Ok(sample))?.into_iter().take(1));
+        samples.extend(CheckCase::of_csr(&none, 4, |sample, _| Ok(sample))?.into_iter().take(1));
         Ok(samples)
     }
 }
@@ -184,8 +186,8 @@ impl Op for SparseSlice {
         Gradient::reads_nothing().input(X)
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -207,10 +209,10 @@ impl Op for SparseSlice {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let range = |from, to| SparseSlice { from, to }.attributes();
-        let mut samples = Sample::of_csr(&range(1, 3), 5, |sample, _| Ok(sample))?;
-        samples.extend(Sample::of_csr(&range(2, 2), 5, |sample, _| Ok(sample))?.into_iter().take(1));
+        let mut samples = CheckCase::of_csr(&range(1, 3), 5, |sample, _| Ok(sample))?;
+        samples.extend(CheckCase::of_csr(&range(2, 2), 5, |sample, _| Ok(sample))?.into_iter().take(1));
         Ok(samples)
     }
 }

@@ -3,12 +3,12 @@
 use ndarray::array;
 
 use crate::error::Result;
-use crate::kernels::{Float, Store, View, ViewMut};
+use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator;
 use crate::operator::entries::room_for_rows;
 use crate::operator::{
-    Backward, CSR, CsrBuffer, DENSE, Forward, Gradient, InferShape, Op, ROWS, RowBuffer, RowValue, Sample,
-    Spec, Stored,
+    Backward, CSR, CheckCase, CsrBuffer, DENSE, Forward, Gradient, InferShape, Op, ROWS, RowBuffer, RowValue,
+    Spec, StorageBound,
 };
 use crate::tensor::{Coo, Csr, SelectedRows, StorageKind, Variable};
 use crate::with_float;
@@ -56,7 +56,7 @@ impl Op for ToDense {
         with_float!(run.dtype(X), T => {
             let mut out = run.output::<T>(OUT)?;
             if run.input_spec(X).storage == StorageKind::Dense {
-                Store::Write.put_rows(out, run.input::<T>(X)?);
+                Assign::Write.put_rows(out, run.input::<T>(X)?);
                 return Ok(());
             }
             out.fill(T::ZERO);
@@ -97,15 +97,15 @@ impl Op for ToDense {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = ToDense { fallback: None }.attributes();
-        let dense = Sample::new("dense already", attributes.clone());
+        let dense = CheckCase::new("dense already", attributes.clone());
         let mut samples = vec![dense.batch("x", Variable::dense(array![[1.0, 0.0], [0.5, 2.0]]))];
-        samples.extend(Sample::of_csr(&attributes, 4, |sample, _| Ok(sample))?);
+        samples.extend(CheckCase::of_csr(&attributes, 4, |sample, _| Ok(sample))?);
         let coo = Coo::new(&[3, 2], array![[2, 1], [0, 0], [2, 1]], array![1.0, 2.0, 0.5])?;
-        samples.push(Sample::new("coo", attributes.clone()).batch("x", Variable::new(coo, None)?));
+        samples.push(CheckCase::new("coo", attributes.clone()).batch("x", Variable::new(coo, None)?));
         let rows = SelectedRows::new(4, vec![3, 1], array![[1.0, 2.0], [-1.0, 0.5]])?;
-        samples.push(Sample::new("selected rows", attributes).constant("x", Variable::new(rows, None)?));
+        samples.push(CheckCase::new("selected rows", attributes).constant("x", Variable::new(rows, None)?));
         Ok(samples)
     }
 }
@@ -138,7 +138,7 @@ pub(in crate::ops) fn add_rows<T: RowValue>(rows: &RowBuffer, mut out: ViewMut<'
 }
 
 /// Writes or adds the numbers of a dense matrix that stand at the entries of another one.
-pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to: &mut [T], store: Store) {
+pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to: &mut [T], store: Assign) {
     for (row, pair) in x.indptr().windows(2).enumerate() {
         let (from, entries) = (from.row(row), pair[0] as usize..pair[1] as usize);
         for (&column, to) in x.indices()[entries.clone()].iter().zip(&mut to[entries]) {
@@ -148,7 +148,7 @@ pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to:
 }
 
 /// The same at selected rows.
-pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], store: Store) {
+pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], store: Assign) {
     for (&id, to) in x.ids().iter().zip(to.chunks_exact_mut(x.width().max(1))) {
         store.put_row(to, from.row(id as usize));
     }
@@ -216,8 +216,8 @@ impl Op for ToCsr {
         if inputs[X][0].storage == StorageKind::Dense { reads } else { reads.input(X) }
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Everything
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Everything
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -225,7 +225,7 @@ impl Op for ToCsr {
             let to_dense = run.gradient::<T>(X)?;
             let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
             if let Some((mut dx, store)) = to_dense {
-                if store == Store::Write {
+                if store == Assign::Write {
                     dx.fill(T::ZERO);
                 }
                 return add_entries(dout.indptr(), dout.indices(), dout.values::<T>()?, dx);
@@ -251,12 +251,12 @@ impl Op for ToCsr {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = ToCsr {}.attributes();
-        let mut samples = Sample::of_rows(&attributes, 3, |sample, _| Ok(sample))?;
-        samples.extend(Sample::of_csr(&attributes, 4, |sample, _| Ok(sample))?);
+        let mut samples = CheckCase::of_rows(&attributes, 3, |sample, _| Ok(sample))?;
+        samples.extend(CheckCase::of_csr(&attributes, 4, |sample, _| Ok(sample))?);
         let rows = SelectedRows::new(4, vec![1, 3], array![[1.0, 2.0], [-1.0, 0.5]])?;
-        samples.push(Sample::new("selected rows", attributes).constant("x", Variable::new(rows, None)?));
+        samples.push(CheckCase::new("selected rows", attributes).constant("x", Variable::new(rows, None)?));
         Ok(samples)
     }
 }
@@ -376,7 +376,7 @@ impl Op for ToSelectedRows {
             let to_dense = run.gradient::<T>(X)?;
             let Some(dout) = run.output_gradient_rows(OUT) else { return Ok(()) };
             if let Some((mut dx, store)) = to_dense {
-                if store == Store::Write {
+                if store == Assign::Write {
                     dx.fill(T::ZERO);
                 }
                 return add_rows::<T>(dout, dx);
@@ -407,9 +407,9 @@ impl Op for ToSelectedRows {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = ToSelectedRows {}.attributes();
-        let sample = |name: &str| Sample::new(name, attributes.clone());
+        let sample = |name: &str| CheckCase::new(name, attributes.clone());
         let csr = Csr::new([3, 4], vec![0, 2, 2, 3], vec![3, 0, 1], array![1.0, 2.0, -0.5])?;
         let rows = SelectedRows::new(4, vec![1, 3], array![[1.0, 2.0], [-1.0, 0.5]])?;
         let none = SelectedRows::new(4, vec![], ndarray::Array2::<f64>::zeros((0, 2)))?;

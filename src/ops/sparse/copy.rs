@@ -1,10 +1,11 @@
 //! `assign` and `cast` of sparse variables: copies of what they store.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CSR, Forward, Gradient, InferShape, Op, ROWS, RowValue, Sample, Spec, Stored,
+    Attributes, Backward, CSR, CheckCase, Forward, Gradient, InferShape, Op, ROWS, RowValue, Spec,
+    StorageBound,
 };
 use crate::tensor::DType;
 use crate::with_float;
@@ -55,8 +56,8 @@ impl Op for SparseAssign {
         Gradient::reads_nothing().input(X)
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -64,7 +65,7 @@ impl Op for SparseAssign {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         of_storages(&Attributes::new(), &Ok)
     }
 }
@@ -118,8 +119,8 @@ impl Op for SparseCast {
         Gradient::reads_nothing().input(X)
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -127,7 +128,7 @@ impl Op for SparseCast {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = of_storages(&SparseCast { dtype: DType::F64 }.attributes(), &Ok)?;
         // The steps of f32 are too coarse for differences.
         let to_f32 = SparseCast { dtype: DType::F32 }.attributes();
@@ -159,7 +160,7 @@ fn copy<T: RowValue, U: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 /// The gradient of a copy.
 fn copy_back<T: RowValue, U: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    run.fill_gradient::<T>(X, 0, |run, dx, store: Store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, store: Assign| {
         let dout = numbers::<U>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;
         dx.iter_mut().zip(dout).for_each(|(dx, g)| store.put(dx, T::from_f64(g.to_f64())));
         Ok(())

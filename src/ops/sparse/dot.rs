@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::kernels::sparse::{
     Columns, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
 };
-use crate::kernels::{Store, View, ViewMut};
+use crate::kernels::{Assign, View, ViewMut};
 use crate::operator::sample::{numbers, sparse_numbers};
 use crate::operator::{
-    Attributes, Backward, CSR, Cost, DENSE, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op,
-    Pass, ROWS, RowValue, Sample, Spec, Stored, Work,
+    Attributes, Backward, CSR, CheckCase, Cost, DENSE, Extent, Facts, Forward, Gradient, InferShape,
+    LodEffect, Op, Pass, ROWS, RowValue, Spec, StorageBound, Work,
 };
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
@@ -143,13 +143,13 @@ fn is_csr(spec: &Spec) -> bool {
 }
 
 /// What a call works in.
-struct Room<T> {
+struct Scratch<T> {
     columns: Columns<T>,
     among: Among<T>,
     sparse: SparseRoom<T>,
 }
 
-impl<T> Default for Room<T>
+impl<T> Default for Scratch<T>
 where
     SparseRoom<T>: Default,
 {
@@ -164,7 +164,7 @@ fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
     let threads = run.run().threads;
     let spec = run.input_spec(Y);
     if is_csr(spec) {
@@ -185,23 +185,23 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             None => csr_dense(x, column(run.input::<T>(Y)?, spec), out, store, threads),
         }
     }
-    *run.scratch().get::<Room<T>>() = room;
+    *run.scratch().get::<Scratch<T>>() = room;
     Ok(())
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
     if is_csr(run.input_spec(Y)) {
         of_sparse_result::<T>(run, &mut room)?;
     } else if let Some(dout) = run.output_gradient::<T>(OUT)? {
         of_dense_result(run, dout, &mut room)?;
     }
-    *run.scratch().get::<Room<T>>() = room;
+    *run.scratch().get::<Scratch<T>>() = room;
     Ok(())
 }
 
-fn of_sparse_result<T: RowValue>(run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()> {
-    let Room { columns, sparse, .. } = room;
+fn of_sparse_result<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result<()> {
+    let Scratch { columns, sparse, .. } = room;
     if run.output_gradient_csr(OUT).is_none() {
         return Ok(());
     }
@@ -220,9 +220,13 @@ fn of_sparse_result<T: RowValue>(run: &mut Backward<'_>, room: &mut Room<T>) -> 
     Ok(())
 }
 
-fn of_dense_result<T: RowValue>(run: &mut Backward<'_>, dout: View<'_, T>, room: &mut Room<T>) -> Result<()> {
+fn of_dense_result<T: RowValue>(
+    run: &mut Backward<'_>,
+    dout: View<'_, T>,
+    room: &mut Scratch<T>,
+) -> Result<()> {
     let (threads, spec) = (run.run().threads, run.input_spec(Y));
-    let Room { columns, among, .. } = room;
+    let Scratch { columns, among, .. } = room;
     run.fill_gradient::<T>(X, 0, |run, dx, store| {
         let x = given(run.csr(X))?.view::<T>()?;
         match run.rows(Y) {
@@ -230,7 +234,7 @@ fn of_dense_result<T: RowValue>(run: &mut Backward<'_>, dout: View<'_, T>, room:
                 let rows = values::<T>(y, spec.width())?;
                 among.find(x, y.ids());
                 among.at_entries(dx, store, |x, dx| {
-                    sampled_product(x, dout, rows, dx, Store::Write, threads);
+                    sampled_product(x, dout, rows, dx, Assign::Write, threads);
                 });
             }
             None => sampled_product(x, dout, column(run.input::<T>(Y)?, spec), dx, store, threads),
@@ -285,7 +289,7 @@ fn cost(work: &Work<'_>) -> Cost {
 }
 
 /// Every combination of storages beside a csr `x` of five columns.
-fn samples_beside(attributes: &Attributes) -> Result<Vec<Sample>> {
+fn samples_beside(attributes: &Attributes) -> Result<Vec<CheckCase>> {
     let rows = Variable::new(SelectedRows::new(5, vec![4, 1], numbers(2, 3, 2))?, None)?;
     let mut samples = Vec::new();
     for (name, y) in [
@@ -294,7 +298,7 @@ fn samples_beside(attributes: &Attributes) -> Result<Vec<Sample>> {
         (" by selected rows", rows),
         (" by a vector", Variable::from(array![0.5, -1.0, 2.0, 0.25, 1.5])),
     ] {
-        let mut cases = Sample::of_csr(attributes, 5, |sample, _| Ok(sample.constant("y", y.clone())))?;
+        let mut cases = CheckCase::of_csr(attributes, 5, |sample, _| Ok(sample.constant("y", y.clone())))?;
         cases.iter_mut().for_each(|sample| sample.name += name);
         samples.extend(cases);
     }
@@ -324,8 +328,8 @@ impl Op for Dot {
         (table == Y).then_some(X)
     }
 
-    fn stored_gradient(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored_gradient(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -333,7 +337,7 @@ impl Op for Dot {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples_beside(&Attributes::new())
     }
 }
@@ -364,8 +368,8 @@ impl Op for SparseMatmul {
         gradient(wrt, inputs)
     }
 
-    fn stored_gradient(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored_gradient(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -373,9 +377,9 @@ impl Op for SparseMatmul {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = SparseMatmul { transpose_x: false, transpose_y: false }.attributes();
-        let constant = |sample: &Sample| !sample.operands[0].batched;
+        let constant = |sample: &CheckCase| !sample.operands[0].batched;
         Ok(samples_beside(&attributes)?.into_iter().filter(constant).collect())
     }
 }

@@ -5,10 +5,10 @@
 //! have no gradient, whatever f′(0) is.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Store, View, ViewMut, helpers, join};
+use crate::kernels::{Assign, View, ViewMut, helpers, join};
 use crate::operator::{
-    Attributes, Backward, CSR, CsrBuffer, Declaration, Declared, Forward, Gradient, InferShape, Op, ROWS,
-    RowBuffer, RowValue, Sample, Signature, Slot, Spec, Stored,
+    Attributes, Backward, CSR, CheckCase, CsrBuffer, Declaration, Declared, Forward, Gradient, InferShape,
+    Op, ROWS, RowBuffer, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::elementwise::activation;
 use crate::ops::elementwise::unary::{From, Function, OverViews};
@@ -73,8 +73,8 @@ impl<F: KeepsZero> Op for Entrywise<F> {
         if F::SLOPE_FROM == From::Output { gradient.output(OUT) } else { gradient }
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -82,12 +82,12 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples(&F::of_samples(), F::POSITIVE)
     }
 }
 
-fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<Sample>> {
+fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
     of_storages(attributes, &|mut sample| {
         let value = &mut sample.operands[0].value;
         // No kinks, and no number that the function does not take.
@@ -184,7 +184,7 @@ fn slopes<T: RowValue>(
     function: &dyn OverViews<T>,
     [from, dout]: [&[T]; 2],
     dx: &mut [T],
-    store: Store,
+    store: Assign,
     threads: usize,
 ) {
     let Some((middle, [left, right])) = divided(dx.len(), threads) else {

@@ -5,12 +5,12 @@ use ndarray::{Array2, array};
 use super::among::{Among, given, values};
 use crate::error::Result;
 use crate::kernels::sparse::{Columns, csr_dense, sampled_product};
-use crate::kernels::{Float, Store, Transpose, View, ViewMut, affine_gradient};
+use crate::kernels::{Assign, Float, Transpose, View, ViewMut, affine_gradient};
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CSR, Cost, DENSE, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer, RowValue, Sample,
-    Spec, Stored, Work,
+    Backward, CSR, CheckCase, Cost, DENSE, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer,
+    RowValue, Spec, StorageBound, Work,
 };
 use crate::ops::product::linear::product_of;
 use crate::tensor::{SelectedRows, StorageKind, Variable};
@@ -49,7 +49,7 @@ operator! {
 }
 
 /// What a call works in.
-struct Room<T> {
+struct Scratch<T> {
     columns: Columns<T>,
     among: Among<T>,
     /// A transposed weight as it is taken.
@@ -58,7 +58,7 @@ struct Room<T> {
     gradient: Vec<T>,
 }
 
-impl<T> Default for Room<T> {
+impl<T> Default for Scratch<T> {
     fn default() -> Self {
         let (columns, among) = (Columns::default(), Among::default());
         Self { columns, among, turned: Vec::new(), gradient: Vec::new() }
@@ -119,10 +119,10 @@ impl Op for SparseLinear {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
             let out = run.output::<T>(Self::OUT)?;
             self.products(run, out, &mut room)?;
-            *run.scratch().get::<Room<T>>() = room;
+            *run.scratch().get::<Scratch<T>>() = room;
             Ok(())
         })
     }
@@ -141,19 +141,19 @@ impl Op for SparseLinear {
         }
     }
 
-    fn stored_gradient(&self, _: usize) -> Stored {
-        Stored::Together(&[Self::X])
+    fn stored_gradient(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[Self::X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
-            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
             run.fill_gradient::<T>(Self::X, 0, |run, dx, store| {
                 self.at_entries(run, dout, &mut room, dx, store)
             })?;
             self.weights(run, dout, &mut room)?;
-            *run.scratch().get::<Room<T>>() = room;
+            *run.scratch().get::<Scratch<T>>() = room;
             let threads = run.run().threads;
             let mut from = 0;
             for k in 0..run.count(Self::BIAS) {
@@ -182,7 +182,7 @@ impl Op for SparseLinear {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let weight = |width, salt, transposed| -> Array2<f64> {
             let weight = numbers(5, width, salt);
             if transposed == Transpose::Yes {
@@ -194,12 +194,12 @@ impl Op for SparseLinear {
         let mut samples = Vec::new();
         for transposed in [Transpose::No, Transpose::Yes] {
             let attributes = SparseLinear { transposed }.attributes();
-            let one = |sample: Sample, bias: bool| {
+            let one = |sample: CheckCase, bias: bool| {
                 let sample = sample.constant("weight", weight(2, 1, transposed));
                 if bias { sample.constant("bias", array![0.5, -0.25]) } else { sample }
             };
-            samples.extend(Sample::of_csr(&attributes, 5, |sample, _| Ok(one(sample, true)))?);
-            let plain = Sample::of_csr(&attributes, 5, |sample, _| Ok(one(sample, false)))?;
+            samples.extend(CheckCase::of_csr(&attributes, 5, |sample, _| Ok(one(sample, true)))?);
+            let plain = CheckCase::of_csr(&attributes, 5, |sample, _| Ok(one(sample, false)))?;
             let many = plain.iter().map(|sample| {
                 let mut sample = sample.clone().constant("weight", weight(1, 3, transposed));
                 sample.name += ", two weights";
@@ -207,7 +207,7 @@ impl Op for SparseLinear {
             });
             samples.extend(many.take(2));
             samples.extend(plain.into_iter().take(3));
-            let mut rows = Sample::of_csr(&attributes, 5, |sample, _| {
+            let mut rows = CheckCase::of_csr(&attributes, 5, |sample, _| {
                 let rows = match transposed {
                     Transpose::No => SelectedRows::new(5, vec![1, 4], numbers(2, 3, 2))?,
                     Transpose::Yes => SelectedRows::new(3, vec![2, 0], numbers(2, 5, 2))?,
@@ -240,7 +240,7 @@ impl SparseLinear {
         &self,
         run: &Forward<'_>,
         mut out: ViewMut<'_, T>,
-        room: &mut Room<T>,
+        room: &mut Scratch<T>,
     ) -> Result<()> {
         let x = given(run.csr(Self::X))?.view::<T>()?;
         let threads = run.run().threads;
@@ -249,7 +249,7 @@ impl SparseLinear {
         for k in 0..run.count(Self::WEIGHT) {
             let columns = self.part(run.input_spec_at(Self::WEIGHT, k), &mut from);
             let mut out = out.reborrow().columns(columns.start, columns.end);
-            let store = if biased { Store::Add } else { Store::Write };
+            let store = if biased { Assign::Add } else { Assign::Write };
             if biased {
                 let bias = run.input_at::<T>(Self::BIAS, k)?.row(0);
                 out.iter_mut().for_each(|out| out.copy_from_slice(bias));
@@ -275,9 +275,9 @@ impl SparseLinear {
         &self,
         run: &Backward<'_>,
         dout: View<'_, T>,
-        room: &mut Room<T>,
+        room: &mut Scratch<T>,
         dx: &mut [T],
-        mut store: Store,
+        mut store: Assign,
     ) -> Result<()> {
         let x = given(run.csr(Self::X))?.view::<T>()?;
         let threads = run.run().threads;
@@ -295,11 +295,11 @@ impl SparseLinear {
                 Weight::Rows(ids, weight) => {
                     room.among.find(x, ids);
                     room.among.at_entries(dx, store, |x, dx| {
-                        sampled_product(x, dout, weight, dx, Store::Write, threads);
+                        sampled_product(x, dout, weight, dx, Assign::Write, threads);
                     });
                 }
             }
-            store = Store::Add;
+            store = Assign::Add;
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ impl SparseLinear {
         &self,
         run: &mut Backward<'_>,
         dout: View<'_, T>,
-        room: &mut Room<T>,
+        room: &mut Scratch<T>,
     ) -> Result<()> {
         if !run.wants(Self::WEIGHT) {
             return Ok(());
@@ -357,32 +357,32 @@ pub(in crate::ops) fn rows_of<T: RowValue>(
     columns: &Columns<T>,
     dout: View<'_, T>,
     rows: &mut RowBuffer,
-    (store, table): (Store, &Spec),
+    (store, table): (Assign, &Spec),
     threads: usize,
 ) {
-    if store == Store::Write || rows.dtype().is_none() {
+    if store == Assign::Write || rows.dtype().is_none() {
         rows.reset::<T>(table.shape[0].known().unwrap_or(0), table.width());
     }
     let alone = rows.ids().is_empty();
-    columns.product(dout, rows.extend::<T>(columns.ids().iter().copied()), Store::Write, threads);
+    columns.product(dout, rows.extend::<T>(columns.ids().iter().copied()), Assign::Write, threads);
     if alone {
         rows.set_merged();
     }
 }
 
-impl<T: Float> Room<T> {
+impl<T: Float> Scratch<T> {
     /// The gradient of a transposed weight, or of some of its rows.
     fn turned_gradient(
         &mut self,
         dout: View<'_, T>,
         mut dw: ViewMut<'_, T>,
-        store: Store,
+        store: Assign,
         rows: Option<&[i64]>,
         threads: usize,
     ) {
         let (len, width) = (self.columns.len(), dout.width());
         self.gradient.resize(len * width, T::ZERO);
-        self.columns.product(dout, ViewMut::new(&mut self.gradient, len, width), Store::Write, threads);
+        self.columns.product(dout, ViewMut::new(&mut self.gradient, len, width), Assign::Write, threads);
         store.put_nothing(dw.reborrow());
         for (at, dw) in dw.iter_mut().enumerate() {
             let output = rows.map_or(at, |ids| ids[at] as usize);

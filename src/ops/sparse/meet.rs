@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Store, View, ViewMut, helpers, join};
+use crate::kernels::{Assign, View, ViewMut, helpers, join};
 use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 use crate::ops::elementwise::arithmetic::{Combine, Elements};
 
@@ -117,13 +117,13 @@ impl<T: RowValue> Meet<T> {
 
     /// Writes or adds f(first, second, g); first and second have `to.len()` numbers, or one that is broadcast. The kernel of a
     /// value reads no `g`.
-    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], store: Store) {
+    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], store: Assign) {
         let (x, y) = if self.y_first { (second, first) } else { (first, second) };
         (self.f)(Elements { x, y, g, to, store });
     }
 
     /// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
-    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], store: Store) {
+    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], store: Assign) {
         let (columns, values) = match sparse {
             Row::Whole(sparse) => return self.put(sparse, dense, g, to, store),
             Row::Entries(columns, values) => (columns, values),
@@ -181,7 +181,7 @@ pub(super) struct Mixed<'a, T> {
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
     pub(super) first: usize,
-    pub(super) store: Store,
+    pub(super) store: Assign,
 }
 
 impl<T: RowValue> Mixed<'_, T> {
@@ -254,7 +254,7 @@ pub(super) struct Entries<'a, T> {
     pub(super) to: &'a mut [T],
     /// The number of the first row of `of`.
     pub(super) first: usize,
-    pub(super) store: Store,
+    pub(super) store: Assign,
 }
 
 impl<T: RowValue> Entries<'_, T> {
@@ -333,9 +333,9 @@ mod tests {
             [View::new(&dense, rows, columns), View::new(&dense, 1, columns), View::new(&dense, rows, 1)];
         let others = others.into_iter().chain([View::new(&dense[..1], 1, 1)]);
         for (other, part) in others.flat_map(|other| (0..3).map(move |part| (other, part))) {
-            for (first, store, threads) in [(0, Store::Write, 1), (1, Store::Add, 1), (0, Store::Add, 3)] {
+            for (first, store, threads) in [(0, Assign::Write, 1), (1, Assign::Add, 1), (0, Assign::Add, 3)] {
                 let f = Meet::new([value::<F, f32>(), dx, dy][part], first);
-                let put = |to: f32, term: f32| if store == Store::Write { term } else { to + term };
+                let put = |to: f32, term: f32| if store == Assign::Write { term } else { to + term };
                 let at = |r: usize, c: usize| [super::at(beside(other, r), c), gradient[r * columns + c]];
 
                 let mut all = numbers(rows * columns, 5.0);

@@ -4,10 +4,10 @@ use super::among::given;
 use crate::error::{Error, Result};
 use crate::kernels::projection::{project_csr_row, project_gradient};
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Float, Store, View, ViewMut, helpers, join};
+use crate::kernels::{Assign, Float, View, ViewMut, helpers, join};
 use crate::operator;
 use crate::operator::{
-    Backward, CSR, Cost, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Work,
+    Backward, CSR, CheckCase, Cost, Forward, Gradient, InferShape, Op, Pass, RowValue, Spec, Work,
 };
 use crate::tensor::StorageKind;
 use crate::with_float;
@@ -89,9 +89,9 @@ impl Op for RandomProjection {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let of = |width, seed| {
-            Sample::of_csr(&RandomProjection { width, seed }.attributes(), 5, |sample, _| Ok(sample))
+            CheckCase::of_csr(&RandomProjection { width, seed }.attributes(), 5, |sample, _| Ok(sample))
         };
         let mut samples = of(3, 7)?;
         samples.extend(of(200, -1)?.into_iter().take(1));
@@ -110,9 +110,9 @@ impl RandomProjection {
         run.fill_gradient::<T>(Self::X, 0, |run, dx, store| {
             let x = given(run.csr(Self::X))?.view::<T>()?;
             room.resize(x.entries(), T::ZERO);
-            let to = if store == Store::Write { &mut *dx } else { &mut room[..] };
+            let to = if store == Assign::Write { &mut *dx } else { &mut room[..] };
             Slopes { x, dout, to, seed: self.seed as u64 }.share(self.threads(x, run.run().threads));
-            if store == Store::Add {
+            if store == Assign::Add {
                 dx.iter_mut().zip(&room).for_each(|(dx, &g)| *dx += g);
             }
             Ok(())

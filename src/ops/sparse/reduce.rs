@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::kernels::Float;
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
-    LodEffect, Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
+    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints,
+    InferShape, LodEffect, Op, ROWS, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::feature::reduce::{self, Reduction};
 use crate::tensor::StorageKind;
@@ -97,7 +97,7 @@ impl<R: OnSparse> Op for SparseWhole<R> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         of_storages(&Attributes::new(), &Ok)
     }
 }
@@ -155,8 +155,8 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
         Gradient::reads_nothing().input(X)
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Together(&[X])
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -164,7 +164,7 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         of_storages(&Attributes::new(), &Ok)
     }
 }
@@ -359,9 +359,9 @@ impl Op for SumRows {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let mut samples = Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))?;
-        let vector = Sample::new("a vector", Attributes::new());
+    fn samples() -> Result<Vec<CheckCase>> {
+        let mut samples = CheckCase::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))?;
+        let vector = CheckCase::new("a vector", Attributes::new());
         samples.push(vector.constant("x", array![0.5, -1.5, 2.0]));
         samples.extend(of_storages(&Attributes::new(), &Ok)?);
         Ok(samples)

@@ -4,12 +4,12 @@ use ndarray::array;
 
 use super::among::values;
 use crate::error::Result;
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::operator;
 use crate::operator::sample::{numbers, sparse_numbers};
 use crate::operator::{
-    Attributes, Backward, CSR, DENSE, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS,
-    RowValue, Sample, Spec, Stored,
+    Attributes, Backward, CSR, CheckCase, DENSE, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op,
+    ROWS, RowValue, Spec, StorageBound,
 };
 use crate::ops::lookup::ids::{self, ids};
 use crate::tensor::{SelectedRows, Variable};
@@ -62,10 +62,10 @@ impl Op for Retain {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let mut wanted = std::mem::take(run.scratch().get::<Wanted>());
+        let mut wanted = std::mem::take(run.scratch().get::<IdSet>());
         wanted.find(run)?;
         with_float!(run.dtype(Self::X), T => forward::<T>(run, &wanted.0))?;
-        *run.scratch().get::<Wanted>() = wanted;
+        *run.scratch().get::<IdSet>() = wanted;
         Ok(())
     }
 
@@ -73,8 +73,8 @@ impl Op for Retain {
         Gradient::reads_nothing().input(Self::X)
     }
 
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Together(&[Self::X])
+    fn stored(&self, _: usize) -> StorageBound {
+        StorageBound::Together(&[Self::X])
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
@@ -82,14 +82,14 @@ impl Op for Retain {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let none = Attributes::new();
         let csr = Variable::new(sparse_numbers(5, 4, 2)?, None)?;
         let rows = Variable::new(SelectedRows::new(5, vec![3, 0, 2], numbers(3, 3, 2))?, None)?;
         let mut samples = Vec::new();
         for (name, x) in [("csr", csr), ("selected rows", rows)] {
             let sample =
-                |of: &str| Sample::new(&format!("{name}, {of}"), none.clone()).constant("x", x.clone());
+                |of: &str| CheckCase::new(&format!("{name}, {of}"), none.clone()).constant("x", x.clone());
             let words = Variable::from_sequences(&[vec![2i64, 1], vec![], vec![3, 3, 1]])?;
             samples.push(sample("repeated ids").batch("ids", words));
             samples.push(sample("empty").batch("ids", Variable::from_sequences::<i64>(&[vec![], vec![]])?));
@@ -102,9 +102,9 @@ impl Op for Retain {
 
 /// The ids, ascending, each once.
 #[derive(Default)]
-struct Wanted(Vec<i64>);
+struct IdSet(Vec<i64>);
 
-impl Wanted {
+impl IdSet {
     fn find(&mut self, run: &Forward<'_>) -> Result<()> {
         let (ids, spec) = (ids!(run, Retain::IDS), run.input_spec(Retain::X));
         let height = spec.shape.first().and_then(|height: &Extent| height.known()).unwrap_or(0);
@@ -149,7 +149,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, wanted: &[i64]) -> Result<()> {
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(Retain::X, 0, |run, dx, store| {
-        if store == Store::Write {
+        if store == Assign::Write {
             dx.fill(T::ZERO);
         }
         if let (Some(x), Some(dout)) = (run.csr(Retain::X), run.output_gradient_csr(Retain::OUT)) {

@@ -4,7 +4,7 @@ use ndarray::{Array2, array};
 
 use crate::error::Result;
 use crate::operator::sample::{numbers, sparse_numbers};
-use crate::operator::{Attributes, Sample};
+use crate::operator::{Attributes, CheckCase};
 use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
 
 use super::meet::Zeros;
@@ -12,25 +12,25 @@ use super::meet::Zeros;
 /// A variable `x` of four columns in every storage that is not dense. `add` binds further operands beside it.
 pub(super) fn of_storages(
     attributes: &Attributes,
-    add: &dyn Fn(Sample) -> Result<Sample>,
-) -> Result<Vec<Sample>> {
-    let mut samples = Sample::of_csr(attributes, 4, |sample, _| add(sample))?;
+    add: &dyn Fn(CheckCase) -> Result<CheckCase>,
+) -> Result<Vec<CheckCase>> {
+    let mut samples = CheckCase::of_csr(attributes, 4, |sample, _| add(sample))?;
     let coo = Coo::new(&[3, 4], array![[2, 1], [0, 0], [2, 3]], array![1.0, -0.875, 0.5])?;
-    let coo = Sample::new("coo", attributes.clone()).batch("x", Variable::new(coo, None)?);
+    let coo = CheckCase::new("coo", attributes.clone()).batch("x", Variable::new(coo, None)?);
     samples.push(add(coo)?);
     for (name, ids, values) in [
         ("selected rows", vec![3, 1], array![[1.0, 2.0, -0.5, 0.25], [-1.0, 0.5, 1.25, -0.75]]),
         ("selected rows, none", vec![], Array2::zeros((0, 4))),
     ] {
         let rows = SelectedRows::new(5, ids, values)?;
-        let sample = Sample::new(name, attributes.clone()).constant("x", Variable::new(rows, None)?);
+        let sample = CheckCase::new(name, attributes.clone()).constant("x", Variable::new(rows, None)?);
         samples.push(add(sample)?);
     }
     Ok(samples)
 }
 
 /// Two variables of four columns, each or both of which are sparse, in all combinations that there are kernels for.
-pub(super) fn of_two(zeros: Zeros) -> Result<Vec<Sample>> {
+pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
     // Away from 0, which nothing divides by and where x and what y does not store are equal.
     let away = |v: f64| if v < 0.0 { v - 0.5 } else { v + 0.5 };
@@ -40,7 +40,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<Sample>> {
     })?;
     let sparse = samples.clone();
     samples.clear();
-    let rows_of = |sample: &Sample| sample.operands[0].value.shape()[0];
+    let rows_of = |sample: &CheckCase| sample.operands[0].value.shape()[0];
     // Beside a dense one.
     for sample in &sparse {
         let dense = |width| numbers(rows_of(sample), width, 1).mapv(away);

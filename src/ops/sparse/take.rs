@@ -4,13 +4,13 @@ use ndarray::array;
 
 use super::among::values;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::{numbers, sparse_numbers};
 use crate::operator::{
-    Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS, RowValue, Sample,
-    Spec, Work,
+    Backward, CSR, CheckCase, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS,
+    RowValue, Spec, Work,
 };
 use crate::ops::lookup::ids::{self, ids};
 use crate::tensor::{SelectedRows, StorageKind, Variable};
@@ -97,7 +97,7 @@ impl Op for TakeRows {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let attributes = |of_batch| TakeRows { of_batch }.attributes();
         let sequences = |lengths: &[&[usize]], height: usize| -> Result<Variable> {
             let lengths: Vec<Vec<usize>> = lengths.iter().map(|l| l.to_vec()).collect();
@@ -115,19 +115,19 @@ impl Op for TakeRows {
                 ("all empty", &[&[0, 0]]),
                 ("none", &[&[]]),
             ] {
-                let sample = Sample::new(&format!("{name}, {of}"), attributes(false));
+                let sample = CheckCase::new(&format!("{name}, {of}"), attributes(false));
                 samples.push(sample.batch("ids", sequences(lengths, 5)?).constant("x", x.clone()));
             }
         }
         let column = Variable::dense(array![[2i32], [0], [2]]);
-        let sample = Sample::new("i32, a column", attributes(false)).batch("ids", column);
+        let sample = CheckCase::new("i32, a column", attributes(false)).batch("ids", column);
         samples.push(sample.constant("x", csr));
         for (name, lengths) in
             [("rows of the batch", &[&[2, 0, 4][..]][..]), ("rows of an empty batch", &[&[]])]
         {
             let ids = sequences(lengths, 6)?;
             let x = Variable::new(sparse_numbers(ids.rows(), 4, 1)?, ids.lod().cloned())?;
-            samples.push(Sample::new(name, attributes(true)).batch("ids", ids).batch("x", x));
+            samples.push(CheckCase::new(name, attributes(true)).batch("ids", ids).batch("x", x));
         }
         Ok(samples)
     }
@@ -168,7 +168,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, store| {
         // Equal ids are added up, so what is written begins with zeros.
-        if store == Store::Write {
+        if store == Assign::Write {
             dx.fill(T::ZERO);
         }
         let Some(dout) = run.output_gradient_csr(TakeRows::OUT) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use super::among::{Among, given, values};
 use super::linear::rows_of;
 use crate::error::Result;
-use crate::kernels::Store;
+use crate::kernels::Assign;
 use crate::kernels::sparse::{
     Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
 };
@@ -11,8 +11,8 @@ use crate::operator;
 use crate::operator::entries::room_for_rows;
 use crate::operator::sample::{numbers, sparse_numbers};
 use crate::operator::{
-    Attributes, Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass,
-    RowValue, Sample, Spec, Work,
+    Attributes, Backward, CSR, CheckCase, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op,
+    Pass, RowValue, Spec, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -50,7 +50,7 @@ operator! {
 }
 
 /// What a call works in.
-struct Room<T> {
+struct Scratch<T> {
     columns: Columns<T>,
     back: Columns<T>,
     among: Among<T>,
@@ -58,7 +58,7 @@ struct Room<T> {
     indptr: Vec<i64>,
 }
 
-impl<T> Default for Room<T>
+impl<T> Default for Scratch<T>
 where
     SparseRoom<T>: Default,
 {
@@ -91,12 +91,12 @@ impl Op for TransposedDot {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
             room.columns.prepare(given(run.csr(Self::X))?.view::<T>()?);
             let threads = run.run().threads;
             match run.output_spec(Self::OUT).storage {
                 StorageKind::SelectedRows => run.fill_rows(Self::OUT, |run, out| {
-                    let table = (Store::Write, run.output_spec(Self::OUT));
+                    let table = (Assign::Write, run.output_spec(Self::OUT));
                     rows_of(&room.columns, run.input::<T>(Self::D)?, out, table, threads);
                     Ok(())
                 })?,
@@ -106,7 +106,7 @@ impl Op for TransposedDot {
                     Ok(())
                 })?,
             }
-            *run.scratch().get::<Room<T>>() = room;
+            *run.scratch().get::<Scratch<T>>() = room;
             Ok(())
         })
     }
@@ -122,12 +122,12 @@ impl Op for TransposedDot {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
             match run.input_spec(Self::D).storage {
                 StorageKind::Dense => of_rows(run, &mut room)?,
                 _ => of_sparse(run, &mut room)?,
             }
-            *run.scratch().get::<Room<T>>() = room;
+            *run.scratch().get::<Scratch<T>>() = room;
             Ok(())
         })
     }
@@ -143,15 +143,15 @@ impl Op for TransposedDot {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let none = Attributes::new();
-        let add = |sample: Sample, d| {
+        let add = |sample: CheckCase, d| {
             if sample.operands[0].batched { sample.batch("d", d) } else { sample.constant("d", d) }
         };
-        let mut samples = Sample::of_csr(&none, 5, |sample, x| {
+        let mut samples = CheckCase::of_csr(&none, 5, |sample, x| {
             Ok(add(sample, Variable::from(numbers(x.rows(), 3, 1)).with_lod(x.lod().cloned())?))
         })?;
-        let mut sparse = Sample::of_csr(&none, 5, |sample, x| {
+        let mut sparse = CheckCase::of_csr(&none, 5, |sample, x| {
             Ok(add(sample, Variable::new(sparse_numbers(x.rows(), 4, 2)?, x.lod().cloned())?))
         })?;
         sparse.iter_mut().for_each(|sample| sample.name += " by csr");
@@ -162,7 +162,7 @@ impl Op for TransposedDot {
 
 /// Only the rows of the result that are columns of `x` are computed; the others are empty.
 fn product_of_sparse<T: RowValue>(
-    room: &mut Room<T>,
+    room: &mut Scratch<T>,
     d: CsrView<'_, T>,
     out: CsrMut<'_, T>,
     height: usize,
@@ -183,7 +183,7 @@ const X: usize = TransposedDot::X;
 const D: usize = TransposedDot::D;
 const OUT: usize = TransposedDot::OUT;
 
-fn of_rows<T: RowValue>(run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()> {
+fn of_rows<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result<()> {
     let (threads, among, width) = (run.run().threads, &mut room.among, run.input_spec(D).width());
     match (run.csr(X), run.output_gradient_rows(OUT)) {
         (Some(x), Some(dout)) => among.find(x.view::<T>()?, dout.ids()),
@@ -192,7 +192,7 @@ fn of_rows<T: RowValue>(run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()
     run.fill_gradient::<T>(X, 0, |run, dx, store| {
         let Some(dout) = run.output_gradient_rows(OUT) else { return Ok(()) };
         let (d, dout) = (run.input::<T>(D)?, values::<T>(dout, width)?);
-        among.at_entries(dx, store, |x, dx| sampled_product(x, d, dout, dx, Store::Write, threads));
+        among.at_entries(dx, store, |x, dx| sampled_product(x, d, dout, dx, Assign::Write, threads));
         Ok(())
     })?;
     if let (Some((dd, store)), Some(dout)) = (run.gradient::<T>(D)?, run.output_gradient_rows(OUT)) {
@@ -202,8 +202,8 @@ fn of_rows<T: RowValue>(run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()
 }
 
 /// Of c = xᵀ·d: dx = d·dcᵀ and dd = x·dc, each where the operand stores something.
-fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()> {
-    let Room { columns, back, sparse, indptr, .. } = room;
+fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result<()> {
+    let Scratch { columns, back, sparse, indptr, .. } = room;
     if run.output_gradient_csr(OUT).is_none() {
         return Ok(());
     }

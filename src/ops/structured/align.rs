@@ -4,7 +4,7 @@ use ndarray::Array1;
 
 use crate::error::Result;
 use crate::kernels::arena::Plain;
-use crate::operator::{Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample};
+use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op};
 use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{DType, Dense, Variable};
 use crate::{builder_methods, operator};
@@ -90,15 +90,15 @@ impl Op for CtcAlign {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for blank in [0, 2] {
-            samples.extend(Sample::of_sequences(&CtcAlign { blank }.attributes(), |sample, lod| {
+            samples.extend(CheckCase::of_sequences(&CtcAlign { blank }.attributes(), |sample, lod| {
                 let ids = Array1::from_shape_fn(lod.rows(), |i| [1i64, 1, 0, 2, 2, 1][i % 6]);
                 Ok(sample.batch("ids", Variable::new(Dense::from(ids), Some(lod))?))
             })?);
         }
-        samples.extend(Sample::of_sequences(&CtcAlign { blank: 1 }.attributes(), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&CtcAlign { blank: 1 }.attributes(), |sample, lod| {
             let ids = ndarray::Array2::from_shape_fn((lod.rows(), 1), |(i, _)| [0i32, 0, 1, 0][i % 4]);
             Ok(sample.batch("ids", Variable::sequences(ids, lod)?))
         })?);

@@ -5,7 +5,7 @@ use ndarray::Array1;
 use crate::error::{Error, Result};
 use crate::kernels::Transitions;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Forward, InferShape, RowValue, Sample, Spec};
+use crate::operator::{Attributes, CheckCase, Forward, InferShape, RowValue, Spec};
 use crate::tensor::Variable;
 
 /// The slots of all of them.
@@ -45,9 +45,9 @@ pub(super) fn prepare<'a, T: RowValue>(
 pub(super) fn samples(
     attributes: &Attributes,
     tags: usize,
-    bind: impl Fn(Sample, &Variable) -> Result<Sample>,
-) -> Result<Vec<Sample>> {
-    Sample::of_sequences(attributes, |sample, lod| {
+    bind: impl Fn(CheckCase, &Variable) -> Result<CheckCase>,
+) -> Result<Vec<CheckCase>> {
+    CheckCase::of_sequences(attributes, |sample, lod| {
         let emissions = Variable::sequences(numbers(lod.rows(), tags, 2) * 2.0, lod)?;
         let transitions = Variable::dense(numbers(tags + 2, tags, 5));
         bind(sample.batch("emissions", emissions.clone()).constant("transitions", transitions), &emissions)

@@ -6,11 +6,12 @@ use super::HEAVY;
 use super::chain::{self, EMISSIONS, TRANSITIONS};
 use crate::error::{Error, Result};
 use crate::kernels::{
-    ChainRoom, PairSums, Store, Transitions, View, ViewMut, helpers, join, log_sum, marginals,
+    Assign, ChainRoom, PairSums, Transitions, View, ViewMut, helpers, join, log_sum, marginals,
 };
 use crate::operator;
 use crate::operator::{
-    Backward, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sample, Sequences, Spec,
+    Backward, CheckCase, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sequences,
+    Spec,
 };
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::with_float;
@@ -89,13 +90,13 @@ impl Op for LinearChainCrf {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (tags, forbidden) in [(3, vec![]), (1, vec![]), (4, vec![3, 12, 19, 23])] {
             let op = LinearChainCrf { forbidden }.attributes();
             samples.extend(chain::samples(&op, tags, |sample, emissions| {
                 let name = format!("{tags} tags, {}", sample.name);
-                Ok(Sample { name, ..sample }.batch("tags", chain::some_tags(emissions, tags)?))
+                Ok(CheckCase { name, ..sample }.batch("tags", chain::some_tags(emissions, tags)?))
             })?);
         }
         Ok(samples)
@@ -238,7 +239,7 @@ impl<T: RowValue> Shared<'_, T> {
     fn share(
         self,
         blocks: &mut [Block],
-        to: Option<(ViewMut<'_, T>, Store)>,
+        to: Option<(ViewMut<'_, T>, Assign)>,
         rooms: &mut [ChainRoom],
     ) -> Result<()> {
         if rooms.len() < 2 || blocks.len() < 2 {
@@ -268,7 +269,7 @@ impl<T: RowValue> Shared<'_, T> {
     fn on_one(
         self,
         blocks: &mut [Block],
-        mut to: Option<(ViewMut<'_, T>, Store)>,
+        mut to: Option<(ViewMut<'_, T>, Assign)>,
         rooms: &mut [ChainRoom],
     ) -> Result<()> {
         let (start, width) = (self.first_row(blocks), self.emissions.width());

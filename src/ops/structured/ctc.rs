@@ -4,12 +4,12 @@ use super::HEAVY;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::kernels::{CtcRoom, Store, ctc, ctc_gradient};
+use crate::kernels::{Assign, CtcRoom, ctc, ctc_gradient};
 use crate::lod::Lod;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+    Backward, CheckCase, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Spec,
 };
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::{Dense, Variable};
@@ -92,16 +92,16 @@ impl Op for CtcLoss {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let sample = |name: &str,
                       (blank, zero_infinity): (usize, bool),
                       frames: &[Vec<usize>],
                       labels: &[Vec<usize>]|
-         -> Result<Sample> {
+         -> Result<CheckCase> {
             let (frames, labels) = (Lod::from_lengths(frames)?, Lod::from_lengths(labels)?);
             let label = |row: usize| (blank as i64 + 1 + (row * row % 5) as i64 % 3) % 4;
             let ids = ndarray::Array1::from_shape_fn(labels.rows(), label);
-            let sample = Sample::new(name, CtcLoss { blank, zero_infinity }.attributes())
+            let sample = CheckCase::new(name, CtcLoss { blank, zero_infinity }.attributes())
                 .batch("logits", Variable::sequences(numbers(frames.rows(), 4, 3) * 2.0, frames)?)
                 .batch("labels", Variable::new(Dense::from(ids), Some(labels))?);
             Ok(sample)
@@ -199,8 +199,8 @@ impl CtcLoss {
             ctc_gradient(of_sequence, path.iter().copied(), self.blank, &mut room, |frame, slopes| {
                 let to = dlogits.row(frames.start + frame).iter_mut().zip(slopes);
                 match store {
-                    Store::Write => to.for_each(|(to, &slope)| *to = weight * T::from_f64(slope)),
-                    Store::Add => to.for_each(|(to, &slope)| *to += weight * T::from_f64(slope)),
+                    Assign::Write => to.for_each(|(to, &slope)| *to = weight * T::from_f64(slope)),
+                    Assign::Add => to.for_each(|(to, &slope)| *to += weight * T::from_f64(slope)),
                 }
             });
         }

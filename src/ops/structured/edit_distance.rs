@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
 use crate::lod::Lod;
 use crate::operator;
-use crate::operator::{Facts, Forward, Hints, InferShape, LodEffect, Op, Sample};
+use crate::operator::{CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op};
 use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Dense, Variable};
 
@@ -81,15 +81,15 @@ impl Op for EditDistance {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let ids = |lengths: &[Vec<usize>], salt: usize| -> Result<Variable> {
             let lod = Lod::from_lengths(lengths)?;
             let ids = Array1::from_shape_fn(lod.rows(), |i| ((i * i + salt) % 3) as i64);
             Variable::new(Dense::from(ids), Some(lod))
         };
         let sample =
-            |name: &str, normalised, found: &[Vec<usize>], reference: &[Vec<usize>]| -> Result<Sample> {
-                let sample = Sample::new(name, EditDistance { normalised }.attributes());
+            |name: &str, normalised, found: &[Vec<usize>], reference: &[Vec<usize>]| -> Result<CheckCase> {
+                let sample = CheckCase::new(name, EditDistance { normalised }.attributes());
                 Ok(sample.batch("found", ids(found, 0)?).batch("reference", ids(reference, 1)?))
             };
         Ok(vec![

@@ -5,7 +5,7 @@ use super::chain::{self, EMISSIONS};
 use crate::error::Result;
 use crate::kernels::{ChainRoom, Transitions, marginals};
 use crate::operator;
-use crate::operator::{Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::operator::{CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue};
 use crate::with_float;
 
 operator! {
@@ -62,7 +62,7 @@ impl Op for CrfMarginals {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples =
             chain::samples(&Self { forbidden: vec![] }.attributes(), 3, |sample, _| Ok(sample))?;
         let some = Self { forbidden: vec![0, 7, 13] }.attributes();

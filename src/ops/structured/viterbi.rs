@@ -5,7 +5,7 @@ use super::chain::{self, EMISSIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{BestPaths, Transitions, best_paths};
 use crate::operator;
-use crate::operator::{Attributes, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -83,7 +83,7 @@ impl Op for ViterbiDecode {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
         for (n_best, forbidden) in [(1, vec![]), (1, vec![0, 7, 13]), (3, vec![1])] {
             let op = ViterbiDecode { n_best, forbidden }.attributes();

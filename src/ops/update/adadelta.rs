@@ -7,7 +7,7 @@ use super::owed::Moment;
 use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -79,8 +79,8 @@ impl ElementRule<3> for Adadelta {
         self.decay().before(rate, Units { rate: step, rho, new, epsilon })
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 3]> {

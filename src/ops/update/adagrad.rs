@@ -5,7 +5,7 @@ use super::owed::Moment;
 use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -71,8 +71,8 @@ impl ElementRule<2> for Adagrad {
         rate * RuleSettings::rate_factor(self, step) / (1.0 + (step - 1.0) * self.rate_decay)
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Nothing)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Nothing)
     }
 
     fn fall(&self) -> Option<[f64; 2]> {

@@ -6,7 +6,7 @@ use super::owed::{Moment, Moves, Owed, fading, falling_by};
 use super::rule::{ElementStep, KEPT, over};
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -115,11 +115,11 @@ impl ElementRule<3> for Adam {
         self.decay().before(rate, Moments::new([self.beta1, self.beta2], self.epsilon, rate, moment.step))
     }
 
-    fn owes(&self) -> Owes {
+    fn owes(&self) -> Debt {
         if falling_by(self.beta1, self.beta2.sqrt()).is_none() {
-            return Owes::AtOnce("Adam, whose steps fade too slowly where beta1² is about beta2 or more,");
+            return Debt::AtOnce("Adam, whose steps fade too slowly where beta1² is about beta2 or more,");
         }
-        self.decay().owes(Owes::Later)
+        self.decay().owes(Debt::Later)
     }
 
     fn horizon(&self) -> usize {

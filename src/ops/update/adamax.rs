@@ -8,7 +8,7 @@ use super::owed::{Moment, fading, falling_by};
 use super::rule::{ElementStep, KEPT, over};
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -83,11 +83,11 @@ impl ElementRule<3> for Adamax {
         self.decay().before(rate, Largest { rate: T::from_f64(moved), new1, beta2, epsilon })
     }
 
-    fn owes(&self) -> Owes {
+    fn owes(&self) -> Debt {
         if falling_by(self.beta1, self.beta2).is_none() {
-            return Owes::AtOnce("Adamax, whose steps fade too slowly where beta1 is about beta2 or more,");
+            return Debt::AtOnce("Adamax, whose steps fade too slowly where beta1 is about beta2 or more,");
         }
-        self.decay().owes(Owes::Later)
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 3]> {

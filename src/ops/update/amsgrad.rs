@@ -9,7 +9,7 @@ use super::owed::{Moment, fading};
 use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -76,8 +76,8 @@ impl ElementRule<4> for AmsGrad {
         self.decay().before(rate, Bounded(moments))
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 4]> {

@@ -6,7 +6,7 @@ use super::settings::number;
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op};
 use crate::with_float;
 
 operator! {
@@ -72,10 +72,10 @@ impl Op for AverageWeights {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let sample = |name, decay| {
             let attributes = AverageWeights { start: 0, decay }.attributes();
-            let sample = Sample::new(name, attributes).without_gradient();
+            let sample = CheckCase::new(name, attributes).without_gradient();
             sample
                 .constant("param", array![[1.0, -2.0], [0.5, 4.0]])
                 .constant("average", array![[0.0, 1.0], [2.0, 3.0]])

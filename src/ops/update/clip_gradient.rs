@@ -6,7 +6,7 @@ use super::settings::positive;
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
-use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Sample, Spec};
+use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Spec};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -36,7 +36,7 @@ operator! {
     outputs { GRAD = grad: one.updated() }
 }
 
-/// Room for adding up rows that repeat, used again at every step.
+/// Scratch for adding up rows that repeat, used again at every step.
 #[derive(Default)]
 struct Sums<T> {
     plan: RowMerge,
@@ -94,9 +94,9 @@ impl Op for ClipGradient {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let op = ClipGradient { storage: StorageKind::Dense, limit: 1.5 };
-        let sample = Sample::new("dense", op.attributes()).without_gradient();
+        let sample = CheckCase::new("dense", op.attributes()).without_gradient();
         Ok(vec![sample.constant("param", array![[1.0, 2.0]]).constant("grad", array![[4.0, -0.5]])])
     }
 }

@@ -2,7 +2,7 @@
 
 use super::rule::ElementStep;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 
 /// The decay of an update operator, as its attributes say. With p = param,
 ///
@@ -26,13 +26,13 @@ impl Decay {
     pub const NONE: Decay = Decay { l1: 0.0, weight_decay: 0.0, decoupled: true };
 
     /// What a row without a gradient owes, where the rule alone would make it owe `rule`.
-    pub fn owes(self, rule: Owes) -> Owes {
+    pub fn owes(self, rule: Debt) -> Debt {
         match (self.l1 > 0.0, self.weight_decay > 0.0) {
-            (true, _) => Owes::AtOnce("L1 decay"),
+            (true, _) => Debt::AtOnce("L1 decay"),
             (_, true) if !self.decoupled => {
-                Owes::AtOnce("weight decay, which is added to the gradient (decoupled it can wait),")
+                Debt::AtOnce("weight decay, which is added to the gradient (decoupled it can wait),")
             }
-            (_, true) if rule == Owes::Nothing => Owes::Later,
+            (_, true) if rule == Debt::Nothing => Debt::Later,
             _ => rule,
         }
     }

@@ -13,7 +13,7 @@ use super::rule::{self, ElementStep, SparseMode};
 use super::settle;
 use crate::error::Result;
 use crate::kernels::{Float, sweep};
-use crate::operator::{Attributes, Declared, Forward, InferShape, Owes, Sample};
+use crate::operator::{Attributes, CheckCase, Debt, Declared, Forward, InferShape};
 use crate::tensor::StorageKind;
 
 /// The settings that every update rule has. [`update_rule!`](crate::update_rule) writes the implementation.
@@ -45,8 +45,8 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
     }
 
     /// What a row owes in the mode `exact` that has no gradient; its [decay](Decay::owes) may owe more than the rule.
-    fn owes(&self) -> Owes {
-        Owes::Nothing
+    fn owes(&self) -> Debt {
+        Debt::Nothing
     }
 
     /// The factor by which each state falls in an update without a gradient; the parameter's, which comes first, is not asked for.
@@ -96,7 +96,7 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
 struct Erased<'a, R, const FIELDS: usize>(&'a R);
 
 impl<R: ElementRule<N>, const N: usize> Deferred for Erased<'_, R, N> {
-    fn owes(&self) -> Owes {
+    fn owes(&self) -> Debt {
         self.0.owes()
     }
 
@@ -165,7 +165,7 @@ pub mod parts {
         of: &R,
         s: &mut InferShape<'_>,
         fields: usize,
-        owes: Owes,
+        owes: Debt,
     ) -> Result<()> {
         of.mode().infer_shape(s, fields, of.storage(), owes)
     }
@@ -178,7 +178,7 @@ pub mod parts {
         settle::settle(run, &Erased::<R, N>(of))
     }
 
-    pub fn samples(modes: [Attributes; 2], fields: &[&str]) -> Result<Vec<Sample>> {
+    pub fn samples(modes: [Attributes; 2], fields: &[&str]) -> Result<Vec<CheckCase>> {
         rule::samples(modes, fields)
     }
 }
@@ -189,7 +189,7 @@ pub mod parts {
 /// ```
 /// use unpadded::kernels::Float;
 /// use unpadded::ops::{ElementRule, ElementStep, Moment, settings};
-/// use unpadded::operator::Owes;
+/// use unpadded::operator::Debt;
 /// use unpadded::{ops, testing, update_rule};
 ///
 /// update_rule! {
@@ -219,8 +219,8 @@ pub mod parts {
 ///     }
 ///
 ///     // Rows without a gradient move, too: when they are next read, as all that they missed can be made up for then.
-///     fn owes(&self) -> Owes {
-///         Owes::Later
+///     fn owes(&self) -> Debt {
+///         Debt::Later
 ///     }
 /// }
 ///
@@ -329,7 +329,7 @@ macro_rules! update_rule {
                 $crate::ops::update_parts::infer_shape(self, s, Self::FIELDS.len(), owes)
             }
 
-            fn owes(&self) -> $crate::operator::Owes {
+            fn owes(&self) -> $crate::operator::Debt {
                 $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self)
             }
 
@@ -341,7 +341,7 @@ macro_rules! update_rule {
                 $crate::ops::update_parts::settle::<_, { Self::FIELDS.len() }>(self, run)
             }
 
-            fn samples() -> $crate::error::Result<Vec<$crate::operator::Sample>> {
+            fn samples() -> $crate::error::Result<Vec<$crate::operator::CheckCase>> {
                 let storage = $crate::tensor::StorageKind::Dense;
                 let modes = [$crate::ops::SparseMode::Exact, $crate::ops::SparseMode::Lazy];
                 let of = |mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* }.attributes();

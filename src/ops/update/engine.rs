@@ -13,7 +13,7 @@ use super::owed::{History, Ledger, Moment, Owed, SWEEP};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
 use crate::kernels::{Float, RowMerge, View, ViewMut, join};
-use crate::operator::{Forward, MOST_TABLES, Owes, RowBuffer, RowValue};
+use crate::operator::{Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -26,7 +26,7 @@ const RULES: usize = 16;
 /// The parameter and its state.
 type Fields<'a, T> = ArrayVec<ViewMut<'a, T>, MOST_TABLES>;
 
-/// Room for merging duplicate rows, used again at every step.
+/// Scratch for merging duplicate rows, used again at every step.
 #[derive(Default)]
 pub(in crate::ops) struct Merged<T> {
     plan: RowMerge,
@@ -75,11 +75,11 @@ fn update_of<T: RowValue>(
         share(rule, Task::Update(moment), part, threads);
         return Ok(());
     }
-    let mut owing = match rule.owes() == Owes::Later && run.output_count(count) > 0 {
+    let mut owing = match rule.owes() == Debt::Later && run.output_count(count) > 0 {
         true => Some((run.output::<f64>(count)?, History(run.input::<f64>(HISTORY)?))),
         false => None,
     };
-    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
     let mut debts = std::mem::take(run.scratch().get::<Debts>());
     let result = run.rows(GRAD).map_or(Ok(()), |rows| {
         let (ids, values) = room.merged.of(rows)?;
@@ -104,13 +104,13 @@ fn update_of<T: RowValue>(
         Ok(())
     });
     *run.scratch().get::<Debts>() = debts;
-    *run.scratch().get::<Room<T>>() = room;
+    *run.scratch().get::<Scratch<T>>() = room;
     result
 }
 
-/// Room for the rows of an update, used again at every step.
+/// Scratch for the rows of an update, used again at every step.
 #[derive(Default)]
-struct Room<T> {
+struct Scratch<T> {
     merged: Merged<T>,
     /// A gradient of nothing.
     zeros: Vec<T>,
@@ -174,7 +174,7 @@ fn settle_of<T: RowValue>(
     let (threads, spec) = (run.run().threads, run.output_spec(PARAM));
     let width = spec.shape.iter().skip(1).filter_map(|e| e.known()).product();
     let mut tables = tables(run, &mut fields, width)?;
-    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
     let mut debts = std::mem::take(run.scratch().get::<Debts>());
     let height = settled.len();
     let zeros = &mut room.zeros;
@@ -204,11 +204,11 @@ fn settle_of<T: RowValue>(
         }
     }
     *run.scratch().get::<Debts>() = debts;
-    *run.scratch().get::<Room<T>>() = room;
+    *run.scratch().get::<Scratch<T>>() = room;
     Ok(())
 }
 
-/// Room for settling, used again at every step.
+/// Scratch for settling, used again at every step.
 #[derive(Default)]
 struct Debts {
     /// By rule: tables of one optimizer differ in rate and decay, and in what they owe.
@@ -461,8 +461,8 @@ fn row_sparse<T: RowValue>(
     count: usize,
     moment: Moment,
 ) -> Result<()> {
-    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
-    let Room { merged, places, .. } = &mut room;
+    let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
+    let Scratch { merged, places, .. } = &mut room;
     let slots: ArrayVec<usize, MOST_TABLES> = (0..count).collect();
     let result = run.tables(GRAD, &slots).and_then(|(rows, tables)| {
         let (ids, values) = merged.of(rows)?;
@@ -480,7 +480,7 @@ fn row_sparse<T: RowValue>(
         Part { fields, rows, gradients, gaps: &[] }.run(rule, Task::Update(moment));
         Ok(())
     });
-    *run.scratch().get::<Room<T>>() = room;
+    *run.scratch().get::<Scratch<T>>() = room;
     result
 }
 

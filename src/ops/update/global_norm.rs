@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
 use crate::operator::signature::DENSE_OR_ROWS;
-use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
+use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowValue, Spec};
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
@@ -77,14 +77,14 @@ impl Op for GlobalNorm {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let dense = Sample::new("dense", GlobalNorm { max_norm: 1.5 }.attributes())
+    fn samples() -> Result<Vec<CheckCase>> {
+        let dense = CheckCase::new("dense", GlobalNorm { max_norm: 1.5 }.attributes())
             .without_gradient()
             .constant("grads", array![[0.5, -2.0], [1.0, 0.25]])
             .constant("grads", array![3.0, -1.0, 0.5]);
         let rows = SelectedRows::new(5, vec![4, 1, 4], array![[1.0, 2.0], [0.5, 0.5], [-1.0, 2.0]])?;
         let mixed = dense.clone().constant("grads", Variable::new(rows, None)?);
-        Ok(vec![dense, Sample { name: "rows that repeat".to_owned(), ..mixed }])
+        Ok(vec![dense, CheckCase { name: "rows that repeat".to_owned(), ..mixed }])
     }
 }
 
@@ -204,8 +204,8 @@ impl Op for ScaleGradient {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
-        let sample = Sample::new("dense", ScaleGradient { storage: StorageKind::Dense }.attributes());
+    fn samples() -> Result<Vec<CheckCase>> {
+        let sample = CheckCase::new("dense", ScaleGradient { storage: StorageKind::Dense }.attributes());
         let sample = sample.without_gradient().constant("scale", arr0(0.25));
         Ok(vec![sample.constant("param", array![[1.0, 2.0]]).constant("grad", array![[4.0, -2.0]])])
     }

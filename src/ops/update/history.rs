@@ -6,7 +6,7 @@ use super::owed::{Moment, marked};
 use super::rule::{HISTORY_SHAPE, KEPT, scalar};
 use crate::error::Result;
 use crate::operator;
-use crate::operator::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample, Spec};
+use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op, Spec};
 use crate::tensor::DType;
 
 operator! {
@@ -56,10 +56,10 @@ impl Op for UpdateHistory {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut history = Array2::<f64>::zeros(HISTORY_SHAPE);
         history[[0, 0]] = 5.0;
-        let sample = Sample::new("the sixth", Attributes::new()).without_gradient();
+        let sample = CheckCase::new("the sixth", Attributes::new()).without_gradient();
         Ok(vec![sample.constant("rate", ndarray::arr0(0.25f32)).fixed("history", history)])
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, join, sweep};
 use crate::operator;
 use crate::operator::signature::{DENSE, ROWS};
-use crate::operator::{Facts, Forward, InferShape, LodEffect, Op, Owes, RowValue, Sample};
+use crate::operator::{CheckCase, Debt, Facts, Forward, InferShape, LodEffect, Op, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -116,8 +116,8 @@ impl Op for Lamb {
         self.mode.infer_shape(s, 3, self.storage, self.owes())
     }
 
-    fn owes(&self) -> Owes {
-        Owes::AtOnce("LAMB, which divides by the length of the whole parameter,")
+    fn owes(&self) -> Debt {
+        Debt::AtOnce("LAMB, which divides by the length of the whole parameter,")
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -140,7 +140,7 @@ impl Op for Lamb {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let op = |mode| Lamb {
             mode,
             storage: StorageKind::Dense,

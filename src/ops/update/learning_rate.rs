@@ -4,7 +4,7 @@ use super::schedule::Schedule;
 use super::settings::not_negative;
 use crate::error::{Error, Result};
 use crate::operator::{
-    Attributes, Declaration, Declared, Facts, Forward, InferShape, LodEffect, Op, Sample, Signature, Slot,
+    Attributes, CheckCase, Declaration, Declared, Facts, Forward, InferShape, LodEffect, Op, Signature, Slot,
     Spec,
 };
 use crate::tensor::{DType, Dense, Variable};
@@ -81,14 +81,14 @@ impl Op for LearningRate {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let schedules = [
             ("constant", Schedule::constant()),
             ("steps", Schedule::step(10, 0.5).warm_up(3)),
             ("cosine", Schedule::cosine_to(100, 0.001)),
             ("one cycle", Schedule::one_cycle(100, 0.3)),
         ];
-        let sample = |(name, s): (&str, Schedule)| Sample::new(name, s.attributes(0.1)).without_gradient();
+        let sample = |(name, s): (&str, Schedule)| CheckCase::new(name, s.attributes(0.1)).without_gradient();
         let mut samples = schedules.map(sample).to_vec();
         let half = Variable::dense(Dense::from_vec(&[], vec![0.5f32])?);
         samples.push(sample(("scaled", Schedule::linear(100))).fixed("scale", half));

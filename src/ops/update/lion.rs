@@ -9,7 +9,7 @@ use super::owed::{Moment, Moves, Owed};
 use super::rule::ElementStep;
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -96,11 +96,11 @@ impl ElementRule<2> for Lion {
         self.decay().before(rate, Signs { rate: step, beta1, new1, beta2, new2 })
     }
 
-    fn owes(&self) -> Owes {
+    fn owes(&self) -> Debt {
         if self.beta2 <= 0.5 {
-            return Owes::AtOnce("Lion, whose moment is rounded to 0 early where beta2 is 0.5 or less,");
+            return Debt::AtOnce("Lion, whose moment is rounded to 0 early where beta2 is 0.5 or less,");
         }
-        self.decay().owes(Owes::Later)
+        self.decay().owes(Debt::Later)
     }
 
     /// What is left of the parameter, and how far it has moved.

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
-use crate::operator::Owes;
+use crate::operator::Debt;
 
 /// In so many updates every row is settled once.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
@@ -75,7 +75,7 @@ pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 
 /// A rule whose moves can be made later, as a ledger sees it: the methods of the same names of an
 /// [`ElementRule`](super::element::ElementRule).
 pub(in crate::ops) trait Deferred: Send + Sync {
-    fn owes(&self) -> Owes;
+    fn owes(&self) -> Debt;
     fn none(&self) -> Moves;
     fn earlier(&self, moves: &Moves, moment: Moment) -> Moves;
     fn kept(&self, moment: Moment) -> f64;

@@ -8,7 +8,7 @@ use super::owed::{Moment, fading};
 use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -134,8 +134,8 @@ impl ElementRule<2> for RmsProp {
         self.decay().before(rate, Spread::new(rate, self.alpha, self.epsilon, 0.0))
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 2]> {
@@ -193,8 +193,8 @@ impl ElementRule<3> for RmsPropMomentum {
         self.decay().before(rate, Spread::new(rate, self.alpha, self.epsilon, self.momentum))
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 3]> {
@@ -254,8 +254,8 @@ impl ElementRule<3> for RmsPropCentred {
         self.decay().before(rate, Centred(Spread::new(rate, self.alpha, self.epsilon, 0.0)))
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 3]> {
@@ -316,8 +316,8 @@ impl ElementRule<4> for RmsPropCentredMomentum {
         self.decay().before(rate, Centred(Spread::new(rate, self.alpha, self.epsilon, self.momentum)))
     }
 
-    fn owes(&self) -> Owes {
-        self.decay().owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
     }
 
     fn fall(&self) -> Option<[f64; 4]> {

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
 use crate::operator::attributes::Attribute;
-use crate::operator::{Attributes, Forward, InferShape, Owes, Sample, Spec};
+use crate::operator::{Attributes, CheckCase, Debt, Forward, InferShape, Spec};
 use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
 
 /// How one element moves in an update: the parameter and its state, in the order of the output slots.
@@ -52,7 +52,7 @@ impl SparseMode {
         s: &mut InferShape<'_>,
         fields: usize,
         storage: StorageKind,
-        owes: Owes,
+        owes: Debt,
     ) -> Result<()> {
         s.is_float(GRAD)?;
         s.is_float(RATE)?;
@@ -67,11 +67,11 @@ impl SparseMode {
         }
         let owes = match (grad.storage, self) {
             (StorageKind::SelectedRows, SparseMode::Exact) => owes,
-            _ => Owes::Nothing,
+            _ => Debt::Nothing,
         };
         let at_once = match (owes, storage) {
-            (Owes::AtOnce(reason), _) => Some(reason),
-            (Owes::Later, StorageKind::SelectedRows) => Some("the rule, of a row-sparse parameter,"),
+            (Debt::AtOnce(reason), _) => Some(reason),
+            (Debt::Later, StorageKind::SelectedRows) => Some("the rule, of a row-sparse parameter,"),
             _ => None,
         };
         if let Some(reason) = at_once {
@@ -85,7 +85,7 @@ impl SparseMode {
         for field in 0..fields {
             s.set(field, grad.stored(storage));
         }
-        if owes == Owes::Later {
+        if owes == Debt::Later {
             if s.optional(HISTORY).is_none() {
                 let expected = "the updates before, for the moves that rows owe: `Optimizer::minimize` gives it, `lazy` needs none";
                 return Err(Error::of(ErrorKind::Program, "input `history`", expected, "none"));
@@ -138,15 +138,15 @@ pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
 }
 
 /// The samples of a rule: a matrix, a vector, rows that repeat, and none. The attributes are those of both modes.
-pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -> Result<Vec<Sample>> {
+pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -> Result<Vec<CheckCase>> {
     let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
         let len = shape.iter().product::<usize>();
         let values = (0..len).map(|i| (i as f64 * pace).sin() + least).collect();
         Ok(Variable::dense(Dense::from_vec::<f64>(shape, values)?))
     };
-    let sample = |name: &str, attributes: &Attributes, shape: &[usize]| -> Result<Sample> {
+    let sample = |name: &str, attributes: &Attributes, shape: &[usize]| -> Result<CheckCase> {
         let rate = Variable::dense(Dense::from_vec(&[], vec![0.125f32])?);
-        let mut sample = Sample::new(name, attributes.clone()).without_gradient().constant("rate", rate);
+        let mut sample = CheckCase::new(name, attributes.clone()).without_gradient().constant("rate", rate);
         for (k, field) in fields.iter().enumerate() {
             // Above 0, as some states must be.
             sample = sample.constant(field, numbers(shape, 0.9 + k as f64, 1.5)?);

@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
 use crate::operator::attributes::Attribute;
 use crate::operator::{
-    Arity, Attributes, DENSE_OR_CSR, Declaration, Facts, Forward, InferShape, Literal, LodEffect, Op,
-    Operators, Sample, Spec,
+    Arity, Attributes, CheckCase, DENSE_OR_CSR, Declaration, Facts, Forward, InferShape, Literal, LodEffect,
+    Op, Operators, Spec,
 };
 use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
@@ -190,7 +190,7 @@ impl Op for Settle {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let settings = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
         let settings = settings.with("momentum", 0.5).with("nesterov", false);
         let attributes = settle_attributes("momentum", &settings, DType::F64, &[3, 2]);
@@ -199,14 +199,14 @@ impl Op for Settle {
         for update in 0..2 {
             history.row_mut(1 + update).assign(&array![0.25, 1.0 + update as f64]);
         }
-        let all = Sample::new("all rows", attributes)
+        let all = CheckCase::new("all rows", attributes)
             .without_gradient()
             .fixed("history", history)
             .fixed("param", array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
             .fixed("state", array![[1.0, -1.0], [0.0, 0.0], [2.0, 2.0]])
             .fixed("settled", array![0.0, 0.0, 2.0]);
-        let some = |name: &str, ids: &[Vec<i64>]| -> Result<Sample> {
-            let some = Sample { name: name.to_owned(), ..all.clone() };
+        let some = |name: &str, ids: &[Vec<i64>]| -> Result<CheckCase> {
+            let some = CheckCase { name: name.to_owned(), ..all.clone() };
             Ok(some.batch("ids", Variable::from_sequences(ids)?))
         };
         Ok(vec![

@@ -6,7 +6,7 @@ use super::owed::{Moment, Moves, Owed};
 use super::rule::ElementStep;
 use super::settings;
 use crate::kernels::Float;
-use crate::operator::Owes;
+use crate::operator::Debt;
 use crate::ops::RuleSettings;
 use crate::update_rule;
 
@@ -76,9 +76,9 @@ impl ElementRule<1> for Sgd {
         self.decay().before(rate, Descend { rate: T::from_f64(rate) })
     }
 
-    fn owes(&self) -> Owes {
+    fn owes(&self) -> Debt {
         // In the gradient it is what it is beside it.
-        Decay { decoupled: true, ..self.decay() }.owes(Owes::Nothing)
+        Decay { decoupled: true, ..self.decay() }.owes(Debt::Nothing)
     }
 
     fn fall(&self) -> Option<[f64; 1]> {
@@ -154,8 +154,8 @@ impl ElementRule<2> for Momentum {
         self.decay().before(rate, Roll { rate: T::from_f64(rate), momentum, ahead, along })
     }
 
-    fn owes(&self) -> Owes {
-        Decay { decoupled: true, ..self.decay() }.owes(Owes::Later)
+    fn owes(&self) -> Debt {
+        Decay { decoupled: true, ..self.decay() }.owes(Debt::Later)
     }
 
     fn none(&self) -> Moves {

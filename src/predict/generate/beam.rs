@@ -3,7 +3,7 @@
 use super::generated::Generated;
 use super::options::{Beam, Generation};
 use super::rules::Rules;
-use super::search::{Room, Running, Said, Search};
+use super::search::{Running, Said, Scratch, Search};
 use super::steps::{Steps, logits_of, rooms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
@@ -30,7 +30,7 @@ pub(crate) fn beam(
     let mut found: Vec<_> = (0..sources).map(|_| Vec::new()).collect();
     let mut parents: Vec<usize> = (0..sources).collect();
     let mut tokens = vec![rules.start; sources];
-    let mut room: Vec<Room> = Vec::new();
+    let mut room: Vec<Scratch> = Vec::new();
     for step in 0..rules.max_steps {
         if active.is_empty() {
             break;
@@ -47,7 +47,7 @@ pub(crate) fn beam(
         let logits = logits_of(steps, parents.len())?;
         let attention = if beam.coverage > 0.0 { Some(attention_of(steps)?) } else { None };
         let said = Said { step, classes, logits, attention };
-        room.resize_with(rooms(threads, logits.len()), Room::default);
+        room.resize_with(rooms(threads, logits.len()), Scratch::default);
         threads.divide(&mut active, &mut room, |_, search, room| {
             search.failed = search.step(said, room).err();
         });

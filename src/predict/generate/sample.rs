@@ -37,14 +37,14 @@ pub(crate) fn sample(
     let mut found: Vec<_> = (0..sources).map(|_| Vec::new()).collect();
     let mut parents: Vec<usize> = (0..sources).collect();
     let mut tokens = vec![rules.start; sources];
-    let mut room: Vec<Room> = Vec::new();
+    let mut room: Vec<Scratch> = Vec::new();
     for step in 0..rules.max_steps {
         if active.is_empty() {
             break;
         }
         steps.advance(&parents, &tokens)?;
         let logits = logits_of(steps, active.len())?;
-        room.resize_with(rooms(threads, logits.len()), || Room::new(&sampler));
+        room.resize_with(rooms(threads, logits.len()), || Scratch::new(&sampler));
         threads.divide(&mut active, &mut room, |i, line, room| {
             line.next = line.step(&rules, step, &logits[i * classes..(i + 1) * classes], room);
         });
@@ -83,13 +83,13 @@ struct Line {
 }
 
 /// What the sources of a thread use one after another.
-struct Room {
+struct Scratch {
     sampler: Sampler,
     changed: Vec<f32>,
     allowed: Vec<f32>,
 }
 
-impl Room {
+impl Scratch {
     fn new(sampler: &Sampler) -> Self {
         Self { sampler: sampler.clone(), changed: Vec::new(), allowed: Vec::new() }
     }
@@ -101,8 +101,8 @@ impl Line {
     }
 
     /// Finds which token it goes on with, of these logits.
-    fn step(&mut self, rules: &Rules, step: usize, row: &[f32], room: &mut Room) -> Result<Option<usize>> {
-        let Room { sampler, changed, allowed } = room;
+    fn step(&mut self, rules: &Rules, step: usize, row: &[f32], room: &mut Scratch) -> Result<Option<usize>> {
+        let Scratch { sampler, changed, allowed } = room;
         let most = largest(row).map_err(|wrong| wrong_logit(wrong, self.source, step))?;
         let before = self.tokens.iter().map(|&token| token as usize);
         let (row, most) = rules.penalised(row, most, before, changed);

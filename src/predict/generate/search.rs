@@ -58,7 +58,7 @@ struct Done {
 
 /// What the sources of a thread use one after another.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct Scratch {
     logits: Vec<f32>,
     excluded: Vec<usize>,
 }
@@ -92,7 +92,7 @@ impl<'a> Search<'a> {
     }
 
     /// Goes on with what the model says of the running hypotheses.
-    pub(super) fn step(&mut self, said: Said<'_>, room: &mut Room) -> Result<()> {
+    pub(super) fn step(&mut self, said: Said<'_>, room: &mut Scratch) -> Result<()> {
         let Said { step, classes, logits, attention } = said;
         if let Some((values, offsets)) = attention {
             self.attend(step, values, offsets)?;
@@ -132,10 +132,10 @@ impl<'a> Search<'a> {
     }
 
     /// Finds what a running hypothesis may go on with.
-    fn continuations(&mut self, step: usize, parent: usize, row: &[f32], room: &mut Room) -> Result<()> {
+    fn continuations(&mut self, step: usize, parent: usize, row: &[f32], room: &mut Scratch) -> Result<()> {
         let Self { rules, tokens, groups, stops, .. } = self;
         let Running { last, sum, met, .. } = self.running[parent];
-        let Room { logits, excluded } = room;
+        let Scratch { logits, excluded } = room;
         let most = largest(row).map_err(|wrong| wrong_logit(wrong, self.source, step))?;
         let (row, most) = rules.penalised(row, most, tokens.back(last), logits);
         if most == f32::NEG_INFINITY {

@@ -2,7 +2,7 @@
 
 mod reference;
 
-use reference::{Made, Plain, exhaustive, numbers, slow};
+use reference::{FunctionModel, Plain, exhaustive, numbers, slow};
 
 use super::search::deal;
 use super::*;
@@ -20,7 +20,7 @@ fn plain(generated: &Generated) -> Plain {
     (0..generated.sources()).map(|source| of(source).into_iter().map(one).collect()).collect()
 }
 
-fn searched(model: &mut Made, sources: usize, options: &Generation, one: &Beam) -> Plain {
+fn searched(model: &mut FunctionModel, sources: usize, options: &Generation, one: &Beam) -> Plain {
     model.steps = 0;
     plain(&beam(model, sources, options, one, &one_thread()).unwrap())
 }
@@ -49,7 +49,7 @@ fn beams(width: usize, n_best: usize) -> [Beam; 5] {
     [beam, beam.length(0.7), beam.length(2.0), beam.coverage(0.4), beam.length(1.0).coverage(1.5)]
 }
 
-fn attentive(seed: u64, kinds: u32) -> Made {
+fn attentive(seed: u64, kinds: u32) -> FunctionModel {
     let rows = |source: usize, history: &[i64]| {
         let weights: Vec<f32> =
             numbers(source, 77, source, history, 50).into_iter().map(|x| (2.0 * x).exp()).collect();
@@ -57,7 +57,7 @@ fn attentive(seed: u64, kinds: u32) -> Made {
         weights.into_iter().map(|w| w / total).collect::<Vec<f32>>()
     };
     // The first source is empty.
-    Made::random(4, seed, kinds).attending(rows)
+    FunctionModel::random(4, seed, kinds).attending(rows)
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn narrow_beams_are_those_of_a_slow_search() {
 #[test]
 fn required_tokens_are_found_by_narrow_beams() {
     // Token 4 is always unlikely, and 3 possible only behind it.
-    let mut model = Made::new(5, |_, history| {
+    let mut model = FunctionModel::new(5, |_, history| {
         let after = history.last() == Some(&4);
         vec![2.0, 3.0, 2.5, if after { -3.0 } else { f32::NEG_INFINITY }, -8.0]
     });
@@ -123,7 +123,7 @@ fn greedy_is_the_narrowest_beam() {
         // With required tokens a beam prefers them early, and what is drawn takes them late.
         if options.required.is_empty() {
             for kinds in [1000, 3] {
-                let mut model = Made::random(4, case as u64, kinds);
+                let mut model = FunctionModel::random(4, case as u64, kinds);
                 let numbers = [0, 1, 2];
                 let drawn = sample(&mut model, 3, &numbers, options, greedy, 1, &one_thread()).unwrap();
                 assert_eq!(plain(&drawn), searched(&mut model, 3, options, &Beam::new(1)), "case {case}");
@@ -135,7 +135,7 @@ fn greedy_is_the_narrowest_beam() {
 #[test]
 fn what_is_drawn_obeys_the_options() {
     for (case, options) in many_options().iter().enumerate() {
-        let mut model = Made::random(4, case as u64, 1000);
+        let mut model = FunctionModel::random(4, case as u64, 1000);
         let mut all = exhaustive(&model, 3, options, &Beam::new(9999).n_best(9999));
         for seed in 0..40 {
             model.steps = 0;
@@ -150,7 +150,7 @@ fn what_is_drawn_obeys_the_options() {
 
 #[test]
 fn draws_are_as_frequent_as_said() {
-    let model = || Made::new(4, |_, _| [0.1f32, 0.2, 0.3, 0.4].map(f32::ln).to_vec());
+    let model = || FunctionModel::new(4, |_, _| [0.1f32, 0.2, 0.3, 0.4].map(f32::ln).to_vec());
     let counts = |sampling, options: &Generation| {
         let sources: Vec<u64> = (0..2000).collect();
         let drawn = sample(&mut model(), 2000, &sources, options, sampling, 3, &one_thread()).unwrap();
@@ -202,7 +202,7 @@ fn threads_change_nothing() {
     let numbers: Vec<u64> = (0..sources as u64).collect();
     let run = |threads: usize| {
         let threads = Threads::new(threads).unwrap();
-        let made = || Made::random(1500, 4, 100_000);
+        let made = || FunctionModel::random(1500, 4, 100_000);
         let found = beam(&mut made(), sources, &options, &Beam::new(3).n_best(3), &threads).unwrap();
         let warm = Sampling { top_k: Some(50), top_p: 0.8, typical: 0.9, ..Sampling::default() };
         let drawn = sample(&mut made(), sources, &numbers, &options, warm, 1, &threads).unwrap();
@@ -226,7 +226,7 @@ fn limits_dead_ends_and_empty_batches_are_defined() {
         (2, 1) => vec![NEVER, 1.0, NEVER],
         _ => vec![NEVER; 3],
     };
-    let mut model = Made::new(3, rule);
+    let mut model = FunctionModel::new(3, rule);
     let drawn = sample(&mut model, 3, &[0; 3], &options, greedy, 0, &one_thread()).unwrap();
     assert_eq!(drawn.stopped(), [false, true]);
     assert_eq!(drawn.tokens().lod().unwrap().to_levels(), [vec![0, 1, 2, 2], vec![0, 3, 3]]);
@@ -242,7 +242,7 @@ fn limits_dead_ends_and_empty_batches_are_defined() {
         assert_eq!((found[0].len(), found[0][0].0.as_slice()), (width.min(8), &[1, 1, 1][..]));
     }
     // A dead end beside a way out: the finished one stays.
-    let mut model = Made::new(3, |_, history| match history {
+    let mut model = FunctionModel::new(3, |_, history| match history {
         [_] => vec![0.0, 1.0, NEVER],
         _ => vec![NEVER; 3],
     });
@@ -265,7 +265,7 @@ fn limits_dead_ends_and_empty_batches_are_defined() {
 
 #[test]
 fn a_beam_ends_as_soon_as_nothing_better_can_come() {
-    let mut model = Made::new(3, |_, _| vec![5.0, 0.0, 0.0]);
+    let mut model = FunctionModel::new(3, |_, _| vec![5.0, 0.0, 0.0]);
     let options = Generation::new(1).stop(0).max_steps(50);
     searched(&mut model, 1, &options, &Beam::new(3));
     assert_eq!(model.steps, 1);
@@ -287,9 +287,16 @@ fn what_is_no_number_names_the_source_and_the_step() {
             vec![0.0, 1.0, if bad { wrong } else { 0.5 }]
         };
         let options = Generation::new(1).max_steps(5);
-        let one = beam(&mut Made::new(3, rule), 2, &options, &Beam::new(2), &one_thread());
-        let other =
-            sample(&mut Made::new(3, rule), 2, &[0, 1], &options, Sampling::default(), 1, &one_thread());
+        let one = beam(&mut FunctionModel::new(3, rule), 2, &options, &Beam::new(2), &one_thread());
+        let other = sample(
+            &mut FunctionModel::new(3, rule),
+            2,
+            &[0, 1],
+            &options,
+            Sampling::default(),
+            1,
+            &one_thread(),
+        );
         for error in [one.unwrap_err(), other.unwrap_err()] {
             let said = error.to_string();
             assert!(said.starts_with("logits of source 1 at step 2: expected numbers or"), "{said}");
@@ -300,7 +307,7 @@ fn what_is_no_number_names_the_source_and_the_step() {
 #[test]
 fn options_that_make_no_sense_are_refused_before_the_first_step() {
     let searched = |sources: usize, options: &Generation, one: Beam| -> Error {
-        let mut model = Made::new(5, |_, _| panic!("asked"));
+        let mut model = FunctionModel::new(5, |_, _| panic!("asked"));
         beam(&mut model, sources, options, &one, &one_thread()).unwrap_err()
     };
     let plain = || Generation::new(1).stop(0).max_steps(4);
@@ -337,11 +344,11 @@ fn options_that_make_no_sense_are_refused_before_the_first_step() {
     for (options, said) in options {
         let got = searched(1, &options, Beam::new(2)).to_string();
         assert!(got.starts_with(said), "{said}: {got}");
-        let mut model = Made::new(5, |_, _| panic!("asked"));
+        let mut model = FunctionModel::new(5, |_, _| panic!("asked"));
         let got = sample(&mut model, 1, &[0], &options, Sampling::default(), 0, &one_thread()).unwrap_err();
         assert!(got.to_string().starts_with(said), "{said}: {got}");
     }
-    let mut model = Made::random(100, 1, 10);
+    let mut model = FunctionModel::random(100, 1, 10);
     let many = plain().max_steps(90).required((1..66).collect::<Vec<i64>>());
     let got = beam(&mut model, 1, &many, &Beam::new(2), &one_thread()).unwrap_err().to_string();
     assert!(got.starts_with("required tokens: expected at most 64, got 65"), "{got}");
@@ -356,7 +363,7 @@ fn options_that_make_no_sense_are_refused_before_the_first_step() {
 #[test]
 fn what_a_model_says_of_its_attention_has_to_fit() {
     // One more row at each step.
-    let mut model = Made::random(3, 1, 9).attending(|_, history| vec![0.1; history.len()]);
+    let mut model = FunctionModel::random(3, 1, 9).attending(|_, history| vec![0.1; history.len()]);
     let options = Generation::new(1).max_steps(3);
     let got =
         beam(&mut model, 2, &options, &Beam::new(2).coverage(1.0), &one_thread()).unwrap_err().to_string();
@@ -366,7 +373,7 @@ fn what_a_model_says_of_its_attention_has_to_fit() {
 #[test]
 fn a_beam_that_no_memory_holds_is_an_error() {
     // At the first step one hypothesis, at the second one for each token.
-    let mut model = Made::random(1 << 15, 1, 1);
+    let mut model = FunctionModel::random(1 << 15, 1, 1);
     let options = Generation::new(9).max_steps(3);
     let error = beam(&mut model, 1, &options, &Beam::new(1 << 15), &one_thread()).unwrap_err().to_string();
     assert!(error.starts_with("hypotheses at step 1: expected at most 8192 of 32768 tokens each"), "{error}");

@@ -4,24 +4,24 @@
 use super::var::Var;
 
 /// What a method that appends an operator takes for an input slot: a variable, an optional one, or several.
-pub trait Given {
+pub trait InputArgument {
     /// The variables, in order.
     fn vars(&self) -> &[Var];
 }
 
-impl Given for Var {
+impl InputArgument for Var {
     fn vars(&self) -> &[Var] {
         std::slice::from_ref(self)
     }
 }
 
-impl Given for Option<Var> {
+impl InputArgument for Option<Var> {
     fn vars(&self) -> &[Var] {
         self.as_slice()
     }
 }
 
-impl Given for &[Var] {
+impl InputArgument for &[Var] {
     fn vars(&self) -> &[Var] {
         self
     }
@@ -32,7 +32,7 @@ impl Given for &[Var] {
 /// the caller implements for the type.
 ///
 /// ```
-/// use unpadded::operator::{Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
+/// use unpadded::operator::{Backward, Forward, Gradient, InferShape, Op, CheckCase, Spec};
 /// use unpadded::{Builder, DType, Registry, Result, Var, operator, ops, testing, with_float};
 ///
 /// operator! {
@@ -82,8 +82,8 @@ impl Given for &[Var] {
 ///         })
 ///     }
 ///
-///     fn samples() -> Result<Vec<Sample>> {
-///         Sample::of_rows(&Grow { soft: 0.5 }.attributes(), 3, |sample, _| Ok(sample))
+///     fn samples() -> Result<Vec<CheckCase>> {
+///         CheckCase::of_rows(&Grow { soft: 0.5 }.attributes(), 3, |sample, _| Ok(sample))
 ///     }
 /// }
 ///
@@ -291,7 +291,7 @@ macro_rules! operator_part {
         let operator = $type { $($field: $field.into()),* };
         $self.append(
             <$type as $crate::operator::Declared>::declaration().kind,
-            &[$((stringify!($slot), $crate::program::construction::operator::Given::vars(&$slot))),*],
+            &[$((stringify!($slot), $crate::program::construction::operator::InputArgument::vars(&$slot))),*],
             operator.attributes(),
         )
     }};

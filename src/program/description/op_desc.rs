@@ -43,7 +43,7 @@ pub enum Role {
     Backward,
     /// Runs after all gradients are known and checked: decay, clipping, update rules.
     Update,
-    /// Makes the moves that rows of a parameter owe, before they are read: see [`Owes`](crate::operator::Owes).
+    /// Makes the moves that rows of a parameter owe, before they are read: see [`Debt`](crate::operator::Debt).
     Settle,
 }
 

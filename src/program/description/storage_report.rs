@@ -9,7 +9,7 @@ use super::program::Program;
 use super::var_desc::{VarRole, grad_name};
 use crate::error::{AtCaller, Result};
 use crate::operator::extent::{Extent, Spec, VarId};
-use crate::operator::facts::Stored;
+use crate::operator::facts::StorageBound;
 use crate::operator::registry::Registry;
 use crate::operator::signature::Slot;
 use crate::operator::size::Size;
@@ -209,13 +209,13 @@ impl Program {
             let of = |slots: &[usize]| -> Vec<VarId> {
                 slots.iter().filter_map(|&slot| inputs.get(slot)).flatten().copied().collect()
             };
-            let entries = |stored: Stored| match stored {
-                Stored::Everything => Entries::Everything,
-                Stored::Together(slots) => match of(slots)[..] {
+            let entries = |stored: StorageBound| match stored {
+                StorageBound::Everything => Entries::Everything,
+                StorageBound::Together(slots) => match of(slots)[..] {
                     [one] if sparse(one) => Entries::As(one),
                     _ => Entries::Together(of(slots)),
                 },
-                Stored::Least(slots) => {
+                StorageBound::Least(slots) => {
                     let least: Vec<VarId> = of(slots).into_iter().filter(|&var| sparse(var)).collect();
                     if let [one] = least[..] { Entries::As(one) } else { Entries::Least(least) }
                 }

@@ -9,7 +9,7 @@ use crate::operator::registry::Registry;
 use crate::program::description::op_desc::{Bound, OpDesc, Pair, StepDesc};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
-use crate::program::transform::streamed::Carried;
+use crate::program::transform::streamed::WindowState;
 
 /// A program that is run row by row: see [`Program::stepped`]. Its two programs have the variables of the one that they
 /// were made of, with their numbers.
@@ -22,7 +22,7 @@ pub struct Stepped {
     /// Feeds of the step that are the same at every step: what `before` computes, or is fed.
     pub kept: Vec<VarId>,
     /// The memories: what a step is fed of each, what it leaves, and where the first step finds it, if it is not zeros.
-    pub memories: Vec<Carried>,
+    pub memories: Vec<WindowState>,
     /// The outputs that were asked for, as the variables of the step that hold them.
     pub outputs: Vec<VarId>,
 }
@@ -126,7 +126,7 @@ struct Cut<'a> {
     levels: HashMap<LevelId, LevelId>,
     /// The step blocks whose operators are now in the root block.
     opened: HashSet<BlockId>,
-    memories: Vec<Carried>,
+    memories: Vec<WindowState>,
     before: Vec<OpDesc>,
     step: Vec<OpDesc>,
 }
@@ -243,7 +243,7 @@ impl Cut<'_> {
                 return Err(error.variable(&self.program.var(initial).name));
             }
             self.late.insert(memory.previous);
-            self.memories.push(Carried { fed: memory.previous, left: memory.next, start });
+            self.memories.push(WindowState { fed: memory.previous, left: memory.next, start });
             // What it is after the last row is known to none of these steps.
             self.late.extend(memory.last);
         }
@@ -367,12 +367,12 @@ impl Cut<'_> {
         let mut all = self.program.clone();
         all.blocks[0].ops = steps;
         // Memories that no output needs are not carried.
-        let mut memories: Vec<Carried> = Vec::new();
+        let mut memories: Vec<WindowState> = Vec::new();
         let mut step = loop {
             let left = memories.iter().map(|memory| memory.left);
             let part = all.inference(&outputs.iter().copied().chain(left).collect::<Vec<_>>())?;
             let read = part.reads();
-            let needed: Vec<Carried> =
+            let needed: Vec<WindowState> =
                 self.memories.iter().filter(|m| read.contains(&m.fed)).copied().collect();
             if needed.len() == memories.len() {
                 break part;

@@ -17,24 +17,24 @@ use crate::tensor::StorageKind;
 /// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
 /// variables of the one that they were made of, with their numbers.
 #[derive(Debug, Clone)]
-pub struct Streamed {
+pub struct WindowProgram {
     /// The level whose sequences are cut into windows.
     pub level: LevelId,
     /// At most one from the first row to the last, and one from the end.
-    pub passes: Vec<Windowed>,
-    /// What is computed once, when the passes are done: it is fed what they [reached](Windowed::reached).
+    pub passes: Vec<WindowPass>,
+    /// What is computed once, when the passes are done: it is fed what they [reached](WindowPass::reached).
     pub rest: Program,
 }
 
 /// A pass over all windows.
 #[derive(Debug, Clone)]
-pub struct Windowed {
+pub struct WindowPass {
     /// What runs at every window.
     pub program: Program,
     /// The last rows of each sequence come first.
     pub from_end: bool,
     /// What a window hands to the next one.
-    pub carried: Vec<Carried>,
+    pub carried: Vec<WindowState>,
     /// Outputs with the rows of the sequences: after each run those of the window.
     pub rows: Vec<VarId>,
     /// Variables with a row a sequence, which have their values after the last window.
@@ -43,7 +43,7 @@ pub struct Windowed {
 
 /// A value that a window hands to the next one, one row a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Carried {
+pub struct WindowState {
     /// The feed that takes what the windows before left.
     pub fed: VarId,
     /// What this window leaves.
@@ -115,11 +115,11 @@ impl Program {
     /// # Errors
     /// The first operator that cannot be run so, and why; or as [`Program::inference`].
     #[track_caller]
-    pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<Streamed> {
+    pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<WindowProgram> {
         self.in_windows(registry, outputs).at_caller()
     }
 
-    fn in_windows(&self, registry: &Registry, outputs: &[VarId]) -> Result<Streamed> {
+    fn in_windows(&self, registry: &Registry, outputs: &[VarId]) -> Result<WindowProgram> {
         let mut program = self.inference(outputs)?;
         let level = program.cut_level(outputs)?;
         let mut rest = program.clone();
@@ -167,9 +167,9 @@ impl Program {
             let program = making.program.inference(&[&rows[..], &reached].concat())?;
             let written: HashSet<VarId> = program.root().ops.iter().flat_map(OpDesc::writes).collect();
             let carried = making.carried.iter().filter(|c| written.contains(&c.left)).copied().collect();
-            passes.push(Windowed { program, from_end, carried, rows, reached });
+            passes.push(WindowPass { program, from_end, carried, rows, reached });
         }
-        Ok(Streamed { level, passes, rest })
+        Ok(WindowProgram { level, passes, rest })
     }
 
     /// The level of the sequences that are fed; there must be one.
@@ -208,7 +208,7 @@ struct Making<'a> {
     level: LevelId,
     /// When each variable is known that an operator of the root block has written so far.
     known: HashMap<VarId, Known>,
-    carried: Vec<Carried>,
+    carried: Vec<WindowState>,
 }
 
 impl Making<'_> {
@@ -308,7 +308,7 @@ impl Making<'_> {
             let fed = self.add(&format!("{into}.{name}.before"), spec.clone(), VarRole::Feed);
             op.inputs.push(Bound { slot: name.to_owned(), vars: vec![fed] });
             op.outputs.push(Bound { slot: name.to_owned(), vars: vec![left] });
-            self.carried.push(Carried { fed, left, start: None });
+            self.carried.push(WindowState { fed, left, start: None });
         }
         Ok(op)
     }
@@ -330,7 +330,7 @@ impl Making<'_> {
                 None => self.add(&format!("{name}.last"), spec, VarRole::Computed),
             };
             memory.last = Some(left);
-            self.carried.push(Carried { fed, left, start });
+            self.carried.push(WindowState { fed, left, start });
         }
         let mut op = OpDesc { step: None, ..op };
         let bind = |slots: &mut Vec<Bound>, slot: &str, vars: Vec<VarId>| {

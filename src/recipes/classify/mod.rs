@@ -1,7 +1,7 @@
 //! A label, several labels or a number for each text: words, their vectors, recurrent layers, and how their states become one vector.
 
-mod learnt;
 mod network;
+mod objective;
 mod reader;
 mod scores;
 mod thresholds;
@@ -11,29 +11,29 @@ use std::sync::Arc;
 
 use super::answer::Answer;
 use super::config::Config;
+use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
-use super::prepared::{
-    CONFIG, CUT, Case, HeldOut, Paths, Prepared, READ_AS, TestData, as_in_training, both, one_in, options,
-    options_of, read_as, read_otherwise, tokenizer,
-};
 use super::preview::Preview;
-use super::recipe::{Asked, Recipe, Trained};
-use super::scored::{Outcome, Scored, in_parts};
+use super::recipe::{Query, Recipe, Trained};
 use super::sections::{DecodingConfig, Pooling, Target};
 use super::started::Table;
 use super::texts::Texts;
+use super::training::{
+    CONFIG, CUT, Case, HeldOut, Paths, Preparation, READ_AS, TestData, as_in_training, both, one_in, options,
+    options_of, read_as, read_otherwise, tokenizer,
+};
 use super::{embedded, net, rows};
 use crate::data::{
-    Asking, Counted, Fingerprint, Labelled, LabelledFiles, Limits, Loader, Passes, ReadOptions, Tokenizer,
-    Vocabulary,
+    Asking, Fingerprint, Labelled, LabelledFiles, Limits, Loader, Passes, ReadOptions, TokenCounts,
+    Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::tensor::Variable;
-use learnt::{Labels, Learnt, labels_in};
 pub(super) use network::LABEL;
 use network::NUMBER;
-use reader::{CHARACTERS, Parts, SEPARATOR, Spelt, WORDS};
+use objective::{Labels, Objective, labels_in};
+use reader::{CHARACTERS, CharacterCounts, Parts, SEPARATOR, WORDS};
 pub(super) use reader::{FIRST, Reader};
 pub(super) use thresholds::finished;
 
@@ -85,7 +85,7 @@ impl Recipe for Classify {
         &TABLES
     }
 
-    fn prepare(&self, config: &Config, paths: Paths) -> Result<Prepared> {
+    fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation> {
         match &paths.train {
             Some(train) if rows::are_meant(config, train)? => rows::prepare(config, paths),
             _ => prepare(config, paths),
@@ -124,7 +124,7 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
 /// What a trained classifier needs beside its predictor.
 struct Classifier {
     reader: Reader,
-    learnt: Learnt,
+    learnt: Objective,
     /// From which probability on each of several labels is given.
     thresholds: Vec<f32>,
     others: Vec<Other>,
@@ -142,7 +142,7 @@ struct Other {
 }
 
 /// What a model says of some texts: a row of probabilities for each, or a number.
-struct Found {
+struct Outputs {
     values: Vec<f32>,
     attention: Option<Vec<f32>>,
     width: usize,
@@ -151,13 +151,13 @@ struct Found {
 impl Classifier {
     fn of(predictor: &Predictor) -> Result<Self> {
         let config = predictor.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
-        let (reader, learnt) = (Reader::of(predictor, &config)?, Learnt::of(predictor, &config)?);
+        let (reader, learnt) = (Reader::of(predictor, &config)?, Objective::of(predictor, &config)?);
         let thresholds = thresholds::of(predictor, &learnt)?;
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
 
     /// What all models of the ensemble say of some texts: the mean, and the attention of the first.
-    fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
+    fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
         for Other { classifier, predictor, places } in &self.others {
             let other = classifier.own(predictor, texts)?;
@@ -174,7 +174,7 @@ impl Classifier {
         Ok(found)
     }
 
-    fn own(&self, predictor: &Predictor, texts: &[&str]) -> Result<Found> {
+    fn own(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let values = self.reader.batch(texts)?;
         let feeds: Vec<(&str, &Variable)> =
             values.iter().map(|(name, value)| (name.as_str(), value)).collect();
@@ -189,7 +189,7 @@ impl Classifier {
             of.map(|of| Ok(of.as_slice::<f32>()?.to_vec())).transpose()
         };
         let values = floats(found.next())?.unwrap_or_default();
-        Ok(Found { values, attention: floats(found.next())?, width })
+        Ok(Outputs { values, attention: floats(found.next())?, width })
     }
 
     /// Which labels have a probability that reaches their threshold.
@@ -213,7 +213,9 @@ impl Trained for Classifier {
         let like = reading(config, options_of(config, COLUMNS, predictor)?);
         let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
         let learnt = match &self.learnt {
-            Learnt::Labels(known, _) => Learnt::Labels(known.clone(), config.data.label_separator.clone()),
+            Objective::Labels(known, _) => {
+                Objective::Labels(known.clone(), config.data.label_separator.clone())
+            }
             other => other.clone(),
         };
         let data = loader(&texts, &self.reader, &learnt, config)?;
@@ -227,7 +229,7 @@ impl Trained for Classifier {
             let text = text?;
             texts += 1;
             self.reader.fields(&text.text)?;
-            if let Learnt::Number = self.learnt {
+            if let Objective::Number = self.learnt {
                 self.learnt.field(&text.label).map_err(|e| placed(e, &text))?;
             }
             Ok::<(), Error>(())
@@ -245,7 +247,7 @@ impl Trained for Classifier {
         predictor: &Predictor,
         path: &str,
         each: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<Scored> {
+    ) -> Result<Evaluation> {
         let files = self.files(config, predictor, path)?;
         let records = (1..).zip(files.records()).map(|(number, text)| Ok((number, text?)));
         let mut count = 0;
@@ -270,7 +272,7 @@ impl Trained for Classifier {
         };
         let said = read_as(files.read_as()).into_iter().collect();
         let scored = match &self.learnt {
-            Learnt::Label(known) => {
+            Objective::Label(known) => {
                 let mut scores = labels::Scores::new(known);
                 parts(&mut |number, text, row| {
                     let truth = (text.text.as_str(), text.label.as_str());
@@ -279,7 +281,7 @@ impl Trained for Classifier {
                 })?;
                 scores.end(said)
             }
-            Learnt::Labels(known, _) => {
+            Objective::Labels(known, _) => {
                 // The file may have another separator than those of the training.
                 let separator = &config.data.label_separator;
                 let mut scores = scores::LabelSets::new(known, separator);
@@ -294,10 +296,10 @@ impl Trained for Classifier {
                 })?;
                 scores.end(said)
             }
-            Learnt::Number => {
+            Objective::Number => {
                 let mut scores = scores::Numbers::new();
                 parts(&mut |_, text, row| {
-                    let truth = learnt::number(&text.label).map_err(|e| placed(e, text))?;
+                    let truth = objective::number(&text.label).map_err(|e| placed(e, text))?;
                     let found = row.first().copied().unwrap_or_default();
                     scores.add(truth.into(), found.into(), tokens(&text.text));
                     let found = found.to_string();
@@ -321,9 +323,11 @@ impl Trained for Classifier {
         }
         let classifier = Self::of(&other)?;
         let places = match (&self.learnt, &classifier.learnt) {
-            (Learnt::Label(first), Learnt::Label(known))
-            | (Learnt::Labels(first, _), Learnt::Labels(known, _)) => labels::places("labels", first, known)?,
-            (Learnt::Number, Learnt::Number) => vec![0],
+            (Objective::Label(first), Objective::Label(known))
+            | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
+                labels::places("labels", first, known)?
+            }
+            (Objective::Number, Objective::Number) => vec![0],
             _ => return wrong("one that has learnt another kind"),
         };
         let models = self.others.len() as f32 + 2.0;
@@ -334,27 +338,27 @@ impl Trained for Classifier {
         Ok(())
     }
 
-    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Asked> {
+    fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
         let adds: &[&str] = match self.learnt {
-            Learnt::Label(_) => &Answer::LABEL,
-            Learnt::Labels(..) => &["labels", "probabilities"],
-            Learnt::Number => &[NUMBER],
+            Objective::Label(_) => &Answer::LABEL,
+            Objective::Labels(..) => &["labels", "probabilities"],
+            Objective::Number => &[NUMBER],
         };
         let adds = adds.iter().map(|&name| name.to_owned()).collect();
-        Some(Asked { asking: Asking::Text, columns: COLUMNS, adds })
+        Some(Query { asking: Asking::Text, columns: COLUMNS, adds })
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
-        let Found { values, attention, width } = self.found(predictor, texts)?;
+        let Outputs { values, attention, width } = self.found(predictor, texts)?;
         let mut weights = attention.iter().flatten();
         let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
             Ok(match &self.learnt {
-                Learnt::Label(known) => {
+                Objective::Label(known) => {
                     let words = self.reader.tokens(text)?.into_iter();
                     let words = words.map(|word| (word, weights.next().copied().unwrap_or(0.0))).collect();
                     labels::answer(known, row, words)
                 }
-                Learnt::Labels(known, separator) => {
+                Objective::Labels(known, separator) => {
                     let all: Vec<(String, f32)> =
                         known.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
                     let given = self.given(row);
@@ -365,7 +369,7 @@ impl Trained for Classifier {
                         .map(|((label, _), _)| label.clone());
                     Answer::Labels { labels: of.collect(), all, separator: separator.clone() }
                 }
-                Learnt::Number => Answer::Number(row.first().copied().unwrap_or_default()),
+                Objective::Number => Answer::Number(row.first().copied().unwrap_or_default()),
             })
         };
         values.chunks_exact(width).zip(texts).map(answer).collect()
@@ -388,7 +392,7 @@ fn placed(error: Error, text: &Labelled) -> Error {
 }
 
 /// Batches of texts, in the order of the file.
-fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Learnt, config: &Config) -> Result<Loader> {
+fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Objective, config: &Config) -> Result<Loader> {
     let labels = learnt.labels().map_or(0, Vocabulary::fingerprint);
     let salt = Fingerprint::default().number(reader.fingerprint()).number(labels).finish();
     let feeds = [reader.feeds(), vec![LABEL]].concat();
@@ -405,7 +409,7 @@ fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Learnt, config: &Co
     texts.loader(&feeds, salt, Arc::new(sample), config)
 }
 
-fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
+fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     paired(config)?;
     let Paths { train, dev, test, from, .. } = paths;
     let own = train.is_some();
@@ -421,12 +425,12 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     from.same_cut(CUT, &cut)?;
     let divides = dev.is_none() && (own || config.data.fold.is_some());
     let part = if divides { one_in(config) } else { 0 };
-    let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), Counted::default());
-    let (mut labels, mut spelt) = (Labels::new(config), Spelt::default());
+    let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), TokenCounts::default());
+    let (mut labels, mut spelt) = (Labels::new(config), CharacterCounts::default());
     let separator = &config.data.label_separator;
     let case = |text: &Labelled| Case {
         text: text.text.clone(),
-        truth: Learnt::truth(config.data.target, &text.label, separator),
+        truth: Objective::truth(config.data.target, &text.label, separator),
     };
     let mut measured = |text: &Labelled| {
         held_out.add(|| case(text));
@@ -497,7 +501,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Prepared> {
     said.extend(train.read_as().doubt().map(|doubt| format!("warning: {doubt}")));
     said.extend(others);
     said.extend(net::vectors(config, &mut trainer, &reader.words)?);
-    Ok(Prepared {
+    Ok(Preparation {
         trainer,
         train: Box::new(of_train),
         dev: Box::new(of_dev),

@@ -1,6 +1,6 @@
 //! The networks of classifiers: an encoder of texts, and what it says of them.
 
-use super::learnt::{Learnt, Weights};
+use super::objective::{Objective, Weights};
 use super::reader::{CHARACTERS, FIRST, Reader, SECOND, WORDS};
 use crate::data::Vocabulary;
 use crate::error::Result;
@@ -29,7 +29,7 @@ const LEAST: f64 = 1e-6;
 pub(super) fn network(
     config: &Config,
     reader: &Reader,
-    (learnt, weights): (&Learnt, &Weights),
+    (learnt, weights): (&Objective, &Weights),
     below: Option<&ModelConfig>,
     steps: usize,
 ) -> Result<(Trainer, &'static str)> {
@@ -43,7 +43,7 @@ pub(super) fn network(
         weights
     });
     let (mut trainer, metric) = match learnt {
-        Learnt::Label(labels) => {
+        Objective::Label(labels) => {
             let label = net.feed(LABEL, DType::I64, &[], 0);
             let logits = text.linear(Linear::new(labels.len()).named(LABELS));
             let loss = of_label(logits, label, class_weights, config);
@@ -57,7 +57,7 @@ pub(super) fn network(
                 None => (trainer.metric(accuracy), "accuracy"),
             }
         }
-        Learnt::Labels(labels, _) => {
+        Objective::Labels(labels, _) => {
             let targets = net.feed_csr(LABEL, DType::F32, labels.len(), 0).to_dense();
             let logits = text.linear(Linear::new(labels.len()).named(LABELS));
             let losses = match config.training.focal {
@@ -72,7 +72,7 @@ pub(super) fn network(
             let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
             (trainer.metric(LabelSetF1::new(logits, targets)), "micro F1")
         }
-        Learnt::Number => {
+        Objective::Number => {
             let number = net.feed(LABEL, DType::F32, &[], 0);
             // Numbers are learnt as deviations from their mean.
             let Weights { mean, deviation, .. } = *weights;

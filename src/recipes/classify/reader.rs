@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::data::{Batch, Counted, Field, Limits, Sample, Tokenizer, Vocabulary};
+use crate::data::{Batch, Field, Limits, Sample, TokenCounts, Tokenizer, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::recipes::config::Config;
-use crate::recipes::prepared::{CUT, cut_of};
 use crate::recipes::sections::Sentences;
+use crate::recipes::training::{CUT, cut_of};
 use crate::tensor::Variable;
 
 /// The token between the columns of a text.
@@ -176,9 +176,9 @@ impl Reader {
 
 /// The characters of tokens, as they are counted.
 #[derive(Default)]
-pub(super) struct Spelt(Counted);
+pub(super) struct CharacterCounts(TokenCounts);
 
-impl Spelt {
+impl CharacterCounts {
     pub(super) fn add(&mut self, token: &str) {
         let mut utf8 = [0; 4];
         token.chars().for_each(|c| self.0.add(c.encode_utf8(&mut utf8)));

@@ -1,11 +1,11 @@
 //! What models of several labels and of numbers score.
 
-use super::learnt::labels_in;
+use super::objective::labels_in;
 use crate::data::Vocabulary;
 use crate::metrics::{Counts, ratio};
 use crate::recipes::by_length::ByLength;
-use crate::recipes::sample::{Of, Sample};
-use crate::recipes::scored::{ScoreRow, ScoreTable, Scored, Unseen};
+use crate::recipes::evaluation::{Evaluation, ScoreRow, ScoreTable, Unseen};
+use crate::recipes::sample::{Bootstrap, Of};
 
 /// With more labels, macro F1 has no interval.
 const MOST_LABELS: usize = 20;
@@ -23,7 +23,7 @@ pub(super) struct LabelSets<'a> {
     labels: &'a Vocabulary,
     separator: &'a str,
     rows: Vec<[u64; 3]>,
-    sample: Sample,
+    sample: Bootstrap,
     lengths: ByLength,
     /// The sum of −ln p of each label of each text, present or absent, and their number.
     loss: [f64; 2],
@@ -36,7 +36,7 @@ impl<'a> LabelSets<'a> {
             labels,
             separator,
             rows: vec![[0; 3]; labels.len()],
-            sample: Sample::default(),
+            sample: Bootstrap::default(),
             lengths: ByLength::new("texts with a wrong label", true),
             loss: [0.0; 2],
             unseen: Vec::new(),
@@ -100,7 +100,7 @@ impl<'a> LabelSets<'a> {
     }
 
     /// The scores of all texts.
-    pub(super) fn end(self, said: Vec<String>) -> Scored {
+    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, bool, Of); 3] = [
             ("micro F1", true, |x| f1(x.get(..3).unwrap_or_default())),
             ("exact match", true, |x| ratio(x[EXACT], x[SETS])),
@@ -121,12 +121,12 @@ impl<'a> LabelSets<'a> {
             .filter(|row| row.support + row.found > 0)
             .collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
-        let scored = Scored::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
+        let scored = Evaluation::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
         let scored = match few {
             true => scored,
-            false => scored.with("macro F1", true, crate::recipes::scored::macro_f1(&rows)),
+            false => scored.with("macro F1", true, crate::recipes::evaluation::macro_f1(&rows)),
         };
-        let scored = Scored {
+        let scored = Evaluation {
             lengths: Some(self.lengths),
             tables: vec![ScoreTable { of: "label", rows }],
             unseen: self.unseen,
@@ -158,7 +158,7 @@ const TEXTS: usize = 2;
 
 /// The numbers that a model finds, against the right ones.
 pub(super) struct Numbers {
-    sample: Sample,
+    sample: Bootstrap,
     lengths: ByLength,
     /// The right number of each text, and the one found.
     pairs: [Vec<f64>; 2],
@@ -167,7 +167,7 @@ pub(super) struct Numbers {
 impl Numbers {
     pub(super) fn new() -> Self {
         let lengths = ByLength::new("mean absolute error", false);
-        Self { sample: Sample::default(), lengths, pairs: [Vec::new(), Vec::new()] }
+        Self { sample: Bootstrap::default(), lengths, pairs: [Vec::new(), Vec::new()] }
     }
 
     /// Scores a text of this number of tokens.
@@ -180,21 +180,21 @@ impl Numbers {
     }
 
     /// The scores of all texts.
-    pub(super) fn end(self, said: Vec<String>) -> Scored {
+    pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, bool, Of); 2] = [
             ("mean squared error", false, |x| ratio(x[SQUARED], x[TEXTS])),
             ("mean absolute error", false, |x| ratio(x[ABSOLUTE], x[TEXTS])),
         ];
         let [truth, found] = &self.pairs;
         let (spearman, pearson) = (pearson(&ranks(truth), &ranks(found)), pearson(truth, found));
-        let mut scored = Scored::of(self.sample, 3, &figures);
+        let mut scored = Evaluation::of(self.sample, 3, &figures);
         for (name, value) in [("Spearman correlation", spearman), ("Pearson correlation", pearson)] {
             match value {
                 Some(value) => scored = scored.with(name, false, value),
                 None => scored.notes.push(format!("{name}: undefined, since all numbers are equal")),
             }
         }
-        Scored { lengths: Some(self.lengths), said, ..scored }
+        Evaluation { lengths: Some(self.lengths), said, ..scored }
     }
 }
 

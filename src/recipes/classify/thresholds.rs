@@ -1,7 +1,7 @@
 //! The threshold of each label where texts have several: chosen on development data, kept in a note of the checkpoint.
 
-use super::learnt::Learnt;
 use super::network::LABEL;
+use super::objective::Objective;
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,8 +10,8 @@ use crate::ops;
 use crate::predict::Predictor;
 use crate::recipes::config::Config;
 use crate::recipes::labels::PROBABILITIES;
-use crate::recipes::prepared::{CONFIG, TASK};
 use crate::recipes::sections::{Target, Task};
+use crate::recipes::training::{CONFIG, TASK};
 use crate::tensor::Variable;
 
 /// The note with the threshold of each label, in the order of the labels.
@@ -20,8 +20,8 @@ const THRESHOLDS: &str = "thresholds";
 const DEFAULT: f32 = 0.5;
 
 /// The thresholds that a checkpoint notes; 0.5 for each label without them.
-pub(super) fn of(predictor: &Predictor, learnt: &Learnt) -> Result<Vec<f32>> {
-    let Learnt::Labels(labels, _) = learnt else { return Ok(Vec::new()) };
+pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> {
+    let Objective::Labels(labels, _) = learnt else { return Ok(Vec::new()) };
     let Some(note) = predictor.note(THRESHOLDS) else { return Ok(vec![DEFAULT; labels.len()]) };
     let found: Vec<f32> = note.split(' ').filter_map(|number| number.parse().ok()).collect();
     if found.len() != labels.len() {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::{Csr, pointers};
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense};
-use crate::kernels::{Float, Store, View, ViewMut};
+use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::tensor::{DType, Dense, Element, SelectedRows, with_element};
 
 /// What a [`Csr`] can be multiplied by, and what that makes: [`Csr::dot`].
@@ -150,7 +150,7 @@ fn dense_kernel<T: Element + Float>(x: &Csr, y: &Dense, out: &mut Dense) -> Resu
     let n = y.width();
     let y = View::new(y.as_slice::<T>()?, x.shape[1], n);
     let out = ViewMut::new(out.as_mut_slice()?, x.shape[0], n);
-    csr_dense(view(x)?, y, out, Store::Write, rayon::current_num_threads());
+    csr_dense(view(x)?, y, out, Assign::Write, rayon::current_num_threads());
     Ok(())
 }
 
@@ -161,7 +161,7 @@ fn transposed_kernel<T: Element + Float>(x: &Csr, y: &Dense) -> Result<SelectedR
     columns.prepare(view(x)?);
     let mut out = Dense::zeros(T::DTYPE, &[&[columns.len()], &y.shape()[1..]].concat())?;
     let to = ViewMut::new(out.as_mut_slice()?, columns.len(), n);
-    columns.product(View::new(y.as_slice()?, x.shape[0], n), to, Store::Write, threads);
+    columns.product(View::new(y.as_slice()?, x.shape[0], n), to, Assign::Write, threads);
     SelectedRows::new(x.shape[1], columns.ids().to_vec(), out)
 }
 

@@ -81,7 +81,7 @@ impl Dense {
 }
 
 /// A number as bytes.
-trait Stored: Element {
+trait NumberBytes: Element {
     fn put(self, bytes: &mut Vec<u8>);
     /// `None` if no number has these bytes.
     fn get(bytes: &[u8]) -> Option<Self>;
@@ -89,7 +89,7 @@ trait Stored: Element {
 
 macro_rules! stored {
     ($($type:ty)*) => {
-        $(impl Stored for $type {
+        $(impl NumberBytes for $type {
             fn put(self, bytes: &mut Vec<u8>) {
                 bytes.extend_from_slice(&self.to_le_bytes());
             }
@@ -102,7 +102,7 @@ macro_rules! stored {
 }
 stored!(f32 f64 i8 i16 i32 i64 f16 bf16);
 
-impl Stored for bool {
+impl NumberBytes for bool {
     fn put(self, bytes: &mut Vec<u8>) {
         bytes.push(u8::from(self));
     }

@@ -46,7 +46,7 @@ fn point() -> Point {
     }
 }
 
-fn refused<T: Stored>(bytes: &[u8]) -> String {
+fn refused<T: FieldType>(bytes: &[u8]) -> String {
     let error = from_bytes::<T>(bytes).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Format);
     error.to_string()

@@ -5,8 +5,8 @@ use std::fs;
 use unpadded::data::{
     Asking, Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledFiles,
     LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, PairFiles, Pairs, Parts, PlainFiles, PlainText,
-    Questions, ReadOptions, Sample, Samples, Source, Streamed, TagScheme, TaggedFiles, TaggedTexts, Target,
-    TextFile, Tokenizer, Vocabulary, WordVectors,
+    Questions, ReadOptions, Sample, SampleStream, Samples, Source, TagScheme, TaggedFiles, TaggedTexts,
+    Target, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
 
@@ -237,8 +237,8 @@ pub(super) fn calls(calls: &mut Calls) {
         let two = vec![Sample::new(0, [Field::Int(0)]), Sample::new(1, [Field::Float(0.0)])];
         Ok(Box::new(two.into_iter().map(Ok)) as unpadded::data::Sampled)
     };
-    calls.at("Data::batches", || read(&Loader::new(Streamed::new(0, stream), &["x"])?));
-    let fails = || Streamed::new(0, || Err(Error::new("source", "to be there", "none")));
+    calls.at("Data::batches", || read(&Loader::new(SampleStream::new(0, stream), &["x"])?));
+    let fails = || SampleStream::new(0, || Err(Error::new("source", "to be there", "none")));
     assert!(fails().open().is_err());
     calls.at("Data::batches", || read(&Loader::new(fails(), &["x"])?.prefetch(2)));
     fs::remove_dir_all(&folder).unwrap();

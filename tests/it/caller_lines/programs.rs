@@ -12,10 +12,10 @@ use unpadded::operator::attributes::or_default;
 use unpadded::operator::call::Direct;
 use unpadded::operator::sample::sparse_numbers;
 use unpadded::operator::{
-    Attributes, Backward, BlockId, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op, Operand,
-    RowBuffer, Sample, Spec, VarId,
+    Attributes, Backward, BlockId, CheckCase, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op,
+    Operand, RowBuffer, Spec, VarId,
 };
-use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, Update, settings};
+use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, UpdateGate, settings};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::{Append, Program, backward};
 use unpadded::tensor::{Dense, StorageKind};
@@ -103,7 +103,7 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::split", || net.split(x, [1]));
     calls.at("Builder::slice", || net.slice(x, 2..4));
     calls.at("Builder::fill_like", || net.fill_like(foreign, 1.0));
-    calls.at("Builder::gru_cell", || net.gru_cell(x, x, foreign, Update::default()));
+    calls.at("Builder::gru_cell", || net.gru_cell(x, x, foreign, UpdateGate::default()));
     calls.at("Builder::product", || net.product(x, x, None));
     calls.at("Builder::product_transposed", || net.product_transposed(x, x, None));
     calls.at("Builder::outer", || net.outer(x, foreign));
@@ -303,15 +303,15 @@ fn as_data(calls: &mut Calls) {
     calls.at("Attribute::read", || f64::read(&no_number, "rate"));
     calls.at("Attribute::read", || Option::<f64>::read(&no_number, "rate"));
     calls.at("attributes::or_default", || or_default(&no_number, "rate", 0.5));
-    calls.at("Sample::of_rows", || {
-        Sample::of_rows(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    calls.at("CheckCase::of_rows", || {
+        CheckCase::of_rows(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
     });
     calls.at("sample::sparse_numbers", || sparse_numbers(2, 0, 1));
-    calls.at("Sample::of_csr", || {
-        Sample::of_csr(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    calls.at("CheckCase::of_csr", || {
+        CheckCase::of_csr(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
     });
-    calls.at("Sample::of_sequences", || {
-        Sample::of_sequences(&no_number, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    calls.at("CheckCase::of_sequences", || {
+        CheckCase::of_sequences(&no_number, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
     });
     calls.at("Direct::new", || Direct::new(tanh(), &scalar).map(drop));
     calls.at("Direct::new", || Direct::new(tanh(), &[Operand::literal("x", 1.0)]).map(drop));
@@ -381,7 +381,7 @@ impl Op for Probe {
         }
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         Err(unpadded::Error::new("samples", "some", "none"))
     }
 }

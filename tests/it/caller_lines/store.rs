@@ -5,7 +5,7 @@ use std::path::Path;
 use ndarray::array;
 use unpadded::executor::Scope;
 use unpadded::optimizer::{Lamb, Optimizer, Sgd};
-use unpadded::store::{Key, KeyValueStore, LocalStore, Mode, Rule, StoreTrainer, share};
+use unpadded::store::{Consistency, Key, KeyValueStore, LocalStore, Rule, StoreTrainer, share};
 use unpadded::tensor::Storage;
 use unpadded::{Builder, DType, Program, Variable, ops};
 
@@ -15,7 +15,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let catalogue = ops::catalogue();
     calls.at("LocalStore::new", || LocalStore::new(&catalogue, 0).map(drop));
     let store = LocalStore::new(&catalogue, 2).unwrap();
-    let mode = Mode::Asynchronous { staleness: Some(0) };
+    let mode = Consistency::Asynchronous { staleness: Some(0) };
     calls.at("LocalStore::workers", || store.workers(0, mode).map(drop));
     let mut workers = store.workers(2, mode).unwrap();
     calls.at("LocalStore::workers", || store.workers(1, mode).map(drop));
@@ -34,7 +34,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("KeyValueStore::push", || worker.push(&key, values(), -1.0));
     calls.at("KeyValueStore::row_sparse_pull", || worker.row_sparse_pull(&key, vec![2]));
     calls.at("KeyValueStore::end_round", || worker.end_round());
-    let mut two = LocalStore::new(&catalogue, 1).unwrap().workers(2, Mode::Synchronous).unwrap();
+    let mut two = LocalStore::new(&catalogue, 1).unwrap().workers(2, Consistency::Synchronous).unwrap();
     drop(two.pop());
     calls.at("KeyValueStore::sum", || two[0].sum(&[1.0]));
     calls.at("KeyValueStore::save", || worker.save(Path::new("no such folder/x")));

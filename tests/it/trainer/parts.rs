@@ -6,7 +6,7 @@ use unpadded::operator::VarId;
 use unpadded::ops::CrossEntropy;
 use unpadded::optimizer::Optimizer;
 use unpadded::predict::Predictor;
-use unpadded::store::{LocalWorker, Mode, StoreTrainer, share};
+use unpadded::store::{Consistency, LocalWorker, StoreTrainer, share};
 use unpadded::tensor::StorageKind;
 use unpadded::{Var, Variable};
 
@@ -296,7 +296,7 @@ fn dealt(
     let (registry, mut program) = (net.registry(), net.program().unwrap());
     Sgd::new(0.1).minimize(&mut program, &registry, loss).unwrap();
     let values = store(2);
-    let mut handles = values.workers(cuts.len() - 1, Mode::Synchronous).unwrap();
+    let mut handles = values.workers(cuts.len() - 1, Consistency::Synchronous).unwrap();
     share(&program, &mut Scope::of(&program).unwrap(), &mut handles[0]).unwrap();
     let all = data(SEQUENCES).batches(None, 0).unwrap().next().unwrap().unwrap();
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! What a trainer refuses, and what it says.
 
-use unpadded::data::{Sample, Streamed};
+use unpadded::data::{Sample, SampleStream};
 
 use super::*;
 
@@ -152,7 +152,7 @@ fn feeds_that_are_alike_have_the_same_lengths_in_every_sample() {
     refused(tagger(2).evaluate(&nested(&[2, 1, 3])), longer);
 
     // What is streamed is known when it comes; then the batch's message says which sample it is.
-    let streamed = Streamed::new(1, move || {
+    let streamed = SampleStream::new(1, move || {
         let samples = (0..).zip(data(7)).map(|(number, fields)| Ok(Sample::new(number, fields)));
         Ok(Box::new(samples.skip(1)))
     });

@@ -14,8 +14,8 @@ use crate::kernels::{
 };
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass, Prepare,
-    RowValue, Sample, Sequences, Spec, Work,
+    Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
+    Prepare, RowValue, Sequences, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -109,7 +109,7 @@ builder_methods! { SequenceConvPlain, Builder, Var;
 
 /// What a call needs beside what was prepared.
 #[derive(Default)]
-struct Room<T: Float> {
+struct Scratch<T: Float> {
     weights: Vec<Packed<T>>,
     conv: ConvRoom<T>,
     gradient: ConvGradient<T>,
@@ -212,7 +212,7 @@ impl Op for SequenceConv {
     }
 
     #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let cases = [
             ("centred", Context::new(3), 2, 3),
             ("causal, dilated", Context::new(2).dilation(2).causal(), 2, 1),
@@ -226,13 +226,13 @@ impl Op for SequenceConv {
             let of = Self::of(context);
             let filter = numbers(context.length() * width / of.groups, columns, 1);
             let (above, below) = context.padding_rows();
-            let whole = Sample::of_sequences(&of.attributes(), |sample, lod| {
+            let whole = CheckCase::of_sequences(&of.attributes(), |sample, lod| {
                 let x = Variable::sequences(numbers(lod.rows(), width, 0), lod)?;
                 let name = format!("{name}, {}", sample.name);
-                Ok(Sample { name, ..sample }.batch("x", x).constant("filter", filter.clone()))
+                Ok(CheckCase { name, ..sample }.batch("x", x).constant("filter", filter.clone()))
             })?;
             for sample in whole {
-                let more = |sample: Sample| {
+                let more = |sample: CheckCase| {
                     let padding: Array2<f64> = numbers(above + below, width, 2);
                     sample
                         .constant("bias", numbers(1, columns, 3).row(0).to_owned())
@@ -300,7 +300,7 @@ impl SequenceConv {
             return Ok(());
         }
         let prepared = run.prepared::<Vec<Packed<T>>>();
-        let Room { weights, conv: room, .. } = run.scratch().get::<Room<T>>();
+        let Scratch { weights, conv: room, .. } = run.scratch().get::<Scratch<T>>();
         let weights = prepared.unwrap_or_else(|| {
             self.pack(filter, Pass::Forward, weights);
             weights
@@ -319,7 +319,7 @@ impl SequenceConv {
             let filter = run.input::<T>(Self::FILTER)?;
             let prepared = run.prepared::<Vec<Packed<T>>>();
             let back = self.rows(dout, None, sequences);
-            let Room { weights, conv: room, gradient } = run.scratch().get::<Room<T>>();
+            let Scratch { weights, conv: room, gradient } = run.scratch().get::<Scratch<T>>();
             let alone = self.group(filter).is_a_column();
             let weights = prepared.unwrap_or_else(|| {
                 self.pack(filter, Pass::Backward, weights);
@@ -349,7 +349,7 @@ impl SequenceConv {
             if group.is_a_column() {
                 depthwise_gradient(rows, dout, to, threads);
             } else {
-                let room = &mut run.scratch().get::<Room<T>>().gradient;
+                let room = &mut run.scratch().get::<Scratch<T>>().gradient;
                 conv_gradient(rows, dout, self.groups, to, bias.take(), room, threads);
             }
         }

@@ -13,7 +13,7 @@ use crate::predict::logits::{largest, log_sum_exp};
 type Rule = dyn Fn(usize, &[i64]) -> Vec<f32>;
 
 /// A model that is a function of the source and the tokens so far.
-pub(super) struct Made {
+pub(super) struct FunctionModel {
     classes: usize,
     logits: Box<Rule>,
     attention: Option<Box<Rule>>,
@@ -26,7 +26,7 @@ pub(super) struct Made {
     sources: Option<Vec<usize>>,
 }
 
-impl Made {
+impl FunctionModel {
     pub(super) fn new(classes: usize, logits: impl Fn(usize, &[i64]) -> Vec<f32> + 'static) -> Self {
         let (histories, said, attended) = (vec![], vec![], (vec![], vec![0]));
         Self {
@@ -66,7 +66,7 @@ pub(super) fn numbers(count: usize, seed: u64, source: usize, history: &[i64], k
     (0..count).map(|i| number(i) as f32 / kinds as f32 * 4.0 - 2.0).collect()
 }
 
-impl Steps for Made {
+impl Steps for FunctionModel {
     fn classes(&self) -> usize {
         self.classes
     }
@@ -146,7 +146,7 @@ fn required(options: &Generation) -> BTreeSet<usize> {
 
 /// The continuations of a sequence that are possible; with `hopeless` also those that cannot get all required tokens.
 fn continuations(
-    model: &Made,
+    model: &FunctionModel,
     source: usize,
     path: &Path,
     options: &Generation,
@@ -219,7 +219,7 @@ fn best_of(mut finished: Vec<Path>, beam: &Beam) -> Vec<(Vec<i64>, f64, bool)> {
 }
 
 /// Every sequence that there is.
-pub(super) fn exhaustive(model: &Made, sources: usize, options: &Generation, beam: &Beam) -> Plain {
+pub(super) fn exhaustive(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
     let of = |source| {
         let (mut open, mut finished) = (vec![nothing()], vec![]);
         while let Some(path) = open.pop() {
@@ -238,7 +238,7 @@ pub(super) fn exhaustive(model: &Made, sources: usize, options: &Generation, bea
 }
 
 /// Beam search as the documentation says it, by sorting everything.
-pub(super) fn slow(model: &Made, sources: usize, options: &Generation, beam: &Beam) -> Plain {
+pub(super) fn slow(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
     let of = |source| {
         let (mut running, mut finished) = (vec![nothing()], Vec::<Path>::new());
         for step in 1..=options.max_steps {

@@ -1,11 +1,11 @@
 //! A product with weights, with one fault at a time in what it says of its constants.
 
 use ndarray::array;
-use unpadded::kernels::{Float, Store};
+use unpadded::kernels::{Assign, Float};
 use unpadded::operator::sample::numbers;
 use unpadded::operator::{
-    Attributes, Backward, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape, Merge, Op,
-    Prepare, RowValue, Sample, Signature, Slot, Spec,
+    Attributes, Backward, CheckCase, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
+    Merge, Op, Prepare, RowValue, Signature, Slot, Spec,
 };
 use unpadded::{Result, Variable, with_float};
 
@@ -98,8 +98,8 @@ impl<const FAULT: u8> Op for Affine<FAULT> {
         })
     }
 
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
             Ok(sample.batch("x", x).constant("weight", array![[0.5, -1.0], [2.0, 0.25], [-0.75, 1.5]]))
         })
@@ -141,7 +141,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
                     (0..*width).for_each(|j| sum += g.row(i)[at + j] * weight.row(l)[j]);
                     at += width;
                 }
-                *dx = if store == Store::Add { *dx + sum } else { sum };
+                *dx = if store == Assign::Add { *dx + sum } else { sum };
             }
         }
     }
@@ -153,7 +153,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
                 for (j, dw) in dw.row(l).iter_mut().enumerate() {
                     let terms = (0..x.rows()).map(|i| x.row(i)[l] * g.row(i)[at + j]);
                     let sum = terms.fold(T::ZERO, |sum, term| sum + term);
-                    *dw = if store == Store::Add { *dw + sum } else { sum };
+                    *dw = if store == Assign::Add { *dw + sum } else { sum };
                 }
             }
         }

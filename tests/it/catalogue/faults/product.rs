@@ -1,11 +1,11 @@
 //! A product of two variables, with one fault at a time.
 
-use unpadded::kernels::Store;
+use unpadded::kernels::Assign;
 use unpadded::operator::attributes::or_default;
 use unpadded::operator::sample::numbers;
 use unpadded::operator::{
-    Attributes, Backward, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints, InferShape,
-    LodEffect, Op, Registry, RowValue, Sample, Signature, Slot, Spec, Total,
+    Attributes, Backward, CheckCase, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints,
+    InferShape, LodEffect, Op, Registry, RowValue, Signature, Slot, Spec, Total,
 };
 use unpadded::testing;
 use unpadded::{Error, Result, Variable, with_float};
@@ -177,7 +177,7 @@ impl<const FAULT: u8> Op for Product<FAULT> {
         }
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = samples(&Attributes::new())?;
         match FAULT {
             NO_SAMPLE => samples.clear(),
@@ -214,7 +214,7 @@ impl<const FAULT: u8> Op for Scaled<FAULT> {
         Gradient::reads_nothing().input(1 - wrt)
     }
 
-    fn samples() -> Result<Vec<Sample>> {
+    fn samples() -> Result<Vec<CheckCase>> {
         samples(&Attributes::new().with("factor", -1.5).with("offset", 0.25))
     }
 }
@@ -225,8 +225,8 @@ impl<const FAULT: u8> Scaled<FAULT> {
     }
 }
 
-fn samples(attributes: &Attributes) -> Result<Vec<Sample>> {
-    Sample::of_sequences(attributes, |sample, lod| {
+fn samples(attributes: &Attributes) -> Result<Vec<CheckCase>> {
+    CheckCase::of_sequences(attributes, |sample, lod| {
         let value = |salt| Variable::sequences(numbers(lod.rows(), 2, salt), lod.clone());
         Ok(sample.batch("x", value(0)?).batch("y", value(1)?))
     })
@@ -269,7 +269,7 @@ fn backward<T: RowValue, const FAULT: u8>(run: &mut Backward<'_>, line: (f64, f6
     for slot in [0, 1] {
         let Some((mut to, store)) = run.gradient::<T>(slot)? else { continue };
         let Some(g) = g else {
-            if store == Store::Write {
+            if store == Assign::Write {
                 to.fill(T::ZERO);
             }
             continue;
@@ -286,7 +286,7 @@ fn backward<T: RowValue, const FAULT: u8>(run: &mut Backward<'_>, line: (f64, f6
                 if let Some(leak) = leak {
                     value += leak.row(i)[j];
                 }
-                *to = if store == Store::Add && FAULT != NEVER_ADDS { *to + value } else { value };
+                *to = if store == Assign::Add && FAULT != NEVER_ADDS { *to + value } else { value };
             }
         }
     }

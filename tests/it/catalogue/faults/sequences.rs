@@ -1,10 +1,10 @@
 //! The last row of each sequence, with one fault at a time.
 
-use unpadded::kernels::{Float, Store};
+use unpadded::kernels::{Assign, Float};
 use unpadded::operator::sample::numbers;
 use unpadded::operator::{
-    Attributes, Backward, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
-    Pieces, RowValue, Sample, Signature, Slot, Spec,
+    Attributes, Backward, CheckCase, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
+    LodEffect, Op, Pieces, RowValue, Signature, Slot, Spec,
 };
 use unpadded::{Result, Variable, with_float};
 
@@ -81,8 +81,8 @@ impl<const FAULT: u8> Op for Last<FAULT> {
         Hints { pieces: (FAULT == CLAIMS_PIECES).then_some(pieces), ..Hints::default() }
     }
 
-    fn samples() -> Result<Vec<Sample>> {
-        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+    fn samples() -> Result<Vec<CheckCase>> {
+        CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
         })
     }
@@ -91,7 +91,7 @@ impl<const FAULT: u8> Op for Last<FAULT> {
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(g) = run.output_gradient::<T>(0)? else { return Ok(()) };
     let Some((mut dx, store)) = run.gradient::<T>(0)? else { return Ok(()) };
-    if store == Store::Write {
+    if store == Assign::Write {
         dx.fill(T::ZERO);
     }
     for (i, rows) in run.sequences(0)?.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {

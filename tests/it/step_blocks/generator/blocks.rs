@@ -2,7 +2,7 @@
 
 use unpadded::layers::{Activation, Gru, Lstm, Mgu, Reset, Rnn};
 use unpadded::operator::Spec;
-use unpadded::ops::Update;
+use unpadded::ops::UpdateGate;
 use unpadded::program::{Recurrence, Step};
 use unpadded::{Builder, DType, Result, Var};
 
@@ -201,7 +201,7 @@ impl Maker {
             0 => {
                 let mut gru = with_options!(Gru::new(w)).zoneout([zoneout]);
                 gru = if self.dice.chance(60) { gru.reset(Reset::Before) } else { gru };
-                gru = if self.dice.chance(50) { gru.update(Update::Takes) } else { gru };
+                gru = if self.dice.chance(50) { gru.update(UpdateGate::Takes) } else { gru };
                 gru = if let Some(h) = start { gru.initial(h) } else { gru };
                 net.gru_states(x.var, gru)
             }

@@ -3,7 +3,7 @@
 
 use unpadded::kernels::Transpose;
 use unpadded::operator::{Arity, Attributes, ROWS, Spec};
-use unpadded::ops::{BagPool, CrossEntropy, LookupBag, Pool, Update};
+use unpadded::ops::{BagPool, CrossEntropy, LookupBag, Pool, UpdateGate};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
@@ -91,7 +91,7 @@ impl Maker {
                 let x = self.partner(net, &h, items)?;
                 let h = self.fit_width(net, &h, w)?;
                 let (a, b) = (self.weighted_to(net, &x, 3 * w)?, self.weighted_to(net, &h, 3 * w)?);
-                let update = if self.dice.chance(50) { Update::Keeps } else { Update::Takes };
+                let update = if self.dice.chance(50) { UpdateGate::Keeps } else { UpdateGate::Takes };
                 let var = net.gru_cell(a.var, b.var, h.var, update);
                 Ok(vec![self.item(net, var, h.size.max(1.0))?])
             }

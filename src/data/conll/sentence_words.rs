@@ -1,6 +1,6 @@
 //! Columns of words that a model is asked about: their tags, if there are any, are not read.
 
-use super::first::{First, Given};
+use super::first::{ColumnSettings, First};
 use super::line::{Separator, cells, is_between};
 use super::{Block, Columns, Sentence};
 use crate::data::TextFile;
@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The words of a sentence, one a line, and the lines of the file that they are in.
 #[derive(Debug, Default)]
-pub(in crate::data) struct Asked {
+pub(in crate::data) struct SentenceWords {
     pub(in crate::data) text: String,
     pub(in crate::data) words: Vec<u64>,
     /// The line of the header, before the first sentence.
@@ -25,9 +25,9 @@ struct Marked {
 }
 
 impl Marked {
-    fn asked(&mut self, sentence: Sentence) -> Result<Asked, Reason> {
+    fn asked(&mut self, sentence: Sentence) -> Result<SentenceWords, Reason> {
         let (words, header) = (std::mem::take(&mut self.lines), self.header.take());
-        Ok(Asked { text: joined(&sentence.words)?, words, header })
+        Ok(SentenceWords { text: joined(&sentence.words)?, words, header })
     }
 }
 
@@ -42,12 +42,12 @@ pub(in crate::data) fn joined(words: &[String]) -> Result<String, Reason> {
     }
 }
 
-impl Parser<Asked> for Marked {
+impl Parser<SentenceWords> for Marked {
     fn at(&mut self, line: u64) {
         self.block.at(line);
     }
 
-    fn line(&mut self, line: &str) -> Result<Option<Asked>, Reason> {
+    fn line(&mut self, line: &str) -> Result<Option<SentenceWords>, Reason> {
         let (before, header) = (self.block.sentence.words.len(), self.block.header);
         let found = self.block.line(line)?;
         if header && !self.block.header {
@@ -64,7 +64,7 @@ impl Parser<Asked> for Marked {
         self.block.spoil()
     }
 
-    fn end(&mut self) -> Result<Option<Asked>, Reason> {
+    fn end(&mut self) -> Result<Option<SentenceWords>, Reason> {
         let found = self.block.end()?;
         found.map(|sentence| self.asked(sentence)).transpose()
     }
@@ -86,7 +86,7 @@ impl Columns {
     pub(in crate::data) fn of_words(file: &TextFile, known: Known<'_>) -> Result<Option<Self>> {
         let Known { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
-        let first = First::of(file, Given { words, tags: None, header: None, names })?;
+        let first = First::of(file, ColumnSettings { words, tags: None, header: None, names })?;
         if !(columns || first.header.is_some() || first.are_columns(like.map(|like| like.count))) {
             return Ok(None);
         }
@@ -138,7 +138,7 @@ impl Columns {
     }
 
     /// What reads the sentences.
-    pub(in crate::data) fn asked(&self) -> Box<dyn Parser<Asked>> {
+    pub(in crate::data) fn asked(&self) -> Box<dyn Parser<SentenceWords>> {
         let block = Block::new(self);
         Box::new(Marked { block, lines: Vec::new(), header: None })
     }

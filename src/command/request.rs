@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::outcome::{Asked, Outcome, bad};
+use super::outcome::{Outcome, UsageError, bad};
 use super::{file, init};
 use unpadded::data::Parts;
 use unpadded::recipes::{Config, DataConfig, Task};
 
 /// What is to be trained.
 #[derive(Args)]
-pub(crate) struct Wanted {
+pub(crate) struct TrainingRequest {
     /// A config file; without one, the settings that do well for the task
     #[arg(value_name = "CONFIG", conflicts_with = "task")]
     pub(crate) config: Option<PathBuf>,
@@ -56,12 +56,12 @@ fn other_data(data: DataConfig) -> DataConfig {
     DataConfig { hold_out, target, label_separator, binary, text, pair, label, ..DataConfig::default() }
 }
 
-impl Wanted {
+impl TrainingRequest {
     /// The config: a file or the task's own, then flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
         let mut config = match (&self.config, &self.from) {
-            (Some(path), _) => Config::load(path).asked()?,
-            (None, Some(run)) => Config::starting_from(run, self.task).asked()?,
+            (Some(path), _) => Config::load(path).usage()?,
+            (None, Some(run)) => Config::starting_from(run, self.task).usage()?,
             (None, None) => Config::new(self.task.unwrap_or(Task::Classify)),
         };
         if let Some(run) = &self.from {

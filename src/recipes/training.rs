@@ -12,7 +12,7 @@ use crate::predict::Predictor;
 use crate::train::Trainer;
 
 /// A training that may begin.
-pub struct Prepared {
+pub struct Preparation {
     /// The model, told by what it is measured and what its file will hold.
     pub trainer: Trainer,
     /// What it is trained on.

@@ -4,19 +4,19 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 
 /// What a trainer was told, and the line that told it.
-pub(super) struct Told<T> {
+pub(super) struct Setting<T> {
     pub(super) what: T,
     pub(super) line: &'static Location<'static>,
 }
 
-impl<T> Told<T> {
+impl<T> Setting<T> {
     #[track_caller]
     pub(super) fn new(what: T) -> Self {
         Self { what, line: Location::caller() }
     }
 }
 
-impl<T> Deref for Told<T> {
+impl<T> Deref for Setting<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -24,7 +24,7 @@ impl<T> Deref for Told<T> {
     }
 }
 
-impl<T> DerefMut for Told<T> {
+impl<T> DerefMut for Setting<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.what
     }

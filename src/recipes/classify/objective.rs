@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::{Counted, Field, Labelled, Vocabulary};
+use crate::data::{Field, Labelled, TokenCounts, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::recipes::config::{Config, nearest};
 use crate::recipes::labels::LABELS;
-use crate::recipes::prepared::Truth;
 use crate::recipes::sections::Target;
+use crate::recipes::training::Truth;
 
 /// What ends each label of a list in JSON or Parquet.
 const LISTED: char = '\u{1f}';
@@ -47,14 +47,14 @@ pub(super) fn number(cell: &str) -> Result<f32> {
 
 /// What a model has learnt of texts.
 #[derive(Debug, Clone)]
-pub(super) enum Learnt {
+pub(super) enum Objective {
     Label(Vocabulary),
     /// Labels, and what separates them in a cell.
     Labels(Vocabulary, String),
     Number,
 }
 
-impl Learnt {
+impl Objective {
     /// What a trained model has learnt.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         Ok(match config.data.target {
@@ -154,7 +154,7 @@ impl<'a> Labels<'a> {
     }
 
     /// What is learnt; its counts are those of all texts that were added.
-    pub(super) fn end(self, name: &str) -> Result<(Learnt, Weights)> {
+    pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
         let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
             self;
         if let Some((error, place)) = wrong {
@@ -169,7 +169,7 @@ impl<'a> Labels<'a> {
                 let what = format!("numbers in `{name}`");
                 return Err(Error::of(ErrorKind::Format, what, "different ones", format!("{mean} alone")));
             }
-            return Ok((Learnt::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
+            return Ok((Objective::Number, Weights { texts, counts: Vec::new(), mean, deviation }));
         }
         if target == Target::Label {
             are_no_numbers(&counted, all, name)?;
@@ -180,13 +180,13 @@ impl<'a> Labels<'a> {
             let expected = if least == 2 { "at least two" } else { "at least one" };
             return Err(Error::of(ErrorKind::Format, format!("labels in `{name}`"), expected, got));
         }
-        let mut found = Counted::default();
+        let mut found = TokenCounts::default();
         counted.iter().for_each(|(label, &[count, _])| found.add_times(label, count));
         let labels = found.labels()?;
         let counts = labels.tokens().map(|label| counted.get(label).map_or(0, |&[_, count]| count)).collect();
         let learnt = match target {
-            Target::Label => Learnt::Label(labels),
-            _ => Learnt::Labels(labels, separator.to_owned()),
+            Target::Label => Objective::Label(labels),
+            _ => Objective::Labels(labels, separator.to_owned()),
         };
         Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
     }
@@ -238,7 +238,7 @@ pub(super) struct Weights {
 
 impl Weights {
     /// The weight of each label in the loss; none where all count alike.
-    pub(super) fn of_labels(&self, config: &Config, learnt: &Learnt) -> Result<Option<Vec<f32>>> {
+    pub(super) fn of_labels(&self, config: &Config, learnt: &Objective) -> Result<Option<Vec<f32>>> {
         let given = &config.training.class_weights;
         let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };
         let texts = self.texts as f64;
@@ -247,7 +247,7 @@ impl Weights {
         {
             let weight = |&count: &u64| match learnt {
                 // Positive and negative texts of each label weigh the same.
-                Learnt::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
+                Objective::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
                 _ => texts / (labels.len() as f64 * (count as f64).max(1.0)),
             };
             return Ok(Some(self.counts.iter().map(|count| weight(count) as f32).collect()));

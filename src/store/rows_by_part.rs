@@ -6,12 +6,12 @@ use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
 /// The places of row numbers by the part that has the row.
-pub(super) struct Dealt {
+pub(super) struct RowsByPart {
     places: Vec<usize>,
     starts: Vec<usize>,
 }
 
-impl Dealt {
+impl RowsByPart {
     pub(super) fn new(ids: &[i64], parts: usize) -> Self {
         let mut starts = vec![0; parts + 1];
         ids.iter().for_each(|&id| starts[id as usize % parts + 1] += 1);

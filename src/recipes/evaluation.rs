@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::by_length::ByLength;
-use super::sample::{Of, Sample};
+use super::sample::{Bootstrap, Of};
 use super::translated::Translated;
 use crate::metrics::Counts;
 
@@ -17,7 +17,7 @@ const PLACES: usize = 3;
 /// Intervals are percentile bootstrap intervals of 95 %: 1,000 samples of the texts with replacement, from a fixed seed. Of more than
 /// 10,000 texts, several are drawn together.
 #[derive(Debug, Clone, Default)]
-pub struct Scored {
+pub struct Evaluation {
     /// The name of the figure that stands for all.
     pub headline: &'static str,
     /// The figures, in the order in which they are shown.
@@ -40,7 +40,7 @@ pub struct Scored {
     pub notes: Vec<String>,
     /// How the file was read, for people.
     pub said: Vec<String>,
-    pub(super) sample: Sample,
+    pub(super) sample: Bootstrap,
     /// The headline figure of summed counts, and how many of them there are.
     pub(super) of: Option<Of>,
     pub(super) columns: usize,
@@ -135,7 +135,7 @@ pub struct Unseen {
     pub places: Vec<String>,
 }
 
-impl Scored {
+impl Evaluation {
     /// The value of this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
@@ -147,7 +147,7 @@ impl Scored {
     }
 
     /// Figures of the sums of a sample of `columns` columns, the first of them the headline.
-    pub(super) fn of(sample: Sample, columns: usize, figures: &[(&'static str, bool, Of)]) -> Self {
+    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, bool, Of)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<Of> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);

@@ -10,7 +10,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// What holds for other files, too; formats and schemes by their names.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-struct Stored {
+struct ReadNote {
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ impl ReadOptions {
     pub fn to_note(&self) -> String {
         // Tables, JSON and folders are told apart by what they are, and have the same columns.
         let of_words = |format: &FileFormat| *format == FileFormat::Columns || self.tokens.is_some();
-        let stored = Stored {
+        let stored = ReadNote {
             format: self.format.filter(of_words).map(|format| format.name().to_owned()),
             header: self.header,
             separator: self.separator,
@@ -136,7 +136,7 @@ impl ReadOptions {
     fn or_stored(self, note: &str) -> Result<Self> {
         let wrong =
             |got: String| Error::of(ErrorKind::Format, "note of how files are read", "one of `to_note`", got);
-        let stored: Stored = serde_json::from_str(note).map_err(|e| wrong(format!("{note:?} ({e})")))?;
+        let stored: ReadNote = serde_json::from_str(note).map_err(|e| wrong(format!("{note:?} ({e})")))?;
         let tagging = stored.tagging.map(|text| {
             Tagging::of_note(&text).ok_or_else(|| wrong(format!("the tag scheme {text:?}"))).map(Box::new)
         });
