@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::archive::Bytes;
 use super::encoding::Encoding;
 pub(super) use super::encoding::Reason;
-use super::memory::MemoryLeft;
+use super::memory::Usage;
 use super::watched::Changed;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -50,7 +50,7 @@ pub(super) struct Lines {
     /// How many bytes were read of pieces.
     read: u64,
     bytes: Vec<u8>,
-    room: MemoryLeft,
+    room: Usage,
 }
 
 /// The byte order mark of UTF-8.
@@ -59,7 +59,7 @@ pub(super) const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 impl Lines {
     pub(super) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
-        let (bytes, room) = (Vec::new(), MemoryLeft::default());
+        let (bytes, room) = (Vec::new(), Usage::default());
         Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room }
     }
 

@@ -108,7 +108,7 @@ impl Drop for Whole {
 
 /// Watches memory while a file is read: whoever reads it may hold all of it.
 #[derive(Debug, Default)]
-pub(super) struct MemoryLeft {
+pub(super) struct Usage {
     read: u64,
     /// What the process held when memory was first looked at.
     before: Option<u64>,
@@ -117,7 +117,7 @@ pub(super) struct MemoryLeft {
 /// What has been read of all files, so that many small ones count, too.
 static READ: AtomicU64 = AtomicU64::new(0);
 
-impl MemoryLeft {
+impl Usage {
     /// Counts bytes that were read. Every 16 MiB it compares the memory that is left with what the process has come to hold since the
     /// data set began ([`Whole`]), or since it began with this file: numbers made of texts take about one and a half times the memory of the texts.
     ///
@@ -174,17 +174,17 @@ mod tests {
         let reading = Whole::begin();
         let Some(began) = whole().1 else { return };
         // Each file has a reader of its own; another test may have begun earlier.
-        let bases = [1, 2].map(|more| MemoryLeft::default().baseline(began + more * MIB));
+        let bases = [1, 2].map(|more| Usage::default().baseline(began + more * MIB));
         assert!(bases[0] == bases[1] && bases[0] <= began, "{bases:?}");
         let inner = Whole::begin();
         drop(reading);
-        assert!(MemoryLeft::default().baseline(u64::MAX) < u64::MAX);
+        assert!(Usage::default().baseline(u64::MAX) < u64::MAX);
         drop(inner);
     }
 
     #[test]
     fn what_is_full_names_the_window() {
-        let said = MemoryLeft::default().full("big.tsv:7".into(), 0).to_string();
+        let said = Usage::default().full("big.tsv:7".into(), 0).to_string();
         assert!(
             said.starts_with("big.tsv:7: expected data that fit into memory, got 0 MiB of memory left"),
             "{said}"

@@ -12,7 +12,7 @@ use super::kind;
 use super::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 use super::lines::{Lines, quoted};
 #[cfg(feature = "parquet")]
-use super::memory::MemoryLeft;
+use super::memory::Usage;
 use super::records::{
     Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, Stream, at_least_one, labelled,
     pair, translation,
@@ -325,7 +325,7 @@ impl TextFile {
     #[cfg(feature = "parquet")]
     pub(super) fn contents(&self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;
-        let ((name, bytes), mut contents, mut room) = (self.raw()?, Vec::new(), MemoryLeft::default());
+        let ((name, bytes), mut contents, mut room) = (self.raw()?, Vec::new(), Usage::default());
         let mut bytes = bytes.take((self.max_text as u64).saturating_add(1));
         loop {
             let read = bytes.by_ref().take(PIECE).read_to_end(&mut contents);

@@ -1,12 +1,12 @@
 //! What of a file's records a model is asked about: the column of the text, by the name that the training knew, or by the header.
 
 use super::answers::Form;
+use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
 use super::columns::number;
 use super::fields::Read;
 use super::guess::{Guess, Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
-use super::requested_column::{LABEL, RequestedColumn, SOURCE, TARGET, TOKENS, language, plain};
 use super::{dictionary, fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
 use crate::data::conll::{Columns, Known, SentenceWords, joined};
@@ -79,12 +79,12 @@ impl Opened {
         }
         let (texts, label) = match task {
             Task::Pairs => (
-                vec![RequestedColumn { what: "source", given: options.source.as_deref(), known: SOURCE }],
-                RequestedColumn { what: "target", given: options.target.as_deref(), known: TARGET },
+                vec![Column { what: "source", given: options.source.as_deref(), known: SOURCE }],
+                Column { what: "target", given: options.target.as_deref(), known: TARGET },
             ),
             _ => (
-                RequestedColumn::texts(&options.text),
-                RequestedColumn { what: "label", given: options.label.as_deref(), known: LABEL },
+                Column::texts(&options.text),
+                Column { what: "label", given: options.label.as_deref(), known: LABEL },
             ),
         };
         let mut of = options.clone();
@@ -110,7 +110,7 @@ impl Opened {
         file: &TextFile,
         guess: &Guess,
         options: &mut ReadOptions,
-        (texts, label): (&[RequestedColumn<'_>], RequestedColumn<'_>),
+        (texts, label): (&[Column<'_>], Column<'_>),
     ) -> Result<Self> {
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some();
@@ -127,7 +127,7 @@ impl Opened {
         };
         let table = match &named {
             Some((text, (name, _))) => {
-                let text = RequestedColumn { given: Some(name), ..**text };
+                let text = Column { given: Some(name), ..**text };
                 table::Table::of(file, guess.format, options, &[text])?
             }
             None => match by_place(file, guess, options, (texts, label)) {
@@ -167,7 +167,7 @@ impl Opened {
     fn objects(
         file: &TextFile,
         options: &mut ReadOptions,
-        wanted: &[RequestedColumn<'_>],
+        wanted: &[Column<'_>],
         make: Read,
     ) -> Result<Self> {
         let Some(format) = options.format else { return Ok(Self::plain()) };
@@ -178,7 +178,7 @@ impl Opened {
                 return Err(if is_set { e } else { remedied(e, wanted) });
             };
             let Some(given) = one.given else { return Err(e) };
-            let other = objects::picked(file, format, &[RequestedColumn { given: None, ..one }], options);
+            let other = objects::picked(file, format, &[Column { given: None, ..one }], options);
             let Ok(mut other) = other else { return Err(remedied(e, wanted)) };
             let (fields, name) = (other.fields(file), other.names.concat());
             let is_known = |name: &&String| one.known.contains(&name.as_str());
@@ -219,7 +219,7 @@ impl Opened {
         options.format = Some(guess.format);
         if matches!(guess.format, FileFormat::JsonLines | FileFormat::Parquet) {
             let given = options.tokens.clone();
-            let wanted = RequestedColumn { what: "tokens", given: given.as_deref(), known: TOKENS };
+            let wanted = Column { what: "tokens", given: given.as_deref(), known: TOKENS };
             return Self::objects(file, options, &[wanted], words);
         }
         let named = by_ending(&file.name()) == Some(FileFormat::Columns);
@@ -249,7 +249,7 @@ fn alone(text: String) -> SentenceWords {
 }
 
 /// Notes where the text was found.
-fn keep(options: &mut ReadOptions, texts: &[RequestedColumn<'_>], names: &[String]) {
+fn keep(options: &mut ReadOptions, texts: &[Column<'_>], names: &[String]) {
     match texts.first().map(|text| text.what) {
         Some("source") => options.source = names.first().cloned(),
         Some("tokens") => options.tokens = names.first().cloned(),
@@ -258,7 +258,7 @@ fn keep(options: &mut ReadOptions, texts: &[RequestedColumn<'_>], names: &[Strin
     (options.label, options.target, options.tags) = (None, None, None);
 }
 
-fn instead(wanted: &RequestedColumn<'_>, name: &str, given: &str) -> String {
+fn instead(wanted: &Column<'_>, name: &str, given: &str) -> String {
     let what = wanted.what;
     match given.parse::<usize>() {
         Ok(number) => format!("{what} in `{name}` by its name; the training had it in column {number}"),
@@ -267,7 +267,7 @@ fn instead(wanted: &RequestedColumn<'_>, name: &str, given: &str) -> String {
 }
 
 /// What to do about columns that the training had and the file has not.
-fn remedied(error: Error, texts: &[RequestedColumn<'_>]) -> Error {
+fn remedied(error: Error, texts: &[Column<'_>]) -> Error {
     let is_name = |given: &&str| given.parse::<usize>().is_err();
     match texts {
         [text] => match text.given.filter(is_name) {
@@ -286,7 +286,7 @@ fn remedied(error: Error, texts: &[RequestedColumn<'_>]) -> Error {
 }
 
 /// Whether the first record has the name of one of these columns.
-fn has_names(rows: &[Vec<String>], texts: &[RequestedColumn<'_>]) -> bool {
+fn has_names(rows: &[Vec<String>], texts: &[Column<'_>]) -> bool {
     rows.first().is_some_and(|first| first.iter().any(|cell| texts.iter().any(|text| text.names(cell))))
 }
 
@@ -294,7 +294,7 @@ fn has_names(rows: &[Vec<String>], texts: &[RequestedColumn<'_>]) -> bool {
 fn by_header(
     file: &str,
     rows: &[Vec<String>],
-    text: &RequestedColumn<'_>,
+    text: &Column<'_>,
     header: Option<bool>,
 ) -> Result<Option<(String, Option<String>)>> {
     /// The names that a header of one column has.
@@ -359,9 +359,9 @@ fn by_place(
     file: &TextFile,
     guess: &Guess,
     options: &ReadOptions,
-    (texts, label): (&[RequestedColumn<'_>], RequestedColumn<'_>),
+    (texts, label): (&[Column<'_>], Column<'_>),
 ) -> Result<table::Table> {
-    let of = |wanted: &[RequestedColumn<'_>]| table::Table::of(file, guess.format, options, wanted);
+    let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
     // Where labels are named, too, texts are not taken for them; without names, a text alone comes first.
     let both = of(&[texts, &[label]].concat());
     let named = |table: &table::Table| table.has_header() || label.given.is_some();
@@ -376,7 +376,7 @@ fn by_place(
             (Err(e), both) => {
                 // A file of texts alone has one column, whatever their number was in the training.
                 let alone = match texts {
-                    [text] => of(&[RequestedColumn { given: Some("1"), ..*text }]).ok(),
+                    [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
                 let alone = alone.filter(|table| table.width() == 1);

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::column::{Column, language, plain};
 use super::options::DOUBT;
-use super::requested_column::{RequestedColumn, language, plain};
 use crate::data::lines;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::edit_distance;
@@ -76,7 +76,7 @@ fn absent(cell: &str) -> bool {
 
 impl Columns<'_> {
     /// The columns that are wanted.
-    pub(super) fn pick(&self, wanted: &[RequestedColumn<'_>]) -> Result<ColumnChoice> {
+    pub(super) fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let Some(first) = self.rows.first() else {
             let what = format!("records of file `{}`", self.name);
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
@@ -226,7 +226,7 @@ impl Columns<'_> {
     }
 
     /// Whether the first record is a header, and why.
-    fn header(&self, wanted: &[RequestedColumn<'_>], given: &[ColumnSetting<'_>]) -> (bool, String) {
+    fn header(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> (bool, String) {
         let line = self.line;
         match self.header {
             Some(true) => return (true, format!("line {line} is a header, as set")),
@@ -270,7 +270,7 @@ impl Columns<'_> {
     }
 
     /// Whether the first two cells of pairs name two languages and occur nowhere else in their columns, where no column has a name yet.
-    fn has_languages(&self, wanted: &[RequestedColumn<'_>], given: &[ColumnSetting<'_>]) -> bool {
+    fn has_languages(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> bool {
         let pairs = wanted.iter().any(|one| one.what == "source") && wanted.len() == 2;
         let open =
             !given.iter().any(|given| matches!(given, ColumnSetting::Name(_))) && self.header.is_none();
@@ -279,7 +279,7 @@ impl Columns<'_> {
     }
 
     /// The columns whose names in the first record are known, if that is so for all that are wanted.
-    fn all_known(&self, wanted: &[RequestedColumn<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
+    fn all_known(&self, wanted: &[Column<'_>], given: &[ColumnSetting<'_>]) -> Option<Vec<usize>> {
         // Of a text in several columns the name of the label decides.
         if wanted.iter().all(|one| one.known.is_empty()) {
             return None;
@@ -299,27 +299,26 @@ impl Columns<'_> {
     }
 
     /// Whether the first record has known names for all that is wanted, none of which occurs again in its column.
-    fn names_itself(&self, wanted: &[RequestedColumn<'_>]) -> bool {
+    fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
         let known = self.all_known(wanted, &[]).unwrap_or_default();
         known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
     }
 
     /// As [`Self::pick`], where `given` is what was detected in an earlier file of the data set: the file's own header goes before numbers,
     /// and before names that it does not have.
-    pub(super) fn pick_alike(&self, wanted: &[RequestedColumn<'_>]) -> Result<ColumnChoice> {
+    pub(super) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
             let picked = self.pick(wanted)?;
             self.refuse_swapped(wanted, &picked)?;
             return Ok(picked);
         }
-        let own: Vec<RequestedColumn<'_>> =
-            wanted.iter().map(|one| RequestedColumn { given: None, ..*one }).collect();
+        let own: Vec<Column<'_>> = wanted.iter().map(|one| Column { given: None, ..*one }).collect();
         self.pick(&own)
     }
 
     /// Refuses a file without a header whose columns of text and label seem to be the other way round than in the earlier file.
-    fn refuse_swapped(&self, wanted: &[RequestedColumn<'_>], picked: &ColumnChoice) -> Result<()> {
+    fn refuse_swapped(&self, wanted: &[Column<'_>], picked: &ColumnChoice) -> Result<()> {
         const MANY: usize = 10;
         let at = |what: &str| wanted.iter().zip(&picked.columns).find(|(one, _)| one.what == what);
         let (Some((text, &own)), Some((_, &label))) = (at("text"), at("label")) else { return Ok(()) };
@@ -346,7 +345,7 @@ impl Columns<'_> {
     }
 
     /// The column of a known name in the first record that is not taken.
-    fn known(&self, one: &RequestedColumn<'_>, taken: &[Option<usize>]) -> Option<usize> {
+    fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
         let first = self.rows.first()?;
         let of = |name: &&str| first.iter().position(|cell| plain(cell) == **name);
         one.known.iter().filter_map(of).find(|&column| !taken.contains(&Some(column)))
@@ -371,10 +370,10 @@ impl Columns<'_> {
 
     /// A note if the first record, which is read as one, looks like the names of the columns: one of them is known, or its label is
     /// none of the few below.
-    fn perhaps_a_header(&self, wanted: &[RequestedColumn<'_>], columns: &[usize]) -> Option<String> {
+    fn perhaps_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> Option<String> {
         const MANY: usize = 20;
         let again = |column: usize| self.occurs_again(column);
-        let known = |(one, &column): (&RequestedColumn<'_>, &usize)| {
+        let known = |(one, &column): (&Column<'_>, &usize)| {
             self.first(column).is_some_and(|cell| one.known.contains(&&*plain(cell))) && !again(column)
         };
         let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
@@ -410,7 +409,7 @@ impl Columns<'_> {
 
     /// Whether the first record may be a header in words that are not known: its label never occurs again, while each other one does,
     /// and its text is a single word that is shorter than all others.
-    fn is_like_a_header(&self, wanted: &[RequestedColumn<'_>], columns: &[usize]) -> bool {
+    fn is_like_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> bool {
         const MANY: usize = 10;
         let of = |what: &str| wanted.iter().position(|one| one.what == what).and_then(|at| columns.get(at));
         let (Some(&text), Some(&label)) = (of("text"), of("label")) else { return false };
@@ -457,8 +456,8 @@ impl Columns<'_> {
 
     fn missing(
         &self,
-        wanted: &[RequestedColumn<'_>],
-        one: &RequestedColumn<'_>,
+        wanted: &[Column<'_>],
+        one: &Column<'_>,
         given: &str,
         first: &[String],
         header: bool,
@@ -486,7 +485,7 @@ impl Columns<'_> {
         }
         let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
         let error = missing(what, given, &names);
-        let mut settings: Vec<&str> = wanted.iter().map(RequestedColumn::setting).collect();
+        let mut settings: Vec<&str> = wanted.iter().map(Column::setting).collect();
         settings.dedup();
         match wanted.iter().any(|one| first.iter().any(|cell| one.names(cell))) {
             true => error,
@@ -500,7 +499,7 @@ impl Columns<'_> {
         }
     }
 
-    fn unclear(&self, one: &RequestedColumn<'_>, first: &[String], header: bool) -> Error {
+    fn unclear(&self, one: &Column<'_>, first: &[String], header: bool) -> Error {
         let what = format!("column of the {} in file `{}`", one.what, self.name);
         let cells = quoted(first.iter().map(|cell| cut(cell)));
         let got = match header {

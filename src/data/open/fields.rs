@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::requested_column::missing_text;
+use super::column::missing_text;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::of_columns;
 

@@ -7,7 +7,7 @@ use super::fields::{Object, Value, record};
 use super::paths::extension;
 use super::walk::Walk;
 use crate::data::lines::{Reason, quoted};
-use crate::data::memory::MemoryLeft;
+use crate::data::memory::Usage;
 use crate::data::records::{OneLine, Parser, Skipped, Stream, shown};
 use crate::data::{Malformed, TextFile};
 use crate::error::{Error, ErrorKind, Result};
@@ -265,7 +265,7 @@ struct List {
     /// The name of the element that was read last.
     key: Option<String>,
     first: bool,
-    room: MemoryLeft,
+    room: Usage,
 }
 
 impl List {
@@ -275,7 +275,7 @@ impl List {
         let within = !named && matches!(walk.peek()?, Some(b'{'));
         if named {
             walk.take(b'{', "an object")?;
-            return Ok(Self { walk, within, named, key, first: true, room: MemoryLeft::default() });
+            return Ok(Self { walk, within, named, key, first: true, room: Usage::default() });
         }
         if within {
             let name = Self::named(file, layout)?;
@@ -293,7 +293,7 @@ impl List {
             }
         }
         walk.take(b'[', "a list of records")?;
-        Ok(Self { walk, within, named, key, first: true, room: MemoryLeft::default() })
+        Ok(Self { walk, within, named, key, first: true, room: Usage::default() })
     }
 
     /// The name of the list: the given name, or the name of the only list.
@@ -347,7 +347,7 @@ impl List {
                     named,
                     key: None,
                     first: true,
-                    room: MemoryLeft::default(),
+                    room: Usage::default(),
                 });
             }
             walk.value(0, None)?;

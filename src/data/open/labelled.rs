@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::column::{Column, LABEL};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{PathContent, by_ending, extension, find, is_note, prepared};
-use super::requested_column::{LABEL, RequestedColumn};
 use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
 use crate::data::lines::quoted;
@@ -92,14 +92,11 @@ fn all_placed(file: &TextFile, records: Records<Vec<Labelled>>) -> Stream<Labell
 }
 
 /// The columns of the text, behind them the column of the label, and last the column of the group if one is set.
-fn wanted(options: &ReadOptions) -> Vec<RequestedColumn<'_>> {
-    let mut wanted = RequestedColumn::texts(&options.text);
-    wanted.push(RequestedColumn { what: "label", given: options.label.as_deref(), known: LABEL });
-    let group = options.group.as_deref().map(|group| RequestedColumn {
-        what: "group",
-        given: Some(group),
-        known: &[],
-    });
+fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
+    let mut wanted = Column::texts(&options.text);
+    wanted.push(Column { what: "label", given: options.label.as_deref(), known: LABEL });
+    let group =
+        options.group.as_deref().map(|group| Column { what: "group", given: Some(group), known: &[] });
     wanted.extend(group);
     wanted
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::column::{Column, SOURCE, language, plain};
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::extension;
-use super::requested_column::{RequestedColumn, SOURCE, language, plain};
 use super::{objects, table};
 use crate::data::TextFile;
 use crate::error::{Error, ErrorKind, Result};
@@ -88,7 +88,7 @@ pub(super) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
 /// Sets the source's column of a file of sources, if it has one that is named by the language of earlier sources.
 pub(super) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let Some([source, _]) = known(options).filter(|_| options.source.is_none()) else { return };
-    let wanted = [RequestedColumn { what: "source", given: Some(&source), known: SOURCE }];
+    let wanted = [Column { what: "source", given: Some(&source), known: SOURCE }];
     let named = ReadOptions { source: Some(source.clone()), ..options.clone() };
     let Ok(guess) = guess(file, &named, Task::Pairs) else { return };
     let is_there = match guess.format {

@@ -2,6 +2,7 @@
 
 mod answers;
 mod asked;
+mod column;
 mod columns;
 mod dictionary;
 mod fasttext;
@@ -20,7 +21,6 @@ mod paths;
 mod plain;
 mod questions;
 mod read_note;
-mod requested_column;
 mod rows;
 mod table;
 mod tagged;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use super::column::{Column, LABEL};
 use super::columns::{Columns, missing};
 use super::fields::{LABEL_LISTS, Object, Value, at, names};
 use super::json;
 use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
 use super::parquet;
-use super::requested_column::{LABEL, RequestedColumn};
 use crate::data::TextFile;
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::Stream;
@@ -26,11 +26,11 @@ pub(super) struct FieldChoice {
 }
 
 /// Whether values of it are lists: words and their tags are, and several labels may be.
-fn listed(one: &RequestedColumn<'_>) -> bool {
+fn listed(one: &Column<'_>) -> bool {
     ["tokens", "tags"].contains(&one.what)
 }
 
-fn fits(one: &RequestedColumn<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
+fn fits(one: &Column<'_>, value: &Value<'_>, options: &ReadOptions) -> bool {
     match value {
         Value::Object(_) => false,
         Value::List(_) => listed(one) || (options.label_lists && one.what == "label"),
@@ -39,7 +39,7 @@ fn fits(one: &RequestedColumn<'_>, value: &Value<'_>, options: &ReadOptions) -> 
 }
 
 /// Checks that no field is given twice for a text of several.
-fn differ(file: &TextFile, wanted: &[RequestedColumn<'_>]) -> Result<()> {
+fn differ(file: &TextFile, wanted: &[Column<'_>]) -> Result<()> {
     let texts: Vec<&str> =
         wanted.iter().filter(|one| one.what == "text").filter_map(|one| one.given).collect();
     let twice = (1..).zip(&texts).find(|(behind, one)| texts.iter().skip(*behind).any(|other| other == *one));
@@ -53,7 +53,7 @@ fn differ(file: &TextFile, wanted: &[RequestedColumn<'_>]) -> Result<()> {
 pub(super) fn picked(
     file: &TextFile,
     format: FileFormat,
-    wanted: &[RequestedColumn<'_>],
+    wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<FieldChoice> {
     differ(file, wanted)?;
@@ -79,21 +79,20 @@ fn completed(
     file: &TextFile,
     layout: &json::Layout,
     mut example: Object<'static>,
-    wanted: &[RequestedColumn<'_>],
+    wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<Object<'static>> {
     const LOOKED_AT: usize = 1000;
     let several = wanted.iter().filter(|one| one.what == "text").count() > 1;
-    let may_lack = |one: &&RequestedColumn<'_>| {
-        (one.what == "text" && several) || (one.what == "label" && options.label_lists)
-    };
-    let names = |one: &RequestedColumn<'_>| -> Vec<String> {
+    let may_lack =
+        |one: &&Column<'_>| (one.what == "text" && several) || (one.what == "label" && options.label_lists);
+    let names = |one: &Column<'_>| -> Vec<String> {
         one.given.map_or_else(
             || one.known.iter().map(|name| (*name).to_owned()).collect(),
             |given| vec![given.to_owned()],
         )
     };
-    let lacks = |one: &&RequestedColumn<'_>| !names(one).iter().any(|name| at(&example, name).is_some());
+    let lacks = |one: &&Column<'_>| !names(one).iter().any(|name| at(&example, name).is_some());
     let lacking: Vec<String> = wanted.iter().filter(may_lack).filter(lacks).flat_map(names).collect();
     if lacking.is_empty() {
         return Ok(example);
@@ -120,7 +119,7 @@ fn of_lists(
     file: &TextFile,
     layout: json::Layout,
     shown: &Object<'_>,
-    wanted: &[RequestedColumn<'_>],
+    wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<FieldChoice> {
     const LOOKED_AT: usize = 1000;
@@ -139,7 +138,7 @@ fn of_lists(
     };
     let Some(first) = row(shown).filter(|_| !wanted.iter().any(listed)) else {
         let names = row(shown).filter(|first| {
-            let is = |one: &RequestedColumn<'_>, cell: &String| {
+            let is = |one: &Column<'_>, cell: &String| {
                 one.given.map_or(one.known.contains(&cell.as_str()), |given| given == cell)
             };
             options.header != Some(false) && wanted.iter().all(|one| first.iter().any(|cell| is(one, cell)))
@@ -157,7 +156,7 @@ fn of_lists(
     let line = json::first_line(file, &layout)?;
     let columns = Columns { name: &file.name(), rows: &rows, line, header: options.header };
     // Of a text alone the label is found, too, so that it is not taken for the text.
-    let label = RequestedColumn { what: "label", given: None, known: LABEL };
+    let label = Column { what: "label", given: None, known: LABEL };
     let found = match wanted {
         [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
             columns.pick(&[*text, label])
@@ -188,20 +187,19 @@ fn of_lists(
 fn positions(
     file: &TextFile,
     example: &Object<'_>,
-    wanted: &[RequestedColumn<'_>],
+    wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<Vec<String>> {
     let is_list = |value: &Value<'_>| matches!(value, Value::List(_));
     let lists = options.label_lists && example.fields.iter().any(|(_, value)| is_list(value));
-    let listed = |one: &RequestedColumn<'_>| listed(one) || (lists && one.what == "label");
-    let of = |(place, one): (usize, &RequestedColumn<'_>)| {
+    let listed = |one: &Column<'_>| listed(one) || (lists && one.what == "label");
+    let of = |(place, one): (usize, &Column<'_>)| {
         if let Some(given) = one.given {
             return given_name(file, example, one, given);
         }
         let fits = |value: &Value<'_>| is_list(value) == listed(one) && fits(one, value, options);
         let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(value)).collect();
-        let alike =
-            |wanted: &[RequestedColumn<'_>]| wanted.iter().filter(|of| listed(of) == listed(one)).count();
+        let alike = |wanted: &[Column<'_>]| wanted.iter().filter(|of| listed(of) == listed(one)).count();
         match fitting.get(alike(wanted.get(..place).unwrap_or_default())) {
             Some((name, _)) if fitting.len() == 2 || alike(wanted) == fitting.len() => Ok(name.to_string()),
             _ => {
@@ -217,12 +215,7 @@ fn positions(
     wanted.iter().enumerate().map(of).collect()
 }
 
-fn given_name(
-    file: &TextFile,
-    example: &Object<'_>,
-    one: &RequestedColumn<'_>,
-    given: &str,
-) -> Result<String> {
+fn given_name(file: &TextFile, example: &Object<'_>, one: &Column<'_>, given: &str) -> Result<String> {
     if at(example, given).is_some() {
         return Ok(given.to_owned());
     }
@@ -234,7 +227,7 @@ fn given_name(
 fn named(
     file: &TextFile,
     example: &Object<'_>,
-    wanted: &[RequestedColumn<'_>],
+    wanted: &[Column<'_>],
     options: &ReadOptions,
 ) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::column::{Column, SOURCE, TARGET};
 use super::guess::{Guess, Task, alike, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{PathContent, find, prepared, two};
-use super::requested_column::{RequestedColumn, SOURCE, TARGET};
 use super::{dictionary, fields, languages, objects, table};
 use crate::data::data_set::Record;
 use crate::data::plan::{Opener, Plan};
@@ -13,10 +13,10 @@ use crate::data::records::{OneLine, Stream};
 use crate::data::{Fingerprint, Pair, TextFile, parallel};
 use crate::error::{Error, ErrorKind, Result};
 
-fn wanted(options: &ReadOptions) -> [RequestedColumn<'_>; 2] {
+fn wanted(options: &ReadOptions) -> [Column<'_>; 2] {
     [
-        RequestedColumn { what: "source", given: options.source.as_deref(), known: SOURCE },
-        RequestedColumn { what: "target", given: options.target.as_deref(), known: TARGET },
+        Column { what: "source", given: options.source.as_deref(), known: SOURCE },
+        Column { what: "target", given: options.target.as_deref(), known: TARGET },
     ]
 }
 

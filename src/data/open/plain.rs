@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::column::Column;
 use super::guess::{Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{PathContent, find, is_note, prepared};
-use super::requested_column::RequestedColumn;
 use super::{fields, objects, table};
 use crate::data::kind::is_markup;
 use crate::data::lines::quoted;
@@ -40,7 +40,7 @@ fn of_file(
     read_as: &mut ReadOptions,
 ) -> Result<Stream<String>> {
     let guess = guess(file, options, Task::Plain)?;
-    let wanted = RequestedColumn::texts(&options.text);
+    let wanted = Column::texts(&options.text);
     let alone = read_as.format.is_none();
     let mut decided = |name: &str, notes: &[String]| {
         if alone {

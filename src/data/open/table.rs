@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
+use super::column::{Column, Empty, TEXT, missing_text};
 use super::columns::{ColumnChoice, Columns, number};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
-use super::requested_column::{Empty, RequestedColumn, TEXT, missing_text};
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, of_columns, shown, unbroken};
 use crate::data::{Malformed, Records, TextFile};
@@ -398,9 +398,9 @@ fn first_line(file: &TextFile) -> Result<u64> {
 
 impl ReadOptions {
     /// Whether the wanted columns are given, all of them by what was detected in an earlier file.
-    pub(super) fn are_detected(&self, wanted: &[RequestedColumn<'_>]) -> bool {
+    pub(super) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
         let Some(told) = &self.told else { return false };
-        let is_told = |one: &RequestedColumn<'_>| match one.what {
+        let is_told = |one: &Column<'_>| match one.what {
             "text" => !told.text.is_empty(),
             "label" => told.label.is_some(),
             "source" => told.source.is_some(),
@@ -424,7 +424,7 @@ impl Table {
         file: &TextFile,
         format: FileFormat,
         options: &ReadOptions,
-        wanted: &[RequestedColumn<'_>],
+        wanted: &[Column<'_>],
     ) -> Result<Self> {
         let dialect = Dialect::of(file, format, options)?;
         let records =
@@ -461,8 +461,7 @@ impl Table {
         if !cells.all(|row| row.is_ok_and(|row| row.len() == 1)) {
             return Ok(None);
         }
-        Self::of(file, format, &options, &[RequestedColumn { what: "text", given: Some("1"), known: TEXT }])
-            .map(Some)
+        Self::of(file, format, &options, &[Column { what: "text", given: Some("1"), known: TEXT }]).map(Some)
     }
 
     /// The first records, to see what a header says.

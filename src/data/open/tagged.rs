@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::column::{Column, INTENT, TAGS, TOKENS};
 use super::fields;
 use super::guess::{Task, alike, guess};
 use super::objects;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{PathContent, find, prepared};
-use super::requested_column::{INTENT, RequestedColumn, TAGS, TOKENS};
 use crate::data::conll::Columns;
 use crate::data::data_set::{Change, Pass, Record};
 use crate::data::lines::Reason;
@@ -85,8 +85,8 @@ struct Objects {
 impl Objects {
     fn of(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Self> {
         let wanted = [
-            RequestedColumn { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
-            RequestedColumn { what: "tags", given: options.tags.as_deref(), known: TAGS },
+            Column { what: "tokens", given: options.tokens.as_deref(), known: TOKENS },
+            Column { what: "tags", given: options.tags.as_deref(), known: TAGS },
         ];
         let mut picked = objects::picked(file, format, &wanted, options)?;
         let [tokens, tags] = objects::two(&picked.names)?;

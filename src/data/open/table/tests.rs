@@ -1,6 +1,6 @@
 //! Cells, quotation marks and columns of small tables.
 
-use super::super::requested_column::LABEL;
+use super::super::column::LABEL;
 use super::*;
 
 fn rows(text: &str) -> Result<Vec<Vec<String>>> {
@@ -33,8 +33,7 @@ fn cells_are_as_in_rfc_4180() {
 fn read(name: &str, text: &str) -> (Vec<[String; 2]>, String) {
     let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
     let (file, format) = (TextFile::embedded(name, text), by_ending(name).unwrap());
-    let wanted =
-        [("text", TEXT), ("label", LABEL)].map(|(what, known)| RequestedColumn { what, given: None, known });
+    let wanted = [("text", TEXT), ("label", LABEL)].map(|(what, known)| Column { what, given: None, known });
     let table = Table::of(&file, format, &ReadOptions::new(), &wanted).unwrap();
     let records = table.records(&file, |cell| [cell(0), cell(1)]).unwrap();
     (records.collect::<Result<_>>().unwrap(), table.notes().join("; "))

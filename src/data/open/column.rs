@@ -2,7 +2,7 @@
 
 /// A column that is wanted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RequestedColumn<'a> {
+pub(super) struct Column<'a> {
     /// What it is, such as `text`: the option that names it.
     pub(super) what: &'static str,
     /// Its name or number, if it was said.
@@ -24,7 +24,7 @@ pub(super) struct Empty {
 
 impl Empty {
     /// Of these columns, where texts are pairs, or may have several labels or none.
-    pub(super) fn of(wanted: &[RequestedColumn<'_>], pair: bool, label_lists: bool) -> Self {
+    pub(super) fn of(wanted: &[Column<'_>], pair: bool, label_lists: bool) -> Self {
         let count = |what: &str| wanted.iter().filter(|one| one.what == what).count();
         Self { texts: count("text"), pair, label: label_lists && count("label") > 0 }
     }
@@ -266,7 +266,7 @@ pub(super) fn language(cell: &str) -> bool {
         && words().any(|word| LANGUAGES.contains(&&*word.to_lowercase()))
 }
 
-impl<'a> RequestedColumn<'a> {
+impl<'a> Column<'a> {
     /// The columns of a text: the given ones; of none, one with a known name. Several columns have no known names.
     pub(super) fn texts(given: &'a [String]) -> Vec<Self> {
         let of = |given, known| Self { what: "text", given, known };
@@ -278,7 +278,7 @@ impl<'a> RequestedColumn<'a> {
     }
 }
 
-impl RequestedColumn<'_> {
+impl Column<'_> {
     /// The setting that names it.
     pub(super) fn setting(&self) -> &'static str {
         match self.what {
