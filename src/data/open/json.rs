@@ -339,16 +339,9 @@ impl List {
         let mut first = true;
         while let Some(own) = walk.name(std::mem::take(&mut first))? {
             if own == name {
-                let named = walk.peek()? == Some(b'{');
+                let (within, named, key) = (true, walk.peek()? == Some(b'{'), None);
                 walk.pass();
-                return Ok(Self {
-                    walk,
-                    within: true,
-                    named,
-                    key: None,
-                    first: true,
-                    room: Usage::default(),
-                });
+                return Ok(Self { walk, within, named, key, first: true, room: Usage::default() });
             }
             walk.value(0, None)?;
         }

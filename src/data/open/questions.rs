@@ -66,7 +66,7 @@ pub struct Questions {
 enum Records {
     Lines(Box<OfLines>),
     #[cfg(feature = "parquet")]
-    Rows(Box<parquet::SentenceWords>),
+    Rows(Box<parquet::RowTexts>),
 }
 
 /// The records in the lines of a file.
@@ -164,7 +164,7 @@ impl Questions {
             }
             #[cfg(feature = "parquet")]
             Source::Rows(fields, text) => {
-                Records::Rows(Box::new(parquet::SentenceWords::open(&file, fields, text, options.pair)?))
+                Records::Rows(Box::new(parquet::RowTexts::open(&file, fields, text, options.pair)?))
             }
         };
         let adds = Adds { form, names, added: Vec::new() };
