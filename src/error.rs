@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 
 use crate::printable::Escaping;
 
@@ -32,6 +33,18 @@ struct Details {
     notes: Vec<Note>,
     /// Each of several errors of one program, this one first; empty for an error alone.
     several: Vec<Error>,
+    cause: Option<Cause>,
+}
+
+/// The error of another library, or of a layer below, that an error came of.
+#[derive(Clone)]
+struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+
+/// Errors are equal by what they say.
+impl PartialEq for Cause {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// What else the user should know.
@@ -127,7 +140,25 @@ impl Error {
             StorageFull => ("room to write it".to_owned(), format!("a full disk ({error})")),
             _ => (format!("the system to {verb} it"), format!("an error ({error})")),
         };
-        Self::of(ErrorKind::Io, what, expected, got)
+        Self::of(ErrorKind::Io, what, expected, got).caused_by(match error.raw_os_error() {
+            Some(code) => std::io::Error::from_raw_os_error(code),
+            None => std::io::Error::new(error.kind(), error.to_string()),
+        })
+    }
+
+    /// Keeps the error that it came of: [`source`](std::error::Error::source) returns it.
+    ///
+    /// ```
+    /// use std::error::Error as _;
+    /// use unpadded::Error;
+    /// let cause = "seven".parse::<u32>().unwrap_err();
+    /// let error = Error::new("number of layers", "a number", "`seven`").caused_by(cause.clone());
+    /// assert_eq!(error.source().and_then(|cause| cause.downcast_ref()), Some(&cause));
+    /// ```
+    #[must_use]
+    pub fn caused_by(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.0.cause = Some(Cause(Arc::new(cause)));
+        self
     }
 
     /// All errors of a program as one; `None` if there is none.
@@ -391,11 +422,17 @@ impl Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// The error of the operating system, of another library or of a layer below that it came of, where one is known.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let Cause(cause) = self.0.cause.as_ref()?;
+        Some(&**cause)
+    }
+}
 
 impl From<std::io::Error> for Error {
     #[track_caller]
     fn from(error: std::io::Error) -> Self {
-        Error::of(ErrorKind::Io, "input/output", "to succeed", error.to_string())
+        Error::of(ErrorKind::Io, "input/output", "to succeed", error.to_string()).caused_by(error)
     }
 }

@@ -384,7 +384,7 @@ impl<R: Read> Reader<R> {
         // A checksum that is wrong says more than what its bytes seem to mean.
         self.end_section()?;
         let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
-        value.map_err(|e| self.refused(&what, "what this release writes there", e.to_string()))
+        value.map_err(|e| self.refused(&what, "what this release writes there", format!("{e:#}")))
     }
 
     /// Refuses a section that is longer, before anything is read of it.

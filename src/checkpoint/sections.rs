@@ -38,5 +38,5 @@ pub(super) fn about(section: &str, name: &str) -> String {
 }
 
 pub(super) fn malformed<R: Read>(reader: &Reader<R>, section: &str, error: &Error) -> Error {
-    reader.refused(&format!("section `{section}`"), "what this release writes there", error.to_string())
+    reader.refused(&format!("section `{section}`"), "what this release writes there", format!("{error:#}"))
 }

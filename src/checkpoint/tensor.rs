@@ -147,7 +147,7 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
     let value = Dense::read_numbers(dtype, &stored, |bytes| reader.read(bytes))
         .and_then(|value| SelectedRows::new(height, ids, value))
         .and_then(|value| Variable::new(value, None));
-    Ok((name, value.map_err(|e| reader.refused(&what, "rows that fit", e.to_string()))?))
+    Ok((name, value.map_err(|e| reader.refused(&what, "rows that fit", format!("{e:#}")))?))
 }
 
 fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
@@ -165,9 +165,9 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
         return Err(reader.refused(&what, expected, reader.section_left().to_string()));
     }
     let value = Dense::read_numbers(dtype, &shape, |bytes| reader.read(bytes));
-    let value = value.map_err(|e| reader.refused(&what, "a tensor", e.to_string()))?;
+    let value = value.map_err(|e| reader.refused(&what, "a tensor", format!("{e:#}")))?;
     let value = Variable::new(value, lod.map(Into::into))
-        .map_err(|e| reader.refused(&what, "rows that fit", e.to_string()))?;
+        .map_err(|e| reader.refused(&what, "rows that fit", format!("{e:#}")))?;
     Ok((name, value))
 }
 

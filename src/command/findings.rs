@@ -6,6 +6,7 @@ use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTi
 use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
+use unpadded::operator::Pass;
 use unpadded::recipes::{
     Aligner, Answer, ByLength, Case, Config, HeldOut, Model, Task, Translated, Truth, Weigher,
 };
@@ -192,11 +193,9 @@ fn parameters(checkpoint: &Checkpoint) -> usize {
 fn operators(profile: &Profile) -> Vec<OperatorTime> {
     let mut found: Vec<OperatorTime> = Vec::new();
     for entry in &profile.entries {
-        // `linear #3, backward` is one of `linear, backward`.
-        let (kind, rest) = entry.operator.split_once(" #").unwrap_or((&entry.operator, ""));
-        let name = match rest.split_once(',') {
-            Some((_, part)) => format!("{kind},{part}"),
-            None => kind.to_owned(),
+        let name = match entry.pass {
+            Pass::Forward => entry.kind.clone(),
+            Pass::Backward => format!("{}, backward", entry.kind),
         };
         let seconds = entry.time.as_secs_f64();
         match found.iter_mut().find(|known| known.name == name) {

@@ -56,16 +56,5 @@ pub(crate) fn said(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// An error of the library for people who have no source: without the line of this program that it came through.
 pub(crate) fn plain(error: &unpadded::Error) -> String {
-    let said = format!("{error:#}");
-    let mut kept = String::new();
-    let mut rest = said.as_str();
-    // ` (at src/command/train.rs:10:5)`, anywhere in it.
-    while let Some((before, after)) = rest.split_once(" (at src/") {
-        kept += before;
-        match after.split_once(')') {
-            Some((_, behind)) => rest = behind,
-            None => return kept,
-        }
-    }
-    kept + rest
+    format!("{error:#}")
 }

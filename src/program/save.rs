@@ -107,8 +107,9 @@ impl Program {
     /// A program that was read.
     #[track_caller]
     pub(crate) fn of_stored(stored: StoredProgram) -> Result<Self> {
-        let malformed =
-            |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
+        let malformed = |e: Error| {
+            Error::of(ErrorKind::Format, "program", "a well-formed one", format!("{e:#}")).caused_by(e)
+        };
         let mut program = Self::try_from(stored).map_err(malformed).at_caller()?;
         program.validate().map_err(malformed).at_caller()?;
         program.names.settle(&program.vars);

@@ -361,7 +361,7 @@ impl<T: Display + FromStr<Err = Error>> FieldType for Named<T> {
 
     fn get(from: &mut Source<'_>) -> Result<Self> {
         let name = String::get(from)?;
-        name.parse().map(Named).map_err(|e: Error| wrong("a name that this release knows", e.to_string()))
+        name.parse().map(Named).map_err(|e: Error| wrong("a name that this release knows", format!("{e:#}")))
     }
 }
 

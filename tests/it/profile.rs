@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use unpadded::executor::{Bound, Entry, Executor, Part, Profile, Run, Scope};
 use unpadded::layers::Embedding;
-use unpadded::operator::VarId;
+use unpadded::operator::{Pass, VarId};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::{Builder, DType, ErrorKind, Variable, ops};
 
@@ -57,9 +57,7 @@ fn profile(model: &Model, documents: &[Vec<usize>], threads: usize) -> Profile {
 
 /// The calls, rows and operations of the products in one part, over all steps, sorted.
 fn products(profile: &Profile, part: Part, backward: bool) -> Vec<(u64, u64, u64)> {
-    let of = |e: &&Entry| {
-        e.part == part && e.operator.starts_with("linear") && e.operator.ends_with("backward") == backward
-    };
+    let of = |e: &&Entry| e.part == part && e.kind == "linear" && (e.pass == Pass::Backward) == backward;
     let mut found: Vec<_> =
         profile.entries.iter().filter(of).map(|e| (e.calls, e.rows, e.cost.flops)).collect();
     found.sort();
@@ -87,7 +85,7 @@ fn products_are_counted_whatever_the_threads() {
         let after: u64 = products(&profile, Part::After, true).iter().map(|s| s.2).sum();
         assert_eq!(after, all * (state + 2 * input + gates));
         // Each thread ran sequences of its own.
-        let cell = profile.entries.iter().find(|e| e.operator.starts_with("lstm_cell")).unwrap();
+        let cell = profile.entries.iter().find(|e| e.kind == "lstm_cell").unwrap();
         assert_eq!(cell.threads.len(), threads);
         assert!(cell.threads.iter().all(|busy| *busy > Duration::ZERO), "{:?}", cell.threads);
     }
@@ -100,11 +98,8 @@ fn tables_count_the_rows_that_are_touched() {
     let forward = profile.entries.iter().find(|e| e.operator == "embedding #0").unwrap();
     assert_eq!((forward.rows, forward.cost.written), (STEPS * 7, STEPS * 7 * row));
     // Gradients and parameters of seven words (that the batch may repeat), not of the whole table.
-    let update = profile
-        .entries
-        .iter()
-        .filter(|e| e.operator.starts_with("sgd"))
-        .find(|e| e.cost.written == STEPS * 7 * row);
+    let update =
+        profile.entries.iter().filter(|e| e.kind == "sgd").find(|e| e.cost.written == STEPS * 7 * row);
     assert!(update.is_some(), "{profile}");
 }
 
@@ -161,9 +156,9 @@ fn each_entry_says_what_bounds_it() {
     }
     assert!(found > 5, "{text}");
     // The lanes of the loop are written down as such, what runs outside of it is not.
-    let cell = profile.entries.iter().find(|e| e.operator.starts_with("lstm_cell")).unwrap();
+    let cell = profile.entries.iter().find(|e| e.kind == "lstm_cell").unwrap();
     assert!(cell.side_by_side.iter().all(|busy| !busy.is_zero()), "{:?}", cell.side_by_side);
-    let update = profile.entries.iter().find(|e| e.operator.starts_with("sgd")).unwrap();
+    let update = profile.entries.iter().find(|e| e.kind == "sgd").unwrap();
     assert!(update.side_by_side.iter().all(Duration::is_zero), "{:?}", update.side_by_side);
 }
 

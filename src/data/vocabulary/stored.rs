@@ -107,7 +107,7 @@ impl Vocabulary {
             if name == SECTION {
                 let vocabulary = file.read_stored::<StoredVocabulary>(wire::LONGEST)?.try_into();
                 let vocabulary = vocabulary.map_err(|e: Error| {
-                    file.refused("section `vocabulary`", "a vocabulary", e.to_string())
+                    file.refused("section `vocabulary`", "a vocabulary", format!("{e:#}")).caused_by(e)
                 })?;
                 // The checksums behind it belong to the file too.
                 while file.next_section()?.is_some() {}

@@ -96,6 +96,7 @@ impl Analysis<'_> {
         OpInstr {
             op: parsed.op.clone(),
             place: self.source.place(call.id),
+            named: self.source.named(call.id),
             names: self.names(call.id, parsed),
             pass: call.pass,
             role: desc.role,

@@ -9,7 +9,7 @@ use crate::executor::plan::{Note, OpId};
 use crate::executor::rewrite::Rewritten;
 use crate::executor::rewrite::needs::{live, wanted_slots};
 use crate::operator::levels::{Made, made_levels};
-use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Registry, Signature, Spec, VarId};
+use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Pass, Registry, Signature, Spec, VarId};
 use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient};
 
 /// An operator, and what it says of itself.
@@ -127,6 +127,11 @@ impl<'a> Source<'a> {
     }
 
     /// Where an operator is in the program that was given, for its errors.
+    pub(crate) fn named(&self, id: OpId) -> (String, Pass) {
+        let Self { rewritten, .. } = self;
+        (rewritten.kind(id.block, id.number).to_owned(), rewritten.pass(id.block, id.number))
+    }
+
     pub(crate) fn place(&self, id: OpId) -> Place {
         self.rewritten.place(id.block, id.number)
     }

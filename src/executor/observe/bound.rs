@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::executor::observe::profile::nothing;
-    use crate::operator::Cost;
+    use crate::operator::{Cost, Pass};
 
     const RATES: Rates = Rates {
         f32: 200e9,
@@ -175,7 +175,13 @@ mod tests {
     /// So many calls, which took a second.
     fn of(calls: u64, flops: u64, read: u64, written: u64) -> Entry {
         let cost = Cost { flops, read, written };
-        Entry { calls, cost, time: Duration::from_secs(1), dtype: DType::F32, ..nothing("product #0") }
+        Entry {
+            calls,
+            cost,
+            time: Duration::from_secs(1),
+            dtype: DType::F32,
+            ..nothing("product #0", "product", Pass::Forward)
+        }
     }
 
     #[track_caller]

@@ -22,7 +22,7 @@
 //! println!("{profile}");
 //!
 //! // A product is 2·M·K·N operations. The input's is one over all 7 tokens, the state's one a step; both rows × 4 gates.
-//! let products: Vec<_> = profile.entries.iter().filter(|e| e.operator.starts_with("linear")).collect();
+//! let products: Vec<_> = profile.entries.iter().filter(|e| e.kind == "linear").collect();
 //! let facts = |part| products.iter().find(|e| e.part == part).map(|e| (e.calls, e.rows, e.cost.flops));
 //! assert_eq!(facts(Part::Before), Some((1, 7, 2 * 7 * 8 * 64)));
 //! assert_eq!(facts(Part::Loop), Some((4, 7, 2 * 7 * 16 * 64)));
@@ -46,7 +46,8 @@ use std::time::Duration;
 
 use crate::executor::plan::{Instr, Loop, OpInstr, Plan, Span};
 use crate::executor::run::recorder::{Recorder, Totals};
-use crate::operator::Cost;
+use crate::operator::{Cost, Pass};
+use crate::program::RECURRENT;
 use crate::tensor::DType;
 
 /// In which part of a program, or of a step block, an entry's calls were.
@@ -106,6 +107,10 @@ pub struct Entry {
     pub instruction: usize,
     /// Its operator, as `"linear #3, backward"`.
     pub operator: String,
+    /// The kind of its operator, as `"linear"`; of a loop `"recurrent"`, of rows that are moved `"reorder"`.
+    pub kind: String,
+    /// The pass that its operator belongs to.
+    pub pass: Pass,
     /// The step block it is in; none at the root.
     pub block: Option<usize>,
     /// The line of the user's code, if the user wrote it.
@@ -201,8 +206,11 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Span) -> Part) -
                 0.0
             }
             Instr::Reorder { index, .. } => {
-                let entry =
-                    Entry { instruction: *index, part: Part::Moves, ..nothing("into the batch's order") };
+                let entry = Entry {
+                    instruction: *index,
+                    part: Part::Moves,
+                    ..nothing("into the batch's order", "reorder", Pass::Forward)
+                };
                 profile.add(entry, |recorder| &recorder.calls)
             }
             Instr::Levels(op) => {
@@ -230,7 +238,11 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
         instruction: inner.index,
         block: inner.place.block,
         caller: inner.place.caller.clone(),
-        ..nothing(inner.place.operator.as_deref().unwrap_or("recurrent"))
+        ..nothing(
+            inner.place.operator.as_deref().unwrap_or(RECURRENT),
+            RECURRENT,
+            if inner.backward { Pass::Backward } else { Pass::Forward },
+        )
     };
     let moves = profile.add(Entry { part: Part::Moves, ..entry() }, |recorder| &recorder.calls);
     let before = account(profile, &inner.before, &outside(Part::Before));
@@ -249,10 +261,12 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
 }
 
 /// An entry before anything is known of it.
-pub(super) fn nothing(operator: &str) -> Entry {
+pub(super) fn nothing(operator: &str, kind: &str, pass: Pass) -> Entry {
     Entry {
         instruction: 0,
         operator: operator.to_owned(),
+        kind: kind.to_owned(),
+        pass,
         block: None,
         caller: None,
         part: Part::Outside,
@@ -267,13 +281,14 @@ pub(super) fn nothing(operator: &str) -> Entry {
 }
 
 fn of_op(op: &OpInstr) -> Entry {
+    let (kind, pass) = &op.named;
     let dtype = op.inputs.iter().chain(&op.outputs).flatten().map(|spec| spec.dtype).find(|d| d.is_float());
     Entry {
         instruction: op.index,
         block: op.place.block,
         caller: op.place.caller.clone().filter(|caller| !caller.is_empty()),
         dtype: dtype.unwrap_or(DType::I64),
-        ..nothing(op.place.operator.as_deref().unwrap_or_default())
+        ..nothing(op.place.operator.as_deref().unwrap_or_default(), kind, *pass)
     }
 }
 

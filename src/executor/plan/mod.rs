@@ -45,6 +45,8 @@ pub(crate) enum Span {
 pub(crate) struct OpInstr {
     pub(crate) op: Arc<dyn Op>,
     pub(crate) place: Place,
+    /// The kind and the pass of the operator in the program that was compiled.
+    pub(crate) named: (String, Pass),
     /// The name of the variable in each input slot that has one variable.
     pub(crate) names: Vec<(&'static str, String)>,
     pub(crate) pass: Pass,

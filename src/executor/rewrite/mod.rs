@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::error::{Place, Result};
 use crate::executor::plan::Note;
-use crate::operator::{BlockId, Op, Registry, VarId};
+use crate::operator::{BlockId, Op, Pass, Registry, VarId};
 use crate::program::{OpDesc, Program, Role};
 
 /// A program with some operators changed, each of which was parsed once.
@@ -44,13 +44,26 @@ impl Rewritten {
     /// Where an operator of a block is in the program that was given.
     pub(crate) fn place(&self, block: BlockId, number: usize) -> Place {
         let (op, origin) = (&self.program.block(block).ops[number], self.origin(block, number));
-        let joint = origin.note.as_ref().is_some_and(|note| note.joint);
-        let backward = op.role == Role::Backward && !joint;
+        let backward = self.pass(block, number) == Pass::Backward;
         Place {
             operator: Some(format!("{}{}", origin.name(block), if backward { ", backward" } else { "" })),
             block: (block.0 > 0).then_some(block.0 as usize),
             caller: Some(op.caller.clone()),
             variable: None,
+        }
+    }
+
+    /// The kind of an operator in the program that was given.
+    pub(crate) fn kind(&self, block: BlockId, number: usize) -> &str {
+        &self.origin(block, number).kind
+    }
+
+    /// The pass that an operator belongs to: an operator that stands for both passes is of the forward pass.
+    pub(crate) fn pass(&self, block: BlockId, number: usize) -> Pass {
+        let joint = self.origin(block, number).note.as_ref().is_some_and(|note| note.joint);
+        match self.program.block(block).ops[number].role {
+            Role::Backward if !joint => Pass::Backward,
+            _ => Pass::Forward,
         }
     }
 
