@@ -71,17 +71,16 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
     Step::End
 }
 
-/// The place of the best trial that waits to be trained to a rung, and would reach it by `end`; of a third of them, or of all.
+/// The place of the best trial that waits to be trained to a rung, and would reach it by `end`; of a third of them, or of all. Trial 1, the
+/// config as it is, is always one of them and comes first: a config that learns slowly is ranked low after few epochs, and a search should not
+/// return a worse config than it was given.
 fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     let reached = |trial: &&Trial| trial.rungs + 1 >= rung && trial.failed.is_none();
     let mut ranked: Vec<&Trial> = state.ranked().into_iter().filter(reached).collect();
-    if third {
-        // The config as it is takes part, for comparison.
-        let third = ranked.len().div_ceil(ONE_IN);
-        let own = ranked.iter().skip(third).find(|trial| trial.number == 1).copied();
-        ranked.truncate(third);
-        ranked.extend(own);
-    }
+    let third = if third { ranked.len().div_ceil(ONE_IN) } else { ranked.len() };
+    let given = ranked.iter().find(|trial| trial.number == 1).copied();
+    ranked.truncate(third);
+    ranked.splice(0..0, given);
     let next = ranked.into_iter().find(|trial| trial.rungs < rung && fits(state, end, rung, Some(trial)))?;
     state.trials.iter().position(|trial| trial.number == next.number)
 }
@@ -173,7 +172,8 @@ mod tests {
         );
         let mut state = search(1e6, Some(9));
         let steps = made(&mut state);
-        assert!(steps.starts_with(&[Step::Draw; 9]) && steps.get(9) == Some(&Step::Train(8, 2)), "{steps:?}");
+        assert!(steps.starts_with(&[Step::Draw; 9]) && steps.get(9) == Some(&Step::Train(0, 2)), "{steps:?}");
+        assert_eq!(steps.get(10), Some(&Step::Train(8, 2)), "{steps:?}");
         // With the config as it is, four reach the second rung, and time lets all of them reach the last.
         let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
         assert_eq!((rungs(2), rungs(3)), (4, 4));
@@ -187,6 +187,8 @@ mod tests {
         let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
         assert!((36..=39).contains(&rungs(1)) && (11..=14).contains(&rungs(2)), "{:?}", [1, 2, 3].map(rungs));
         assert!((3..=5).contains(&rungs(3)) && state.trials[9].rungs == 3, "{:?}", [1, 2, 3].map(rungs));
+        // The config as it is was the worst after the first rung, and is trained to the end.
+        assert_eq!(state.trials[0].rungs, 3);
         // Less than one whole training: the best of a few continues as far as time lasts.
         let mut state = search(20.0, None);
         made(&mut state);
@@ -206,6 +208,7 @@ mod tests {
         for trial in &mut state.trials {
             trial.best = Some((trial.number as f64, 1));
         }
+        state.trials[0].rungs = 3;
         (state.trials[8].failed, state.trials[8].best) = (Some("not finite".into()), None);
         assert_eq!(next(&state, true), Step::Train(7, 2));
         // One whose epochs are too slow is passed over.
@@ -217,7 +220,7 @@ mod tests {
         assert_eq!(next(&state, true), Step::End);
         // Of a loss, the lowest is the best.
         (state.used, state.higher, state.trials[2].toward) = (0.0, Some(false), 0);
-        assert_eq!(next(&state, true), Step::Train(0, 2));
+        assert_eq!(next(&state, true), Step::Train(1, 2));
         assert_eq!(next(&search(1.0, None), false), Step::End);
     }
 }
