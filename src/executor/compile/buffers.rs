@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use crate::executor::plan::{Home, Slot};
+use super::slots::SlotDesc;
+use crate::executor::plan::Home;
 use crate::operator::Extent;
 use crate::tensor::DType;
 
@@ -88,32 +89,32 @@ impl BufferTree {
 /// first rows before the first has run on the others, so that what it touches lives from its beginning to its end.
 /// Of slots that begin in a chain and whose rows lie alike, one may still follow another in one place, row by row, as if there were
 /// no chain. The second list says for each slot whose buffer it takes over: that one lives as long as all that follow it.
-fn in_chains(slots: &[Slot], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
+fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
     let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
     let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
     let with = |moment: usize| {
         Some(first_with(moment)).filter(|&c| chains.get(c).is_some_and(|chain| chain.0 <= moment))
     };
-    let wide = |slot: &Slot| {
-        let (first, last) = slot.life;
+    let wide = |&(first, last): &Life| {
         let end = last_with(last).map(|chain| chains[chain].1).filter(|&end| end >= last);
         (with(first).map_or(first, |chain| chains[chain].0), end.unwrap_or(last))
     };
-    let mut lives: Vec<Life> = slots.iter().map(wide).collect();
+    let mut lives: Vec<Life> = own_lives.iter().map(wide).collect();
     let mut places = vec![None; slots.len()];
     let aliased: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
     // Each in the chain where it begins. What was there before stays: a call that fails is looked for once more from there.
-    let chain_of = |(s, slot): (usize, &Slot)| {
+    let chain_of = |(s, slot): (usize, &SlotDesc)| {
         let own = !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !aliased.contains(&s);
         let known = !own || slot.rows.known().is_some();
-        if known { None } else { with(slot.life.0).map(|chain| (chain, slot.life, s)) }
+        let life = own_lives[s];
+        if known { None } else { with(life.0).map(|chain| (chain, life, s)) }
     };
     let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
     touched.sort_unstable();
     // By chain and by what rows lie alike: until when each place is taken, and who has it first.
     let mut taken: HashMap<_, BinaryHeap<Reverse<(usize, usize)>>> = HashMap::new();
     for (chain, life, s) in touched {
-        let Slot { dtype, width, rows, home, .. } = slots[s];
+        let SlotDesc { dtype, width, rows, home, .. } = slots[s];
         let alike = taken.entry((chain, dtype, width, rows, home)).or_default();
         let free = alike.peek().filter(|Reverse((until, _))| *until < life.0);
         let first = match free.copied() {
@@ -130,21 +131,22 @@ fn in_chains(slots: &[Slot], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>)
     (lives, places)
 }
 
-/// Gives every slot a buffer, and returns the buffers' dtypes. The largest slots come first, and each takes the smallest
+/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has none, and 0 stands in its place. The largest slots come first, and each takes the smallest
 /// buffer that is free while it lives; so the large ones share with one another, and small ones do not keep them from it.
 /// `chains` are the moments between which calls run chunk by chunk.
-pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
-    let (lives, places) = in_chains(slots, chains);
+pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<usize>, Vec<DType>) {
+    let (lives, places) = in_chains(slots, own_lives, chains);
+    let mut of_slot = vec![0; slots.len()];
     let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none() && places[*s].is_none();
     let mut order: Vec<usize> = (0..slots.len()).filter(own).collect();
-    order.sort_by_key(|&s| (Reverse(size(&slots[s])), slots[s].life, s));
+    order.sort_by_key(|&s| (Reverse(size(&slots[s])), own_lives[s], s));
     let mut dtypes: Vec<DType> = Vec::new();
     let mut dealt: Vec<(DType, BufferTree)> = Vec::new();
     for s in order {
-        let slot = &mut slots[s];
+        let slot = &slots[s];
         // A persistent one is exchanged with the scope's, which must find it alone.
         if slot.persistent {
-            slot.buffer = dtypes.len();
+            of_slot[s] = dtypes.len();
             dtypes.push(slot.dtype);
             continue;
         }
@@ -153,7 +155,7 @@ pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
             dealt.len() - 1
         });
         let of_dtype = &mut dealt[at].1;
-        slot.buffer = match of_dtype.free(lives[s]) {
+        of_slot[s] = match of_dtype.free(lives[s]) {
             Some(buffer) => {
                 of_dtype.take(buffer, lives[s]);
                 of_dtype.numbers[buffer]
@@ -167,20 +169,20 @@ pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
     }
     for (s, place) in places.iter().enumerate() {
         if let Some(first) = *place {
-            slots[s].buffer = slots[first].buffer;
+            of_slot[s] = of_slot[first];
         }
     }
     // An alias comes after the slot it is of.
-    for s in 0..slots.len() {
-        if let Some(of) = slots[s].alias {
-            slots[s].buffer = slots[of].buffer;
+    for (s, slot) in slots.iter().enumerate() {
+        if let Some(of) = slot.alias {
+            of_slot[s] = of_slot[of];
         }
     }
-    dtypes
+    (of_slot, dtypes)
 }
 
 /// About how large a slot will be, to compare with others: the batch is not known yet.
-fn size(slot: &Slot) -> usize {
+fn size(slot: &SlotDesc) -> usize {
     const SEQUENCES: usize = 64;
     const ROWS: usize = 4096;
     let rows = match (slot.home, slot.rows) {
@@ -195,23 +197,18 @@ fn size(slot: &Slot) -> usize {
 mod tests {
     use super::*;
 
-    fn slot(life: Life, width: usize) -> Slot {
+    fn slot(width: usize) -> SlotDesc {
         let (rows, home) = (Extent::Batch, Home::Whole);
         let (persistent, alias, pool) = (false, None, None);
         let var = crate::operator::VarId(0);
-        Slot { var, dtype: DType::F32, width, rows, home, buffer: 0, life, persistent, alias, pool }
+        SlotDesc { var, dtype: DType::F32, width, rows, home, persistent, alias, pool }
     }
 
     /// What a chain touches lives as long as the chain; but rows that lie alike may follow each other in one place.
     #[test]
     fn slots_of_a_chain() {
         let lives = [(1, 3), (3, 4), (4, 5), (5, 6), (6, 7), (4, 5)];
-        let buffers = |chains: &[Life], widths: [usize; 6]| {
-            let mut slots: Vec<Slot> =
-                lives.iter().zip(widths).map(|(&life, width)| slot(life, width)).collect();
-            assign(&mut slots, chains);
-            slots.iter().map(|slot| slot.buffer).collect::<Vec<_>>()
-        };
+        let buffers = |chains: &[Life], widths: [usize; 6]| assign(&widths.map(slot), &lives, chains).0;
         let distinct = |buffers: &[usize]| buffers.iter().collect::<BTreeSet<_>>().len();
         // Three live at once at the most.
         assert_eq!(distinct(&buffers(&[], [8; 6])), 3);

@@ -6,7 +6,8 @@
 
 use std::collections::HashSet;
 
-use crate::executor::plan::{Access, Chain, Instr, Ref, Slot, Span};
+use super::slots::SlotDesc;
+use crate::executor::plan::{Access, Chain, Instr, Ref, Span};
 use crate::kernels::cpu;
 use crate::operator::{BlockId, Extent, Reach};
 use crate::program::Role;
@@ -15,14 +16,14 @@ use crate::program::Role;
 const LEAST_ROWS: usize = 8;
 
 /// Finds the chains of instructions that run outside a loop of a step block, and moves sums over all rows behind them.
-pub(crate) fn outside(code: Vec<Instr>, slots: &[Slot]) -> (Vec<Instr>, Vec<Chain>) {
+pub(crate) fn outside(code: Vec<Instr>, slots: &[SlotDesc]) -> (Vec<Instr>, Vec<Chain>) {
     let (sorted, chains) = sort(code.into_iter().map(|instr| (0, instr)), slots, &member);
     (sorted.into_iter().map(|(_, instr)| instr).collect(), chains)
 }
 
 /// The same at the root, whose instructions are those of its operators in turn: a sum goes to the operator whose calls end the
 /// chain. Products are no members here: a weight may be of any size, and would be read again for each chunk.
-pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[Slot]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
+pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[SlotDesc]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
     let mut sorted_groups: Vec<Vec<Instr>> = groups.iter().map(|_| Vec::new()).collect();
     let numbered = groups.into_iter().enumerate();
     let code = numbered.flat_map(|(group, code)| code.into_iter().map(move |instr| (group, instr)));
@@ -33,7 +34,7 @@ pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[Slot]) -> (Vec<Vec<Instr>>,
 
 fn sort(
     code: impl Iterator<Item = Grouped>,
-    slots: &[Slot],
+    slots: &[SlotDesc],
     member: &dyn Fn(&Instr) -> Option<Member>,
 ) -> (Vec<Grouped>, Vec<Chain>) {
     let mut sorted = Sorted {
@@ -68,7 +69,7 @@ fn sort(
 
 /// Finds the chains of a loop's body. Calls that prepare are no members: what they prepared is large, and would be
 /// read again for each chunk.
-pub(crate) fn inside(code: &[Instr], slots: &[Slot]) -> Vec<Chain> {
+pub(crate) fn inside(code: &[Instr], slots: &[SlotDesc]) -> Vec<Chain> {
     let like = |i: usize| member(&code[i]).filter(|_| !prepares(&code[i]));
     let (mut chains, mut from) = (Vec::new(), 0);
     while from < code.len() {
@@ -97,7 +98,7 @@ struct Member {
 }
 
 struct Sorted<'a> {
-    slots: &'a [Slot],
+    slots: &'a [SlotDesc],
     out: Vec<Grouped>,
     chains: Vec<Chain>,
     /// The chain that is being collected, and the sums that wait for its end.
@@ -159,7 +160,7 @@ impl Sorted<'_> {
 fn chain_of<'a>(
     calls: impl ExactSizeIterator<Item = &'a Instr> + Clone,
     first: usize,
-    slots: &[Slot],
+    slots: &[SlotDesc],
 ) -> Chain {
     let ops = || calls.clone().filter_map(|i| if let Instr::Op(op) = i { Some(op) } else { None });
     let batched = |r: &&Ref| r.rows.known().is_none();

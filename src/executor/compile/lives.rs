@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::pools::pooled;
-use super::slots::Slots;
-use crate::executor::plan::{Access, Chain, Instr, Loop, MemoryPlan, Ref, Slot};
+use super::slots::{SlotDesc, Slots};
+use crate::executor::plan::{Access, Chain, Instr, Loop, MemoryPlan, Ref};
 use crate::operator::BlockId;
 
 /// Lives until the run ends: fetched values.
@@ -70,7 +70,7 @@ pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> 
 
 /// Collects the slots that instructions touch.
 struct Touched<'a> {
-    slots: &'a [Slot],
+    slots: &'a [SlotDesc],
     /// The loops around, the innermost last.
     loops: Vec<&'a Loop>,
     found: BTreeSet<usize>,

@@ -27,7 +27,7 @@ mod tests;
 mod text;
 
 use crate::error::Result;
-use crate::executor::plan::Plan;
+use crate::executor::plan::{Plan, Slot};
 use crate::executor::rewrite::needs::{live, started};
 use crate::executor::rewrite::rewrite;
 use crate::operator::{Registry, VarId};
@@ -74,14 +74,15 @@ pub(crate) fn compile(
     let of_var = (0..source.program.vars().len() as u32).map(|var| slots.slot_of(VarId(var))).collect();
     let (views, same) = (blocks.views(), blocks.same());
     let losses = losses.iter().filter_map(|&var| slots.slot_of(var)).collect();
-    let mut all = slots.slots.clone();
-    for (slot, life) in all.iter_mut().zip(lives.of_slot) {
-        slot.life = life;
-    }
-    let buffers = buffers::assign(&mut all, &chain_lives);
-    let pools = pools::assign(&mut all, &mut finished.code, &slots);
+    let (of_slot, buffers) = buffers::assign(&slots.slots, &lives.of_slot, &chain_lives);
+    let (pool_of, pools) = pools::assign(&slots, &lives.of_slot, &mut finished.code);
+    let placed = slots.slots.iter().zip(&lives.of_slot).zip(of_slot.iter().zip(&pool_of));
+    let placed = placed.map(|((desc, &life), (&buffer, &pool))| {
+        let slots::SlotDesc { var, dtype, width, rows, home, persistent, alias, .. } = *desc;
+        Slot { var, dtype, width, rows, home, buffer, life, persistent, alias, pool }
+    });
     Ok(Plan {
-        slots: all,
+        slots: placed.collect(),
         code: finished.code,
         chains,
         of_var,

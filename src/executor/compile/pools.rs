@@ -1,7 +1,7 @@
 //! Which values that are not dense share a buffer of the pool: those whose lives do not meet.
 
 use super::slots::Slots;
-use crate::executor::plan::{Instr, OpInstr, Slot};
+use crate::executor::plan::{Instr, OpInstr};
 use crate::operator::context::OperandAt;
 use crate::tensor::StorageKind;
 
@@ -16,17 +16,21 @@ pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Gives values of one storage, whose lives do not meet, one place in the pool. Until now each has one of its own. Returns the
-/// storages of the places.
-pub(crate) fn assign(slots: &mut [Slot], code: &mut [Instr], made: &Slots) -> Vec<StorageKind> {
-    let kinds = &made.pools;
+/// Gives values of one storage, whose lives do not meet, one place in the pool, in place of one each, and changes the code to it. Returns
+/// the place of each slot that is not dense, and the storages of the places.
+pub(crate) fn assign(
+    made: &Slots,
+    lives: &[(usize, usize)],
+    code: &mut [Instr],
+) -> (Vec<Option<usize>>, Vec<StorageKind>) {
+    let Slots { slots, pools: kinds, .. } = made;
     let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].pool.is_some()).collect();
-    order.sort_by_key(|&slot| slots[slot].life);
+    order.sort_by_key(|&slot| lives[slot]);
     // Storage, and from when on it is free.
     let mut places: Vec<(StorageKind, usize)> = Vec::new();
     let mut of: Vec<usize> = vec![0; kinds.len()];
     for slot in order {
-        let (Some(own), (first, last)) = (slots[slot].pool, slots[slot].life) else { continue };
+        let (Some(own), (first, last)) = (slots[slot].pool, lives[slot]) else { continue };
         let kind = kinds[own];
         // What a scope keeps is in its place for the whole run.
         let (first, last) = if slots[slot].persistent { (0, usize::MAX) } else { (first, last) };
@@ -38,11 +42,9 @@ pub(crate) fn assign(slots: &mut [Slot], code: &mut [Instr], made: &Slots) -> Ve
         places[place].1 = last;
         of[own] = place;
     }
-    for slot in slots {
-        slot.pool = slot.pool.map(|own| of[own]);
-    }
     code.iter_mut().for_each(|instr| renumber(instr, &of));
-    places.into_iter().map(|(kind, _)| kind).collect()
+    let of_slot = slots.iter().map(|slot| slot.pool.map(|own| of[own])).collect();
+    (of_slot, places.into_iter().map(|(kind, _)| kind).collect())
 }
 
 fn renumber(instr: &mut Instr, of: &[usize]) {

@@ -9,10 +9,10 @@ use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::source::Source;
 use super::stores::Stores;
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::plan::{Access, Home, Ref, Slot, Views};
+use crate::executor::plan::{Access, Home, Ref, Views};
 use crate::operator::{BlockId, Extent, Spec, VarId};
 use crate::program::{Pair, StepDesc, StepGradient, VarRole};
-use crate::tensor::StorageKind;
+use crate::tensor::{DType, StorageKind};
 
 /// A copy of a variable from step-major order into the batch's, which is due before an operator of the root block.
 #[derive(Debug, Clone, Copy)]
@@ -24,10 +24,25 @@ pub(crate) struct Copy {
     pub(crate) before: usize,
 }
 
+/// A slot of a plan before it is placed: what it holds, without its lifetime and its buffer.
+pub(crate) struct SlotDesc {
+    pub(crate) var: VarId,
+    pub(crate) dtype: DType,
+    pub(crate) width: usize,
+    pub(crate) rows: Extent,
+    pub(crate) home: Home,
+    /// Kept in the scope from run to run.
+    pub(crate) persistent: bool,
+    /// Another slot, whose buffer it shares.
+    pub(crate) alias: Option<usize>,
+    /// Not dense: its number among these slots.
+    pub(crate) pool: Option<usize>,
+}
+
 /// The slots, and what is in them.
 #[derive(Default)]
 pub(crate) struct Slots {
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<SlotDesc>,
     /// For the number of the operator of the root block, among those that run, for which a slot was made first.
     made_for: Vec<usize>,
     access: HashMap<VarId, Access>,
@@ -206,29 +221,37 @@ impl Maker<'_> {
             let error = Error::of(ErrorKind::Program, "rows of a step", expected, got);
             return Err(error.variable(&desc.name));
         }
-        let slot = self.add(var, spec, home);
-        self.slots.slots[slot].persistent = desc.persistable;
+        let slot = self.add_kept(var, spec, home, (desc.persistable, None));
         self.slots.access.insert(var, Access::Slot(slot));
         Ok(())
     }
 
     /// A slot for the value of a variable, or for another value of the same kind.
     fn add(&mut self, var: VarId, spec: &Spec, home: Home) -> usize {
+        self.add_kept(var, spec, home, (false, None))
+    }
+
+    /// A slot that may be kept in the scope from run to run, or share the buffer of another.
+    fn add_kept(
+        &mut self,
+        var: VarId,
+        spec: &Spec,
+        home: Home,
+        (persistent, alias): (bool, Option<usize>),
+    ) -> usize {
         let pool = (spec.storage != StorageKind::Dense).then(|| {
             self.slots.pools.push(spec.storage);
             self.slots.pools.len() - 1
         });
         let slot = self.slots.slots.len();
-        self.slots.slots.push(Slot {
+        self.slots.slots.push(SlotDesc {
             var,
             dtype: spec.dtype,
             width: spec.width(),
             rows: spec.rows(),
             home,
-            buffer: 0,
-            life: (0, 0),
-            persistent: false,
-            alias: None,
+            persistent,
+            alias,
             pool,
         });
         self.slots.made_for.push(self.now);
@@ -240,9 +263,7 @@ impl Maker<'_> {
 
     /// Another view of a slot's buffer.
     fn alias(&mut self, of: usize, home: Home, spec: &Spec) -> usize {
-        let alias = self.add(self.slots.slots[of].var, spec, home);
-        self.slots.slots[alias].alias = Some(of);
-        alias
+        self.add_kept(self.slots.slots[of].var, spec, home, (false, Some(of)))
     }
 
     /// Gives a variable of a step block the rows of an outer one as they lie, if that was found.
