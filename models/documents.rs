@@ -1,45 +1,28 @@
 //! Labels documents as they are built: words make sentences, and sentences make the document. At both levels a GRU reads in both
 //! directions, and attention picks what counts; what it has picked is shown.
 //!
-//! `cargo run --release --example documents` learns from film reviews; see `--help`.
-mod flags;
+//! `cargo run --release --example documents` learns from the film reviews of this repository, nested and, to compare, with each document as one
+//! sequence of words. Two paths train on other documents and measure on the second (the same path twice: on a tenth of it): a folder or zip with a
+//! folder a class and a file a document, a sentence a line; or a file of lines `text<TAB>label`.
+mod paths;
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::process::ExitCode;
 
-use clap::Parser;
-use flags::{Flags, Found, Outcome};
 use unpadded::data::{
     Batching, Field, Folder, LabelledTexts, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary,
 };
 use unpadded::layers::{Embedding, Gru, Stacked};
 use unpadded::metrics::Accuracy;
-use unpadded::ops::Pool;
+use unpadded::ops::{self, Pool};
 use unpadded::optimizer::{Adam, Schedule};
 use unpadded::predict::Predictor;
-use unpadded::train::Trainer;
+use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
 
-const MODEL: &str = "documents";
-const TRAIN: (&str, &str) = ("datasets/reviews/train.tsv", include_str!("../datasets/reviews/train.tsv"));
-const DEV: (&str, &str) = ("datasets/reviews/dev.tsv", include_str!("../datasets/reviews/dev.tsv"));
 const WORDS: Tokenizer = Tokenizer::words().lowercase();
 const TEXTS: usize = 16; // a batch
 const EPOCHS: u64 = 8;
-
-/// Learns to label documents: a folder or zip with a folder a class and a file a document, a sentence a line; or a file of lines
-/// `text<TAB>label`. Without --dev a tenth is held out, and without --test another. --predict labels the lines of standard input,
-/// and shows what attention saw in them.
-#[derive(Parser)]
-struct Cli {
-    #[command(flatten)]
-    flags: Flags,
-    /// Read each document as one sequence of words, to compare
-    #[arg(long)]
-    flat: bool,
-}
 
 /// A document: its sentences, in words, and its label.
 #[derive(Clone)]
@@ -212,88 +195,47 @@ fn shade(text: &str, share: f32) -> String {
     format!("{block}{text}")
 }
 
-fn run(Cli { flags, flat }: &Cli) -> Outcome<()> {
-    if let Some(predictor) = flags.predictor(MODEL)? {
-        return flags::answer(|line| predict(&predictor, &sentences(line)));
-    }
-    let own = |(name, text): (&str, &'static str)| -> Result<Vec<Document>> {
-        Ok(of_lines(&LabelledTexts::of_lines(&TextFile::embedded(name, text))?))
+fn main() -> Result<()> {
+    let [path, dev] = paths::paths(["reviews/train.tsv", "reviews/dev.tsv"])?;
+    let (train, dev) = match path == dev {
+        true => hold_out(read(&path)?, 10, 1),
+        false => (read(&path)?, read(&dev)?),
     };
-    let (train, dev, test) = match &flags.train {
-        None => {
-            let (dev, test) = hold_out(own(DEV)?, 2, flags.seed);
-            (own(TRAIN)?, dev, Some(test))
+    for flat in [false, true] {
+        let task = Task::new(&train, flat)?;
+        let mut trainer = task.network(train.len(), EPOCHS, 1)?;
+        let batches = task.loader(&train)?.shuffle(1).prefetch(4);
+        trainer.fit(&batches, &task.loader(&dev)?, Until::Epochs(EPOCHS))?;
+        trainer.use_best()?;
+        println!("{}: {}", if flat { "flat" } else { "nested" }, trainer.evaluate(&task.loader(&dev)?)?);
+        let predictor = Predictor::new(trainer.for_inference()?, &ops::catalogue())?;
+        for document in dev.iter().take(3) {
+            let shown = document.sentences.get(..12).unwrap_or(&document.sentences);
+            println!("\nin truth {}; found {}", document.label, predict(&predictor, shown)?);
         }
-        Some(train) => {
-            let given = |path: &Option<std::path::PathBuf>| path.as_deref().map(read).transpose();
-            let (rest, dev) = match given(&flags.dev)? {
-                Some(dev) => (read(train)?, dev),
-                None => hold_out(read(train)?, 10, flags.seed),
-            };
-            match given(&flags.test)? {
-                Some(test) => (rest, dev, Some(test)),
-                None => {
-                    let (rest, test) = hold_out(rest, 9, flags.seed);
-                    (rest, dev, Some(test))
-                }
-            }
-        }
-    };
-    let task = Task::new(&train, *flat)?;
-    let epochs = flags.epochs.unwrap_or(EPOCHS);
-    let (batches, held) = (task.loader(&train)?.shuffle(flags.seed).prefetch(4), task.loader(&dev)?);
-    let trainer = task.network(train.len(), epochs, flags.seed)?;
-    let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&batches, &held), EPOCHS)? else {
-        return Ok(());
-    };
-    trainer.use_best()?;
-    let (what, documents) = test.as_ref().map_or(("held-out", &dev), |test| ("test", test));
-    let value = 100.0 * trainer.evaluate(&task.loader(documents)?)?.get("accuracy").unwrap_or(f64::NAN);
-    let form = if *flat { "flat" } else { "nested" };
-    let counts: BTreeMap<&str, usize> = [("training", train.len()), (what, documents.len())].into();
-    let counted: Vec<String> = counts.iter().map(|(of, n)| format!("{n} {of} documents")).collect();
-    flags::print(format!(
-        "\n{what} accuracy {value:.2} % ({form}; {}; in the best epoch, chosen on others)",
-        counted.join(", ")
-    ))?;
-    let predictor = flags::load(&flags.save(MODEL), MODEL)?;
-    for document in documents.iter().take(3) {
-        let shown: Vec<String> = document.sentences.iter().take(12).cloned().collect();
-        flags::print(format!("\n{} in truth; found {}", document.label, predict(&predictor, &shown)?))?;
     }
-    let name =
-        flags.train.as_ref().map_or_else(|| "datasets/reviews".to_owned(), |path| path.display().to_string());
-    let found = Found { model: MODEL, dataset: &name, metric: "accuracy", value, more: &[] };
-    flags.conclude(&found, &report)
-}
-
-fn main() -> ExitCode {
-    flags::exit(run(&Cli::parse()))
+    Ok(())
 }
 
 #[test]
-fn it_learns_and_shows_what_it_saw() -> Outcome<()> {
+fn it_learns_and_shows_what_it_saw() -> Result<()> {
     assert_eq!(sentences("It is 3.5 m. Good! Is it"), ["It is 3.5 m.", "Good!", "Is it"]);
-    let (train, held) =
-        hold_out(of_lines(&LabelledTexts::of_lines(&TextFile::embedded(DEV.0, DEV.1))?), 4, 1);
+    let reviews = Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/reviews/dev.tsv");
+    let (train, held) = hold_out(read(&reviews)?, 4, 1);
     assert_eq!((train.len(), held.len()), (195, 65));
-    let path = std::env::temp_dir().join(format!("unpadded-documents-{}.ckpt", std::process::id()));
     for flat in [false, true] {
         let task = Task::new(&held, flat)?;
-        let trainer = task.network(held.len(), 30, 1)?.progress(unpadded::train::Progress::Quiet);
-        let mut trainer = trainer.checkpoint(&path);
+        let mut trainer = task.network(held.len(), 30, 1)?.progress(unpadded::train::Progress::Quiet);
         let data = task.loader(&held)?.shuffle(1);
         let before = trainer.evaluate(&data)?.loss();
-        trainer.fit(&data, &data, unpadded::train::Until::Epochs(30))?;
+        trainer.fit(&data, &data, Until::Epochs(30))?;
         assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
-        let said = predict(
-            &Predictor::load(&path)?,
-            &sentences("The plot was dull. It is set in a town. I regretted it."),
-        )?;
+        let predictor = Predictor::new(trainer.for_inference()?, &ops::catalogue())?;
+        let said =
+            predict(&predictor, &sentences("The plot was dull. It is set in a town. I regretted it."))?;
         assert_eq!(said.lines().count(), 4, "{said}");
         assert!(said.contains('█'), "{said}");
-        assert_eq!(predict(&Predictor::load(&path)?, &[])?.lines().count(), 1);
-        std::fs::remove_file(&path)?;
+        assert_eq!(predict(&predictor, &[])?.lines().count(), 1);
     }
     Ok(())
 }
