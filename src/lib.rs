@@ -18,7 +18,7 @@
 //! | [`kernels`] | products, vector maths, gather and scatter, random numbers: the only `unsafe` |
 //! | [`tensor`] | what a variable holds: dense, selected rows, csr, coo |
 //! | [`wire`] | framing and checksums of files |
-//! | [`operator`] | the contract of an operator, [`Op`](operator::Op), and what is known of a value before it is computed |
+//! | [`operator`](mod@operator) | the contract of an operator, [`Op`](operator::Op), and what is known of a value before it is computed |
 //! | [`program`] | programs as data: variables, operators, step blocks, differentiation |
 //! | [`ops`] | the operators, a folder a family, and their catalogue |
 //! | [`executor`] | from a program to slots and buffers; the step executor |

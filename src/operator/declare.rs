@@ -1,4 +1,4 @@
-//! The declaration of an operator: its kind, documentation, attributes and slots. [`operator!`](crate::operator) writes it.
+//! The declaration of an operator: its kind, documentation, attributes and slots. [`operator!`](crate::operator!) writes it.
 
 use super::signature::Signature;
 use crate::error::Result;
@@ -20,7 +20,7 @@ pub struct Declaration {
     pub stands_for: &'static [&'static str],
 }
 
-/// An operator type with its [`Declaration`]. [`operator!`](crate::operator) writes the implementation.
+/// An operator type with its [`Declaration`]. [`operator!`](crate::operator!) writes the implementation.
 pub trait Declared: Send + Sync + 'static {
     /// The declaration of the type.
     fn declaration() -> &'static Declaration

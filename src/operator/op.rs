@@ -1,6 +1,6 @@
 //! The contract of an operator.
 //!
-//! One operator family is one file; the file carries, in this order, the declaration ([`operator!`](crate::operator):
+//! One operator family is one file; the file carries, in this order, the declaration ([`operator!`](crate::operator!):
 //! formula, slots, attributes, method) and the trait [`Op`]. A user's crate does the same and registers the type in a
 //! [`Registry`](crate::operator::Registry).
 

@@ -289,7 +289,7 @@ impl ReadOptions {
         Self { label: Some(column.into()), ..self }
     }
 
-    /// The column of a group, such as the author or the document of a text: [`DataSet::hold_out`](super::DataSet::hold_out) and the folds
+    /// The column of a group, such as the author or the document of a text: [`DataSet::hold_out`](crate::data::DataSet::hold_out) and the folds
     /// of a cross-validation keep texts with the same value in it on one side.
     ///
     /// ```

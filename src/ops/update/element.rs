@@ -232,7 +232,7 @@ pub mod parts {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Attributes**, as in [`operator!`](crate::operator): those of its own. Every rule also has `mode`, `storage`,
+/// - **Attributes**, as in [`operator!`](crate::operator!): those of its own. Every rule also has `mode`, `storage`,
 ///   `rate_factor` and `held`.
 /// - **Decay**, if the rule has any: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes
 ///   `weight_decay` (read as it says), `l1` and `decoupled` (with this default, or without one).

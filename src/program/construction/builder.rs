@@ -22,7 +22,7 @@ use crate::tensor::{DType, StorageKind};
 /// Builds a [`Program`]. Cheap to clone; all clones build the same program.
 ///
 /// Methods take `&self`. One operator is one method, from the file of its family, and one of [`Var`] too if it has one main
-/// input; a user's crate adds its own by [`operator!`](crate::operator).
+/// input; a user's crate adds its own by [`operator!`](crate::operator!).
 ///
 /// A call that does not fit is written down, with the line that called, and gives an unknown [`Var`]; [`Self::finish`] and
 /// [`Trainer::new`](crate::train::Trainer::new) return all that was written down. Every operator records the line that

@@ -1,4 +1,4 @@
-//! [`operator!`](crate::operator): the kind of an operator, its documentation, attributes, slots and the methods that append it
+//! [`operator!`](crate::operator!): the kind of an operator, its documentation, attributes, slots and the methods that append it
 //! stand once.
 
 use super::var::Var;
@@ -186,7 +186,7 @@ macro_rules! operator {
     };
 }
 
-/// The parts of [`operator!`](crate::operator).
+/// The parts of [`operator!`](crate::operator!).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! operator_part {
