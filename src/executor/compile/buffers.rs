@@ -131,7 +131,7 @@ fn in_chains(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<Li
     (lives, places)
 }
 
-/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has none, and 0 stands in its place. The largest slots come first, and each takes the smallest
+/// The buffer of each slot, and the dtypes of the buffers. A slot that is not dense has none: its entry is 0. The largest slots come first, and each takes the smallest
 /// buffer that is free while it lives; so the large ones share with one another, and small ones do not keep them from it.
 /// `chains` are the moments between which calls run chunk by chunk.
 pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) -> (Vec<usize>, Vec<DType>) {

@@ -58,7 +58,7 @@ impl Rewritten {
         &self.origin(block, number).kind
     }
 
-    /// The pass that an operator belongs to: an operator that stands for both passes is of the forward pass.
+    /// The pass that an operator belongs to: a merged operator of both passes counts as forward.
     pub(crate) fn pass(&self, block: BlockId, number: usize) -> Pass {
         let joint = self.origin(block, number).note.as_ref().is_some_and(|note| note.joint);
         match self.program.block(block).ops[number].role {
