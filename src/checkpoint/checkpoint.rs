@@ -352,7 +352,7 @@ impl Checkpoint {
             }
         }
         for (name, value) in &self.carried {
-            let not_dense = |e: Error| wrong(&about(CARRIED, name), "a dense value", &e.to_string());
+            let not_dense = |e: Error| wrong(&about(CARRIED, name), "a dense value", &format!("{e:#}"));
             let dense = value.storage().as_dense().map_err(not_dense)?;
             let levels = value.lod().map_or(0, |lod| lod.levels());
             let storage = StorageKind::Dense;

@@ -54,7 +54,7 @@ pub(super) fn picked_gradient<T: Float>(
     db: Option<BiasGradient<'_, T>>,
     room: &mut GradientRoom<T>,
 ) {
-    T::gradients(Gradients { x: RowSource::PickedRows(x), dy, dw, db }, room, 1);
+    T::gradients(Gradients { x: RowSource::Picked(x), dy, dw, db }, room, 1);
 }
 
 /// The instructions that a call runs with, and the CPU for whose caches it is cut.
@@ -143,7 +143,7 @@ impl Sizes {
     fn of(on: On, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, x.width());
-        let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::PickedRows(_));
+        let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::Picked(_));
         let left = if packs { SUM_ROWS * part } else { 0 };
         let turned = if transpose == Transpose::Yes { part * width } else { 0 };
         Self { panel: SUM_ROWS * width, left, turned }

@@ -22,7 +22,7 @@ pub(super) enum RowSource<'a, T> {
     /// As they lie.
     Lying(View<'a, T>),
     /// Picked by number.
-    PickedRows(PickedRows<'a, T>),
+    Picked(PickedRows<'a, T>),
 }
 
 impl<'a, T: Float> PickedRows<'a, T> {
@@ -41,7 +41,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn rows(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.rows(),
-            RowSource::PickedRows(picked) => picked.index.len(),
+            RowSource::Picked(picked) => picked.index.len(),
         }
     }
 
@@ -49,7 +49,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn width(&self) -> usize {
         match self {
             RowSource::Lying(x) => x.width(),
-            RowSource::PickedRows(picked) => picked.x.width(),
+            RowSource::Picked(picked) => picked.x.width(),
         }
     }
 
@@ -57,8 +57,8 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn rows_range(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.rows_range(from, to)),
-            RowSource::PickedRows(picked) => {
-                RowSource::PickedRows(PickedRows { index: &picked.index[from..to], ..picked })
+            RowSource::Picked(picked) => {
+                RowSource::Picked(PickedRows { index: &picked.index[from..to], ..picked })
             }
         }
     }
@@ -67,7 +67,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn columns(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.columns(from, to)),
-            RowSource::PickedRows(picked) => RowSource::PickedRows(PickedRows {
+            RowSource::Picked(picked) => RowSource::Picked(PickedRows {
                 x: picked.x.columns(from, to),
                 beside: picked.beside.map(|beside| beside.columns(from, to)),
                 ..picked
@@ -80,9 +80,7 @@ impl<'a, T: Float> RowSource<'a, T> {
     pub(super) fn each(&self, each: impl FnMut(&'a [T])) {
         match self {
             RowSource::Lying(x) => x.iter().for_each(each),
-            RowSource::PickedRows(picked) => {
-                picked.index.iter().map(|&number| picked.row(number)).for_each(each)
-            }
+            RowSource::Picked(picked) => picked.index.iter().map(|&number| picked.row(number)).for_each(each),
         }
     }
 }

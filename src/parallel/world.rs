@@ -116,7 +116,7 @@ impl World {
         if let Err(lost) = done {
             let error = lost.error(doing, *deadline);
             *failed = Some(error.clone());
-            communicator.leave(&format!("{error}"));
+            communicator.leave(&format!("{error:#}"));
             return Err(error);
         }
         let mut all = std::mem::replace(received, vec![Vec::new(); messages.len()]);
@@ -164,7 +164,8 @@ impl World {
             Err(error) => {
                 message[0] =
                     1 + KINDS.iter().position(|&kind| kind == error.kind()).unwrap_or_default() as u8;
-                message.extend_from_slice(error.to_string().as_bytes());
+                // A line of code of another process would be read as one of this process.
+                message.extend_from_slice(format!("{error:#}").as_bytes());
             }
         }
         let all = self.gather(doing, &message)?;
@@ -182,7 +183,7 @@ impl World {
 
     /// Tells the other ranks that this one fails, once: whoever waits for it gets this error with the number of the rank.
     pub(crate) fn fail(&self, error: &Error) {
-        self.end(error.clone(), &error.to_string());
+        self.end(error.clone(), &format!("{error:#}"));
     }
 
     /// Leaves the world: every other rank that waits for this one gets an error with this reason. After a failure it does nothing.

@@ -176,7 +176,7 @@ pub(super) fn meet(
         let head = [status as u8, call as u8].into_iter().chain(sum.to_le_bytes());
         bytes.iter_mut().zip(head).for_each(|(to, byte)| *to = byte);
         if let Some(error) = &failed {
-            bytes.extend_from_slice(error.to_string().as_bytes());
+            bytes.extend_from_slice(format!("{error:#}").as_bytes());
         }
     }
     let of = |rank: usize| letters.get(rank).or(letters.first()).map_or(&[][..], |Letter(bytes)| bytes);

@@ -58,8 +58,9 @@ impl Trainer {
                     e.kind(),
                     format!("metric `{}`", metric.name()),
                     "its variables to fit",
-                    e.to_string(),
+                    format!("{e:#}"),
                 )
+                .caused_by(e)
             };
             metric
                 .variables()

@@ -74,7 +74,7 @@ impl Analysis<'_> {
 
     fn item(&self, item: &Item, now: usize) -> Result<Instr> {
         match item {
-            Item::ScheduledCall(call) => {
+            Item::Call(call) => {
                 let instr = self.call(call, now).map_err(|e| e.at(self.source.place(call.id)))?;
                 Ok(Instr::Op(Box::new(instr)))
             }

@@ -64,7 +64,7 @@ pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule)
     let mut finder = Finder { source, blocks, contributions, layouts: Layouts::default() };
     for item in schedule.iter().flatten() {
         match item {
-            Item::ScheduledCall(call) => finder.call(call).map_err(|e| e.at(source.place(call.id)))?,
+            Item::Call(call) => finder.call(call).map_err(|e| e.at(source.place(call.id)))?,
             Item::Levels(_) => {}
             Item::Loop(inner) => finder.step_loop(inner).map_err(|e| e.at(source.place(inner.id)))?,
         }

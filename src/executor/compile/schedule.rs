@@ -64,7 +64,7 @@ pub(crate) struct LoopItem {
 /// Something that runs.
 #[derive(Debug)]
 pub(crate) enum Item {
-    ScheduledCall(ScheduledCall),
+    Call(ScheduledCall),
     /// A call for the offsets of the levels that an operator makes.
     Levels(ScheduledCall),
     Loop(LoopItem),
@@ -127,7 +127,7 @@ impl Maker<'_> {
             let mut call = self.call(id, parsed, site);
             let found = if id.block == BlockId(0) { None } else { self.blocks.forward(id.block).ok() };
             call.adds = found.is_some_and(|found| found.adds.contains(&id.number));
-            out.push(Item::ScheduledCall(call));
+            out.push(Item::Call(call));
             return Ok(());
         }
         // `mul(x, x)` has the gradient of x to compute twice. No call may write one place twice, so each use of a variable
@@ -137,7 +137,7 @@ impl Maker<'_> {
             for nth in 0..uses {
                 let call = self.backward_call(id, parsed, site, (&wanted, nth));
                 let call = call.map_err(|e| e.at(self.source.place(id)))?;
-                out.push(Item::ScheduledCall(call));
+                out.push(Item::Call(call));
             }
         }
         Ok(())

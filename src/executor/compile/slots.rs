@@ -170,7 +170,7 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn item(&mut self, item: &Item) -> Result<()> {
         match item {
-            Item::ScheduledCall(call) | Item::Levels(call) => {
+            Item::Call(call) | Item::Levels(call) => {
                 self.call(call).map_err(|e| e.at(self.source.place(call.id)))
             }
             Item::Loop(inner) => self.step_loop(inner).map_err(|e| e.at(self.source.place(inner.id))),

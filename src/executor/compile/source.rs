@@ -127,8 +127,9 @@ impl<'a> Source<'a> {
     }
 
     /// Where an operator is in the program that was given, for its errors.
+    /// The kind of an operator in the program that was given, and its pass.
     pub(crate) fn named(&self, id: OpId) -> (String, Pass) {
-        let Self { rewritten, .. } = self;
+        let rewritten = self.rewritten;
         (rewritten.kind(id.block, id.number).to_owned(), rewritten.pass(id.block, id.number))
     }
 

@@ -115,10 +115,10 @@ struct Writers<'a> {
 impl Writers<'_> {
     fn item(&mut self, item: &Item) -> Result<()> {
         match item {
-            Item::ScheduledCall(call) if call.pass == Pass::Backward => {
+            Item::Call(call) if call.pass == Pass::Backward => {
                 self.call(call).map_err(|e| e.at(self.source.place(call.id)))
             }
-            Item::ScheduledCall(_) | Item::Levels(_) => Ok(()),
+            Item::Call(_) | Item::Levels(_) => Ok(()),
             Item::Loop(inner) => self.step_loop(inner).map_err(|e| e.at(self.source.place(inner.id))),
         }
     }

@@ -106,7 +106,7 @@ impl Names<'_> {
     fn item(&self, item: &Item, depth: usize, out: &mut String) {
         let indent = "  ".repeat(depth);
         match item {
-            Item::ScheduledCall(call) | Item::Levels(call) => {
+            Item::Call(call) | Item::Levels(call) => {
                 let what = if matches!(item, Item::Levels(_)) { "levels of " } else { "" };
                 let span = if call.site.span == Span::All { "" } else { " (once a sequence)" };
                 let (reads, writes) = (self.listed(call.reads()), self.listed(call.writes()));
@@ -135,7 +135,7 @@ impl Names<'_> {
         let mut out = String::new();
         for item in schedule.iter().flatten() {
             match item {
-                Item::ScheduledCall(call) => {
+                Item::Call(call) => {
                     if let Some(order) = layouts.order_of(call) {
                         let _ = writeln!(out, "{}: as in block {}", self.op(call.id), order.block.0);
                     }
@@ -179,11 +179,11 @@ impl Names<'_> {
             let _ = writeln!(out, "{}: {how} by {}", self.var(var), self.op(id));
         };
         match item {
-            Item::ScheduledCall(call) if call.pass == Pass::Backward => {
+            Item::Call(call) if call.pass == Pass::Backward => {
                 let vars: Vec<VarId> = written(call);
                 vars.iter().for_each(|&var| line(var, stores.of_call(call, var), call.id));
             }
-            Item::ScheduledCall(_) | Item::Levels(_) => {}
+            Item::Call(_) | Item::Levels(_) => {}
             Item::Loop(inner) => {
                 for &var in stores.zeroed_in(inner.id) {
                     let _ = writeln!(out, "{}: zeroed in {}", self.var(var), self.op(inner.id));

@@ -197,7 +197,7 @@ fn same_bits_of_picked<T: Float>(on: On, kind: &Kind<T>) {
     let (x, beside) = (View::new(&x, rows, k), View::new(&beside, 2, k));
     let picked = PickedRows { x, beside: Some(beside), zeros: &zeros, index: &index };
     let mut copied = vec![];
-    RowSource::PickedRows(picked).each(|row| copied.extend_from_slice(row));
+    RowSource::Picked(picked).each(|row| copied.extend_from_slice(row));
     let run = |x: RowSource<'_, T>| {
         let mut dw = vec![T::from_f64(f64::NAN); k * n];
         let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
@@ -206,7 +206,7 @@ fn same_bits_of_picked<T: Float>(on: On, kind: &Kind<T>) {
         dw
     };
     let lying = RowSource::Lying(View::new(&copied, rows, k));
-    assert!(run(RowSource::PickedRows(picked)) == run(lying), "{on:?}");
+    assert!(run(RowSource::Picked(picked)) == run(lying), "{on:?}");
 }
 
 #[test]
