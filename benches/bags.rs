@@ -78,7 +78,7 @@ impl Settings {
         let mut executor = Executor::new(&program, &registry, &[loss.id()], threads)?;
         let mut scope = Scope::of(&program)?;
         let gradient = Variable::dense(Array2::from_shape_fn((batch, width), |(i, j)| {
-            kernels::uniform01::<f32>(3, [i as u32, j as u32, 0, 0]) - 0.5
+            kernels::random::uniform01::<f32>(3, [i as u32, j as u32, 0, 0]) - 0.5
         }));
         let batches = (0..BATCHES).map(|i| draw(ids, batch, i as u32)).collect::<Outcome<Vec<_>>>()?;
         let mut times = [Vec::new(), Vec::new()];
@@ -116,7 +116,7 @@ fn draw(ids: Ids, bags: usize, salt: u32) -> Outcome<(Variable, Variable)> {
     let mut count = 0;
     let mut uniform = || {
         count += 1;
-        kernels::uniform01::<f64>(7, [count, salt, 0, 0])
+        kernels::random::uniform01::<f64>(7, [count, salt, 0, 0])
     };
     let (mut words, mut weights) = (Vec::new(), Vec::new());
     for _ in 0..bags {

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use ndarray::Array2;
 use ndarray::linalg::general_mat_mul;
-use unpadded::kernels::{Assign, GradientRoom, Packed, Transpose, View, ViewMut, affine_gradient, product};
+use unpadded::kernels::{GradientRoom, Packed, Transpose, View, ViewMut, affine_gradient, product};
+use unpadded::op::Assign;
 
 /// Seconds of the fastest of the calls that fit into 0.2 s.
 fn fastest(mut call: impl FnMut()) -> f64 {

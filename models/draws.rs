@@ -1,7 +1,7 @@
 //! Random numbers of which data are made up.
 use std::ops::Range;
 
-use unpadded::kernels::uniform01;
+use unpadded::kernels::random::uniform01;
 
 /// Random numbers, the same for the same seed.
 pub(crate) struct Draws(u64, u32);

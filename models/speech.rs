@@ -7,15 +7,13 @@ mod made_up_speech;
 
 use made_up_speech::{BANDS, CLASSES, Utterance, speech, spelled};
 use unpadded::data::{Batches, Batching, Data, Field, Loader, Samples};
-use unpadded::kernels::edit_distance;
 use unpadded::layers::{Conv, Lstm};
-use unpadded::metrics::ErrorRate;
-use unpadded::ops;
+use unpadded::metrics::{ErrorRate, edit_distance};
 use unpadded::optimizer::Adam;
 use unpadded::predict::{CtcBeam, Predictor};
 use unpadded::tensor::Dense;
 use unpadded::train::{Trainer, Until};
-use unpadded::{Builder, DType, Lod, Result, Variable};
+use unpadded::{Builder, DType, Lod, Result, Variable, ops};
 
 const FEEDS: [&str; 2] = ["frames", "phonemes"];
 /// What frames say beside phonemes: nothing. Phonemes are numbered from 1 on.

@@ -6,64 +6,70 @@
 //! [`Trainer`](train::Trainer) does for you. The [`tour`] goes from lines of text to a model that predicts, on one page; the [`guide`] takes
 //! its time, and answers what is asked often.
 //!
-//! # The map, bottom up
+//! # The map
 //!
-//! A module uses only those above it in this list; a test reads the sources and holds them to it.
+//! [`prelude`] has the names that most programs use. The modules are stable: what may grow is marked `#[non_exhaustive]` and has
+//! constructors or setters.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`Printable`] | text from outside, made fit for a terminal |
-//! | [`error`] | the one error: what, where, expected, got |
-//! | [`lod`] | nested offsets of variable-length sequences, checked when built |
-//! | [`kernels`] | products, vector maths, gather and scatter, random numbers: the only `unsafe` |
-//! | [`tensor`] | what a variable holds: dense, selected rows, csr, coo |
-//! | [`wire`] | framing and checksums of files |
-//! | [`operator`](mod@operator) | the contract of an operator, [`Op`](operator::Op), and what is known of a value before it is computed |
-//! | [`program`] | programs as data: variables, operators, step blocks, differentiation |
-//! | [`ops`] | the operators, a folder a family, and their catalogue |
-//! | [`executor`] | from a program to slots and buffers; the step executor |
-//! | [`testing`] | the check that every operator passes, a user's own too (the feature `testing`) |
-//! | [`optimizer`] | front ends that append update operators |
-//! | [`layers`] | operators with their parameters and how these start |
 //! | [`data`] | files of text, vocabularies, batches |
+//! | [`layers`] | operators with their parameters and how these start |
+//! | [`ops`] | the operators that exist, and their options; each is a method of [`Builder`] and [`Var`] |
+//! | [`optimizer`] | update rules, schedules, clipping |
+//! | [`train`] | the training loop |
+//! | [`metrics`] | accuracy and the like, over ragged batches |
+//! | [`predict`] | prediction from a file, sessions, generation, beam search |
 //! | [`checkpoint`] | a training, or a model to predict with, in one file |
 //! | [`formats`] | weights in files of other frameworks |
-//! | [`metrics`] | accuracy and the like, over ragged batches |
-//! | [`predict`] | the predictor, and drawing from what it says |
-//! | [`parallel`] | the processes of a training, and how they exchange bytes |
 //! | [`store`] | the key-value store: several trainers of one model |
-//! | [`train`] | the training loop |
+//! | [`parallel`] | the processes of one training |
 //! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
-//! | [`guide`] | no code: pages that teach, each example of which is a test |
+//! | [`guide`], [`tour`] | no code: pages that teach, each example of which is a test |
 //!
-//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::construction::step`],
-//! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
-//! goes through it stop by stop.
+//! Below a training, each of these is used on its own as well:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`program`] | programs as data: variables, operators, step blocks, differentiation |
+//! | [`executor`] | compiles a program and runs it; listing, profile |
+//! | [`tensor`] | what a variable holds: dense, selected rows, csr, coo |
+//! | [`op`] | for who writes operators and update rules; may change more between releases |
+//!
+//! `ARCHITECTURE.md` in the repository has the map of the sources, and follows a layer from its call to its update.
 
 pub mod checkpoint;
 pub mod data;
-pub mod error;
+mod error;
 pub mod executor;
 pub mod formats;
 pub mod guide;
+#[cfg(feature = "internals")]
 pub mod kernels;
+#[cfg(not(feature = "internals"))]
+#[allow(unreachable_pub)]
+mod kernels;
 pub mod layers;
-pub mod lod;
+mod lod;
 pub mod metrics;
-pub mod operator;
+pub mod op;
+mod operator;
 pub mod ops;
 pub mod optimizer;
 pub mod parallel;
 pub mod predict;
+pub mod prelude;
 mod printable;
 pub mod program;
 pub mod recipes;
 pub mod store;
 pub mod tensor;
-#[cfg(any(feature = "testing", doc))]
-pub mod testing;
 pub mod train;
+#[cfg(feature = "internals")]
 pub mod wire;
+#[cfg(not(feature = "internals"))]
+#[allow(unreachable_pub)]
+mod wire;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
@@ -71,8 +77,12 @@ pub use lod::{Lod, SeqPos};
 pub use ndarray;
 pub use operator::{Mode, Registry};
 pub use printable::Printable;
-pub use program::{Builder, Fallback, Program, Var};
-pub use tensor::{DType, Variable};
+pub use program::construction::builder::Builder;
+pub use program::construction::var::Var;
+pub use program::construction::warning::Fallback;
+pub use program::description::program::Program;
+pub use tensor::dtype::DType;
+pub use tensor::variable::Variable;
 
 /// The tour: from lines of text to a model that predicts, on one page.
 #[cfg_attr(any(doc, doctest), doc = include_str!("../TOUR.md"))]

@@ -356,6 +356,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// If the file is damaged, or the body is longer than [`LONGEST`].
     #[track_caller]
+    #[cfg(feature = "internals")]
     pub fn read_section(&mut self) -> Result<Vec<u8>> {
         self.at_most(LONGEST).at_caller()?;
         let body = self.read_bytes(self.section_left()).at_caller()?;

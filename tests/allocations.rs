@@ -20,9 +20,9 @@ use models::{Model, Random};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, init};
-use unpadded::operator::VarId;
 use unpadded::optimizer::{Adam, AdamW, Optimizer, Sgd};
 use unpadded::predict::Predictor;
+use unpadded::program::VarId;
 use unpadded::{Builder, DType, Variable, ops};
 
 struct Counting;

@@ -19,7 +19,7 @@ use damage::{change, file, item, record, sections};
 use models::Random;
 use thorough::times;
 use unpadded::checkpoint::Checkpoint;
-use unpadded::operator::Spec;
+use unpadded::op::Spec;
 use unpadded::predict::Predictor;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;

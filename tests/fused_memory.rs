@@ -8,8 +8,8 @@
 mod peak_memory;
 
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::operator::VarId;
 use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::VarId;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Variable, ops};
 

@@ -11,8 +11,8 @@ use models::{Feed, Made, Model, Random};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::cpu::{Cpu, assume, cpu};
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::operator::VarId;
 use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::VarId;
 use unpadded::{Builder, DType, Variable, ops};
 
 /// A small machine whose threads always share columns and whose sums are cut; one that streams whatever comes; and one between.

@@ -27,7 +27,8 @@ use sprs::prod::{
     csc_mulacc_dense_rowmaj, csr_mulacc_dense_rowmaj, mul_acc_mat_vec_csc, mul_acc_mat_vec_csr,
 };
 use unpadded::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense};
-use unpadded::kernels::{Assign, View, ViewMut, philox};
+use unpadded::kernels::{View, ViewMut, philox};
+use unpadded::op::Assign;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -191,7 +192,8 @@ fn dense(matrix: &Matrix, x: &CsMat<f32>, n: usize, chosen: &(dyn Fn(&str) -> bo
     if chosen("transposed·dense") {
         let ours = |out: &mut [f32], threads| {
             out.fill(0.0);
-            plan.product_once(view, View::new(&y, rows, n), ViewMut::new(out, columns, n), threads);
+            plan.prepare(view);
+            plan.product_into(View::new(&y, rows, n), ViewMut::new(out, columns, n), threads);
         };
         compare(matrix, ("transposed·dense", n), columns * n, ours, theirs)?;
     }

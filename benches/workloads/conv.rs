@@ -30,7 +30,7 @@ pub(crate) fn run(threads: usize, steps: Option<usize>) -> Outcome<()> {
 
 /// Sequences of 10 to 500 rows, and how many rows they are.
 fn batch(number: u32) -> Outcome<Batch> {
-    let uniform = |row: u32, column: u32| kernels::uniform01::<f64>(7, [row, column, number, 0]);
+    let uniform = |row: u32, column: u32| kernels::random::uniform01::<f64>(7, [row, column, number, 0]);
     let lengths: Vec<usize> =
         (0..BATCH as u32).map(|i| 10 + (uniform(i, u32::MAX) * 491.0) as usize).collect();
     let lod = Lod::from_lengths1(&lengths)?;

@@ -13,7 +13,7 @@ struct Draws(u32, u64);
 impl Draws {
     fn uniform(&mut self) -> f64 {
         self.0 += 1;
-        kernels::uniform01::<f64>(self.1, [self.0, 0, 0, 0])
+        kernels::random::uniform01::<f64>(self.1, [self.0, 0, 0, 0])
     }
 
     fn normal(&mut self) -> f64 {

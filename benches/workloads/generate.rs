@@ -6,8 +6,9 @@ use std::time::Instant;
 use ndarray::{Array1, Array2};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
-use unpadded::kernels::{Assign, Packed, Transpose, View, ViewMut, product};
+use unpadded::kernels::{Packed, Transpose, View, ViewMut, product};
 use unpadded::layers::Embedding;
+use unpadded::op::Assign;
 use unpadded::predict::{Beam, Generation, Predictor, Sampling};
 use unpadded::{Builder, DType, Var, Variable, ops};
 

@@ -6,9 +6,9 @@ use std::time::Instant;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::Embedding;
-use unpadded::operator::VarId;
 use unpadded::ops::{self, Pool};
 use unpadded::predict::Predictor;
+use unpadded::program::VarId;
 use unpadded::{Builder, DType, Program, Registry};
 
 use crate::{Outcome, data};

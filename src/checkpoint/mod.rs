@@ -1,6 +1,6 @@
 //! Checkpoints: everything that a training needs to go on exactly where it was, in one file.
 //!
-//! The file is framed as [`crate::wire`] says. Its sections:
+//! The file is a frame with a magic number, a version and sections with checksums (`src/wire.rs`). Its sections:
 //!
 //! ```text
 //! program      the program that trains, as in a program's own file
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! The first four are there once, `program` first. Names are sorted and nothing comes from a clock, so equal states
-//! give equal bytes. Structure is stored as records ([`crate::wire`]), by the structs of `stored/`. What later releases have to
+//! give equal bytes. Structure is stored as records (`src/wire.rs`), by the structs of `stored/`. What later releases have to
 //! add goes into fields with a default, or into sections of other names: a reader skips those it does not know, once their
 //! checksums are right.
 

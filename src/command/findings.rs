@@ -6,7 +6,7 @@ use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTi
 use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
-use unpadded::operator::Pass;
+use unpadded::op::Pass;
 use unpadded::recipes::{
     Aligner, Answer, ByLength, Case, Config, HeldOut, Model, Task, Translated, Truth, Weigher,
 };

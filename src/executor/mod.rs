@@ -20,17 +20,15 @@ mod rewrite;
 mod run;
 mod settle;
 
+pub use crate::kernels::Bandwidth;
 pub use executor::Executor;
 pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, Part, Profile};
-pub use observe::{bound, listing, profile};
 pub(crate) use parts::{Parts, Totals, Whole, checked_weight};
 pub use reference::{diagnose, interpret};
-pub use run::rank_table::RankTable;
 pub(crate) use run::request::Placed;
 pub use run::request::{Run, Stage};
 pub use run::scope::Scope;
 pub(crate) use run::threads::Threads;
-pub use run::{rank_table, scope};
 pub use settle::settle;

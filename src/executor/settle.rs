@@ -8,7 +8,7 @@ use crate::operator::Registry;
 use crate::program::Program;
 
 /// Lets all rows of parameters make the moves that they owe. Under a gradient of selected rows in the
-/// [mode](crate::ops::SparseMode) `exact` a row that a training step does not touch moves later, before the program reads it next.
+/// [mode](crate::optimizer::SparseMode) `exact` a row that a training step does not touch moves later, before the program reads it next.
 /// Who reads parameters out of the scope of a training, or sets one there, settles them first; a [`Trainer`](crate::train) does so by
 /// itself.
 ///

@@ -332,26 +332,6 @@ impl<'a> Operands<'a> {
         Lender { room, life: PhantomData }
     }
 
-    /// How many regions may be read.
-    pub fn reads(&self) -> usize {
-        self.reads.len()
-    }
-
-    /// How many regions may be written.
-    pub fn writes(&self) -> usize {
-        self.writes.len()
-    }
-
-    /// Rows and width of what is read as number `i`.
-    pub fn read_extent(&self, i: usize) -> Extent2 {
-        self.reads[i].extent
-    }
-
-    /// Rows and width of what is written as number `i`.
-    pub fn write_extent(&self, i: usize) -> Extent2 {
-        self.writes[i].extent
-    }
-
     /// Whether number `i` of the reads holds `T`.
     pub fn read_is<T: Plain>(&self, i: usize) -> bool {
         self.reads[i].element == TypeId::of::<T>()

@@ -119,7 +119,7 @@ pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'
 }
 
 /// An optional output and what to do with it.
-pub type Output<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
+pub(super) type Output<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 /// The denominators of `sigmoid`. Loops as short as this and [`tangents`] are under way several rounds at a time; in one
 /// that computes a whole cell, each round is longer than what a CPU looks ahead, and waits for its own results.

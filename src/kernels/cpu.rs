@@ -106,6 +106,7 @@ pub fn asked() -> Cpu {
 
 /// From now on, everything in this process is cut as if it ran on that CPU: for tests. Results stay what they are.
 #[doc(hidden)]
+#[cfg(feature = "internals")]
 pub fn assume(cpu: Cpu) {
     ASSUMED.store(Box::leak(Box::new(cpu)), Ordering::Release);
 }

@@ -1,93 +1,11 @@
-//! Any function of one or two elements over whole views, compiled for the CPU's vectors.
+//! Any function of an element over whole views, compiled for the CPU's vectors.
 //!
 //! A closure of plain arithmetic passed here vectorises; one that wants `exp` or `tanh` is written as a
 //! [`super::path::Sweep`] instead, whose `A` the vector forms need.
 
-use super::float::{Assign, Float};
+use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
-
-struct Map<'a, T, F> {
-    x: View<'a, T>,
-    out: ViewMut<'a, T>,
-    store: Assign,
-    f: F,
-}
-
-impl<T: Float, F: Fn(T) -> T> Sweep for Map<'_, T, F> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        if let (Some(x), Some(out)) = (self.x.contiguous(), self.out.contiguous()) {
-            map_run(x, out, self.store, &self.f);
-            return;
-        }
-        for (x, out) in self.x.iter().zip(self.out.iter_mut()) {
-            map_run(x, out, self.store, &self.f);
-        }
-    }
-}
-
-#[inline(always)]
-fn map_run<T: Float>(x: &[T], out: &mut [T], store: Assign, f: &impl Fn(T) -> T) {
-    match store {
-        Assign::Write => {
-            for (out, &x) in out.iter_mut().zip(x) {
-                *out = f(x);
-            }
-        }
-        Assign::Add => {
-            for (out, &x) in out.iter_mut().zip(x) {
-                *out += f(x);
-            }
-        }
-    }
-}
-
-struct Zip<'a, T, F> {
-    x: View<'a, T>,
-    y: View<'a, T>,
-    out: ViewMut<'a, T>,
-    store: Assign,
-    f: F,
-}
-
-impl<T: Float, F: Fn(T, T) -> T> Sweep for Zip<'_, T, F> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        if let (Some(x), Some(y), Some(out)) =
-            (self.x.contiguous(), self.y.contiguous(), self.out.contiguous())
-        {
-            zip_run(x, y, out, self.store, &self.f);
-            return;
-        }
-        for ((x, y), out) in self.x.iter().zip(self.y.iter()).zip(self.out.iter_mut()) {
-            zip_run(x, y, out, self.store, &self.f);
-        }
-    }
-}
-
-#[inline(always)]
-fn zip_run<T: Float>(x: &[T], y: &[T], out: &mut [T], store: Assign, f: &impl Fn(T, T) -> T) {
-    let pairs = x.iter().zip(y);
-    match store {
-        Assign::Write => {
-            for (out, (&x, &y)) in out.iter_mut().zip(pairs) {
-                *out = f(x, y);
-            }
-        }
-        Assign::Add => {
-            for (out, (&x, &y)) in out.iter_mut().zip(pairs) {
-                *out += f(x, y);
-            }
-        }
-    }
-}
 
 struct Update<'a, T, F> {
     x: ViewMut<'a, T>,
@@ -112,31 +30,6 @@ impl<T: Float, F: Fn(T) -> T> Sweep for Update<'_, T, F> {
             }
         }
     }
-}
-
-/// `out = f(x)` or `out += f(x)`, element by element.
-///
-/// # Panics
-/// If the shapes differ.
-pub fn map<T: Float>(x: View<'_, T>, out: ViewMut<'_, T>, store: Assign, f: impl Fn(T) -> T) {
-    assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
-    sweep(Map { x, out, store, f });
-}
-
-/// `out = f(x, y)` or `out += f(x, y)`, element by element.
-///
-/// # Panics
-/// If the shapes differ.
-pub fn zip<T: Float>(
-    x: View<'_, T>,
-    y: View<'_, T>,
-    out: ViewMut<'_, T>,
-    store: Assign,
-    f: impl Fn(T, T) -> T,
-) {
-    assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
-    assert_eq!((y.rows(), y.width()), (out.rows(), out.width()), "shapes");
-    sweep(Zip { x, y, out, store, f });
 }
 
 /// `x = f(x)` in place.
@@ -203,17 +96,11 @@ mod tests {
     fn strided_views_and_runs_agree_with_plain_loops() {
         for (rows, width, gap) in [(0, 3, 0), (1, 1, 0), (3, 0, 2), (5, 37, 0), (5, 37, 4), (2, 64, 1)] {
             let extent = Extent2 { rows, width, stride: width + gap };
-            let (x, y) = (numbers::<f32>(rows * (width + gap), 1), numbers::<f32>(rows * (width + gap), 2));
-            let (vx, vy) = (View::strided(&x, extent), View::strided(&y, extent));
-            let mut out = vec![9.0; rows * (width + gap)];
+            let mut out = numbers::<f32>(rows * (width + gap), 1);
             let mut expected = out.clone();
-            zip(vx, vy, ViewMut::strided(&mut out, extent), Assign::Write, |x, y| x * y - x);
-            zip(vx, vy, ViewMut::strided(&mut out, extent), Assign::Add, |x, y| x / y);
-            map(vy, ViewMut::strided(&mut out, extent), Assign::Add, |y| 3.0 * y);
-            update(ViewMut::strided(&mut out, extent), |x| x + 1.0);
+            update(ViewMut::strided(&mut out, extent), |x| 3.0 * x + 1.0);
             for at in (0..rows).flat_map(|i| (0..width).map(move |j| i * extent.stride + j)) {
-                let (x, y) = (x[at], y[at]);
-                expected[at] = x * y - x + x / y + 3.0 * y + 1.0;
+                expected[at] = 3.0 * expected[at] + 1.0;
             }
             assert_eq!(out, expected);
         }

@@ -89,7 +89,7 @@ pub trait Float:
     const ONE: Self;
     /// Negative infinity, the identity of `max`.
     const NEG_INFINITY: Self;
-    /// The magnitude below which [`super::flush`](fn@super::flush) writes zero; 0 where nothing is flushed.
+    /// The magnitude below which the optimizer's state is written as zero; 0 where nothing is flushed.
     const FLUSH_BELOW: Self;
     /// Whether loops are compiled for the portable path alone ([`Sweep::PORTABLE`](super::path::Sweep::PORTABLE)).
     const PORTABLE: bool;

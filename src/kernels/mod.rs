@@ -51,7 +51,6 @@ pub use bag::{
 };
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chain::{BestPaths, ChainRoom, PairSums, Transitions, best_paths, log_sum, marginals};
-pub use chunk::Output;
 pub use column_norm::{ColumnNorm, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums};
 pub use conv::{
     ConvGradient, ConvRoom, ConvRows, Window, conv_forward, conv_gradient, conv_padding_gradient,
@@ -60,7 +59,7 @@ pub use conv::{
 pub use cpu::{Cpu, cpu};
 pub use ctc::{CtcRoom, ctc, ctc_gradient};
 pub use edits::edit_distance;
-pub use elementwise::{all_finite, map, update, zip};
+pub use elementwise::all_finite;
 pub use float::{Assign, Float, exceeds};
 pub use flush::flush;
 pub use fork::join;
@@ -68,12 +67,12 @@ pub use gradient::{SUM_ROWS, affine_gradient};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 pub use lstm::{LstmBackward, lstm_backward, lstm_forward};
 pub use norm::{Centre, RowNorm, RowNormGradients, norm_rows, norm_rows_gradient};
-pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
+pub use path::{Arithmetic, Sweep, sweep};
 pub use peak::peak;
 pub use prefetch::ask;
-pub use product::{affine, product, product_panels};
-pub use products::{BiasGradient, GradientRoom, Packed, Transpose, WeightGradient};
-pub use random::{RowStream, fill_uniform, philox, uniform01};
+pub use product::{affine, product};
+pub use products::{GradientRoom, Packed, Transpose, WeightGradient};
+pub use random::philox;
 pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};
 

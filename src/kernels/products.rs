@@ -56,7 +56,7 @@ pub struct GradientRoom<T>(pub(super) Vec<Vec<T>>);
 /// The gradient of a weight, whether it is written or added, and whether the weight lies transposed.
 pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Assign, Transpose);
 /// The same of a bias.
-pub type BiasGradient<'a, T> = (&'a mut [T], Assign);
+pub(super) type BiasGradient<'a, T> = (&'a mut [T], Assign);
 
 /// The gradients of a weight and a bias, which are summed over the same rows.
 pub struct Gradients<'a, T> {

@@ -152,11 +152,6 @@ impl RowMerge {
         self.ids.len()
     }
 
-    /// Whether there are no ids at all.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
     /// Where the `i`-th distinct id occurs, ascending.
     ///
     /// # Panics
@@ -265,7 +260,6 @@ mod tests {
             plan.merge(View::new(&values, len, width), ViewMut::new(&mut out, plan.len(), width));
             assert_eq!(out, expected.values().flatten().copied().collect::<Vec<_>>());
             assert!((0..plan.len()).all(|i| plan.occurrences(i).is_sorted()));
-            assert_eq!(plan.is_empty(), len == 0);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Initialisers by name: what a parameter starts as. They are data in the program;
-//! [`program::initialize`](crate::program::description::initialize) says what each means, and [`evaluate`] makes the numbers.
+//! Initialisers by name: what a parameter starts as. They are data in the program,
+//! and [`evaluate`] makes the numbers.
 //!
 //! ```
 //! use unpadded::DType;

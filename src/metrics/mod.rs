@@ -27,9 +27,8 @@
 //! A metric of your own is an implementation of the trait:
 //!
 //! ```
-//! use unpadded::program::Var;
+//! use unpadded::{Builder, DType, Result, Var, Variable};
 //! use unpadded::metrics::{Better, Metric};
-//! use unpadded::{Builder, DType, Result, Variable};
 //!
 //! /// The mean length of sequences.
 //! struct Length(Var, [f64; 2]);

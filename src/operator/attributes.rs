@@ -139,7 +139,7 @@ impl Attributes {
 /// another kind of literal is an error with that name.
 ///
 /// ```
-/// use unpadded::operator::Attributes;
+/// use unpadded::op::Attributes;
 /// let attributes = Attributes::new().with("sizes", vec![2, 3]);
 /// assert_eq!(attributes.sizes("sizes")?, [2, 3]);
 /// let message = attributes.text("sizes").unwrap_err().to_string();

@@ -85,7 +85,7 @@ impl Scratch {
 
 /// What [`Op::prepare`](crate::operator::Op::prepare) leaves for the calls after it.
 #[derive(Default)]
-pub struct CallCache(Option<Box<dyn Any + Send + Sync>>);
+pub(crate) struct CallCache(Option<Box<dyn Any + Send + Sync>>);
 
 impl CallCache {
     fn slot<S: Default + Send + Sync + 'static>(&mut self) -> &mut S {
@@ -337,7 +337,7 @@ mod new_levels;
 mod pooled;
 
 pub use new_levels::NewLevels;
-pub use pooled::MOST_TABLES;
+pub(crate) use pooled::MOST_TABLES;
 
 /// What a variable is, for a message.
 fn held(spec: Option<&Spec>) -> String {

@@ -117,7 +117,7 @@ impl CsrBuffer {
 
 /// The value of a variable that is not dense.
 #[derive(Debug, Clone)]
-pub enum Pooled {
+pub(crate) enum Pooled {
     /// Selected rows.
     Rows(RowBuffer),
     /// A sparse matrix, csr or coo.

@@ -11,9 +11,9 @@ use crate::tensor::{DType, StorageKind};
 use arrayvec::ArrayVec;
 
 /// Most dimensions a described variable can have, its rows included.
-pub const MAX_RANK: usize = 6;
+pub(crate) const MAX_RANK: usize = 6;
 /// Most LoD levels a described variable can have.
-pub const MAX_LEVELS: usize = Lod::MAX_LEVELS;
+pub(crate) const MAX_LEVELS: usize = Lod::MAX_LEVELS;
 
 /// A block of a program; 0 is the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -102,7 +102,7 @@ impl Spec {
     /// A dense tensor of known dimensions: a parameter or a constant.
     ///
     /// # Errors
-    /// If there are more than [`MAX_RANK`] dimensions.
+    /// If there are more than six dimensions.
     #[track_caller]
     pub fn fixed(dtype: DType, dims: &[usize]) -> Result<Self> {
         let mut spec = Spec { dtype, shape: Shape::new(), lod: Levels::new(), storage: StorageKind::Dense };
@@ -115,7 +115,7 @@ impl Spec {
     /// A dense tensor with a row for each of `rows`, and `dims` in each row.
     ///
     /// # Errors
-    /// If there are more than [`MAX_RANK`] dimensions.
+    /// If there are more than six dimensions.
     #[track_caller]
     pub fn rows_of(dtype: DType, rows: Extent, dims: &[usize], lod: Levels) -> Result<Self> {
         let mut spec = Spec { dtype, shape: Shape::new(), lod, storage: StorageKind::Dense };
@@ -180,7 +180,7 @@ impl Spec {
     ///
     /// ```
     /// use unpadded::DType;
-    /// use unpadded::operator::Spec;
+    /// use unpadded::op::Spec;
     /// let width_7 = |dims: &[usize]| Spec::fixed(DType::F32, dims).map(|spec| spec.with_width(7).to_string());
     /// assert_eq!(width_7(&[2, 3])?, "f32[2, 7]");
     /// assert_eq!(width_7(&[3])?, "f32[7]");
@@ -217,7 +217,8 @@ impl Spec {
     /// The same with other last sequences: its rows are those of `level`, which an operator made.
     ///
     /// ```
-    /// use unpadded::operator::{Extent, LevelId, Spec};
+    /// use unpadded::op::{Extent, Spec};
+    /// use unpadded::program::LevelId;
     /// use unpadded::DType;
     /// let words = Spec::rows_of(DType::F32, Extent::Rows(LevelId(1)), &[3], [LevelId(0), LevelId(1)].into_iter().collect())?;
     /// assert_eq!(words.with_last_level(LevelId(7)).to_string(), "f32[rows7, 3] lod(0, 7)");

@@ -3,30 +3,31 @@
 //!
 //! Begin with the trait [`Op`]. Nothing here knows programs: an operator is called on values as well ([`call`]).
 
-pub mod attributes;
-pub mod call;
-pub mod context;
-pub mod cost;
-pub mod declare;
-pub mod entries;
-pub mod extent;
-pub mod facts;
-pub mod hints;
+pub(crate) mod attributes;
+pub(crate) mod call;
+pub(crate) mod context;
+pub(crate) mod cost;
+pub(crate) mod declare;
+pub(crate) mod entries;
+pub(crate) mod extent;
+pub(crate) mod facts;
+pub(crate) mod hints;
 pub(crate) mod infer;
 pub(crate) mod keys;
 pub(crate) mod levels;
 pub(crate) mod literals;
-pub mod op;
-pub mod registry;
-pub mod rows;
-pub mod sample;
-pub mod shapes;
-pub mod signature;
-pub mod size;
-pub mod table;
+pub(crate) mod op;
+pub(crate) mod registry;
+pub(crate) mod rows;
+pub(crate) mod sample;
+pub(crate) mod shapes;
+pub(crate) mod signature;
+pub(crate) mod size;
+pub(crate) mod table;
 
 pub use attributes::{Attributes, Literal, LiteralRef};
-pub use context::{Backward, Forward, MOST_TABLES, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
+pub(crate) use context::MOST_TABLES;
+pub use context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};
 pub use declare::{Declaration, Declared};
 pub use entries::CsrBuffer;

@@ -99,7 +99,7 @@ pub trait Op: Declared {
     }
 
     /// Of an update rule: what a row owes that has no gradient, while gradients are selected rows and the
-    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Debt::Later`] has the optional slots `history` and `settled`, and
+    /// [mode](crate::optimizer::SparseMode) is exact. A rule that says [`Debt::Later`] has the optional slots `history` and `settled`, and
     /// the method [`Self::settle`].
     fn owes(&self) -> Debt {
         Debt::Nothing
@@ -135,7 +135,7 @@ pub trait Op: Declared {
         Hints::default()
     }
 
-    /// What a call costs, for [profiles](crate::operator::cost). By default: one operation for each number that it
+    /// What a call costs, for [profiles](crate::executor::Profile). By default: one operation for each number that it
     /// writes, and the bytes of everything that is bound to the call.
     fn cost(&self, work: &Work<'_>) -> Cost {
         work.touched()

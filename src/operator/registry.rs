@@ -12,7 +12,7 @@ use crate::operator::attributes::Attributes;
 
 /// An operator type: how to read it from a program, and its samples.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub(crate) struct Entry {
     declaration: &'static Declaration,
     parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
     // Without the feature nobody reads samples, and what is not named here is not compiled.

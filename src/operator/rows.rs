@@ -66,7 +66,7 @@ impl Numbers {
     }
 }
 
-/// The floats of [`Numbers`].
+/// The floats that selected rows and CSR matrices hold: f32 and f64.
 pub trait RowValue: Float + Plain {
     /// The dtype's name.
     const ROW_DTYPE: DType;
@@ -100,7 +100,7 @@ impl RowValue for f64 {
 /// and methods can be used.
 ///
 /// ```
-/// use unpadded::{tensor::DType, with_float};
+/// use unpadded::{DType, with_float};
 /// fn size<T>() -> unpadded::Result<usize> { Ok(size_of::<T>()) }
 /// assert_eq!(with_float!(DType::F64, T => size::<T>()), Ok(8));
 /// assert!(with_float!(DType::I64, T => size::<T>()).is_err());
@@ -109,15 +109,15 @@ impl RowValue for f64 {
 macro_rules! with_float {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            $crate::tensor::DType::F32 => {
+            $crate::DType::F32 => {
                 type $T = f32;
                 $body
             }
-            $crate::tensor::DType::F64 => {
+            $crate::DType::F64 => {
                 type $T = f64;
                 $body
             }
-            other => Err($crate::error::Error::new("dtype", "f32 or f64", other.to_string())),
+            other => Err($crate::Error::new("dtype", "f32 or f64", other.to_string())),
         }
     };
 }

@@ -35,8 +35,9 @@ impl Spec {
 /// The bytes of a variable: so many, and so many for each row and for each entry that is stored.
 ///
 /// ```
-/// use unpadded::operator::{Extent, Size, Spec};
-/// use unpadded::tensor::{DType, StorageKind};
+/// use unpadded::op::{Extent, Size, Spec};
+/// use unpadded::DType;
+/// use unpadded::tensor::StorageKind;
 /// let dense = Spec::rows_of(DType::F32, Extent::Batch, &[1000], Default::default())?;
 /// let size = Size::of(&dense, Extent::Known(0));
 /// assert_eq!((size.to_string().as_str(), size.bytes(3, 0)), ("4000 × batch bytes", 12_000));

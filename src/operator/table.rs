@@ -33,7 +33,7 @@ pub(crate) enum RowNumbers {
 /// What a row that was never touched holds: a function of the program's seed, the variable's name, the row's number and the
 /// column, and of nothing else.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RowStart {
+pub(crate) struct RowStart {
     numbers: RowNumbers,
     key: [u32; 2],
     word: u32,

@@ -29,7 +29,7 @@ mod sequence;
 mod sparse;
 #[macro_use]
 mod structured;
-mod update;
+pub(crate) mod update;
 
 pub use attention::dot::DotAttention;
 pub use cell::gru::UpdateGate;
@@ -40,15 +40,7 @@ pub use loss::hierarchical::{ClassTree, Side};
 pub use loss::sampled::SampledClasses;
 pub use sequence::conv::Context;
 pub use sequence::pool_kind::Pool;
-pub use update::decay::Decay;
-#[doc(hidden)]
-pub use update::element::parts as update_parts;
-pub use update::element::{ElementRule, RuleSettings};
-pub use update::owed::{Moment, Moves, Owed};
 pub(crate) use update::rule::HISTORY_SHAPE;
-pub use update::rule::{ElementStep, SparseMode};
-pub use update::schedule::Schedule;
-pub use update::settings;
 pub(crate) use update::settle::settle_attributes;
 
 /// What a bag of rows is made to: see [`LookupBag`].

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use unpadded::optimizer::{Adam, Optimizer, Schedule};
-//! use unpadded::operator::Attributes;
+//! use unpadded::op::Attributes;
 //! use unpadded::program::Initializer;
 //! use unpadded::{Builder, DType, ops};
 //! let net = Builder::new();
@@ -33,7 +33,8 @@ mod tests;
 
 use std::panic::Location;
 
-pub use crate::ops::{Schedule, SparseMode};
+pub use crate::ops::update::rule::SparseMode;
+pub use crate::ops::update::schedule::Schedule;
 pub(crate) use average::{average, averages};
 pub use options::{Group, Options};
 pub use rate::RATE_SCALE;

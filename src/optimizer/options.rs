@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Attributes;
-use crate::ops::{Schedule, SparseMode};
+use crate::ops::update::{rule::SparseMode, schedule::Schedule};
 
 /// What all optimizers have.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +68,7 @@ impl Options {
 ///
 /// ```
 /// use unpadded::optimizer::{AdamW, Group, Optimizer};
-/// use unpadded::operator::Attributes;
+/// use unpadded::op::Attributes;
 /// use unpadded::program::Initializer;
 /// use unpadded::{Builder, DType, ops};
 /// let net = Builder::new();

@@ -13,7 +13,7 @@ use crate::tensor::DType;
 /// ```
 /// use unpadded::executor::{Executor, Run, Scope};
 /// use unpadded::optimizer::{Optimizer, RATE_SCALE, Sgd};
-/// use unpadded::operator::Attributes;
+/// use unpadded::op::Attributes;
 /// use unpadded::program::Initializer;
 /// use unpadded::tensor::Dense;
 /// use unpadded::{Builder, DType, ops};

@@ -12,7 +12,7 @@ use crate::wire::record;
 use crate::wire::{self, Reader, Writer};
 
 /// The name of the section that holds a program.
-pub const SECTION: &str = "program";
+pub(crate) const SECTION: &str = "program";
 
 impl Program {
     /// Writes the program to a file: whole, or not at all.

@@ -6,7 +6,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::{
     Arity, Attributes, BlockId, Debt, Extent, Levels, Literal, Op, Registry, Signature, Slot, Spec, VarId,
 };
-use crate::ops::{HISTORY_SHAPE, Schedule, SparseMode, settle_attributes};
+use crate::ops::update::{rule::SparseMode, schedule::Schedule};
+use crate::ops::{HISTORY_SHAPE, settle_attributes};
 use crate::optimizer::Optimizer;
 use crate::program::description::initialize::ZEROS;
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};

@@ -21,7 +21,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::tensor::{DType, Dense};
+/// use unpadded::DType;
+/// use unpadded::tensor::Dense;
 /// let x = Dense::from(array![[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0]]);
 /// assert_eq!((x.dtype(), x.rows(), x.width()), (DType::F32, 3, 2));
 /// assert_eq!(x.gather_rows(&[2, 0])?.as_slice::<f32>()?, [5.0, 6.0, 1.0, 2.0]);

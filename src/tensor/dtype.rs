@@ -9,7 +9,7 @@ use crate::tensor::named::{named, stored_by_name};
 /// The type of a tensor's numbers.
 ///
 /// ```
-/// use unpadded::tensor::DType;
+/// use unpadded::DType;
 /// assert_eq!("bf16".parse::<DType>()?, DType::BF16);
 /// assert_eq!(DType::I64.to_string(), "i64");
 /// # Ok::<(), unpadded::Error>(())

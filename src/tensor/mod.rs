@@ -8,22 +8,22 @@ mod coo;
 mod csr;
 mod dense;
 mod display;
-mod dtype;
+pub(crate) mod dtype;
 mod meeting;
 pub(crate) mod named;
 mod selected_rows;
 mod serial;
 mod storage;
-mod variable;
+pub(crate) mod variable;
 
 pub use coo::Coo;
 pub use csr::{Csr, Dot};
 pub use dense::Dense;
-pub use dtype::{DType, Element};
-pub(crate) use dtype::{Number, with_element};
+pub use dtype::Element;
+pub(crate) use dtype::{DType, Number, with_element};
 pub use selected_rows::SelectedRows;
 pub use storage::{Storage, StorageKind};
-pub use variable::Variable;
+pub(crate) use variable::Variable;
 
 #[cfg(test)]
 mod tests;

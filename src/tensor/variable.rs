@@ -14,7 +14,7 @@ use crate::lod::Lod;
 /// The rows always fit the LoD: it is checked when the two are put together.
 ///
 /// ```
-/// use unpadded::tensor::Variable;
+/// use unpadded::Variable;
 /// let words = Variable::from_sequences(&[vec![7i64, 8, 9], vec![], vec![7]])?;
 /// assert_eq!((words.rows(), words.batch_size()), (4, 3));
 /// let last = words.slice_sequences(1..3)?;

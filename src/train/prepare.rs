@@ -180,7 +180,7 @@ impl Trainer {
 /// What a trainer made of its program, to be looked at.
 impl Trainer {
     /// The compiled program as text: what runs where, in which memory, and why
-    /// ([`executor::listing`](crate::executor::listing)).
+    /// ([`Listing`](crate::executor::Listing)).
     ///
     /// # Errors
     /// If a setting does not fit.

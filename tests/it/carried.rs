@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use unpadded::data::{Continuous, Data};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::operator::VarId;
 use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::predict::Predictor;
-use unpadded::program::{CarriedState, Program, VarRole};
+use unpadded::program::{CarriedState, VarId, VarRole};
 use unpadded::train::{Progress, Trainer, Until};
-use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Error, ErrorKind, Program, Result, Var, Variable, ops};
 
 const WIDTH: usize = 6;
 
@@ -303,7 +302,7 @@ fn a_wrong_pair_is_refused_before_anything_runs() {
     wrong(&|p| p.var_mut(sum.id()).role = VarRole::Carried, slot);
     let spec = |p: &mut Program, of: VarId, like: usize| {
         let unpadded::program::VarKind::Tensor(spec) = &mut p.var_mut(of).kind else { panic!("a tensor") };
-        *spec = unpadded::operator::Spec::fixed(DType::F32, &[like, 2]).unwrap();
+        *spec = unpadded::op::Spec::fixed(DType::F32, &[like, 2]).unwrap();
     };
     wrong(&|p| spec(p, after, 4), "expected f32[batch, 2], as the feed `state_0`, got f32[4, 2]");
     let fixed = "a feed with one row a sequence, got `state_0`, f32[4, 2]";

@@ -3,7 +3,8 @@
 
 mod faults;
 
-use unpadded::{ops, testing};
+use unpadded::op::testing;
+use unpadded::ops;
 
 #[test]
 fn every_operator_keeps_its_contract() {

@@ -7,11 +7,10 @@ use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{
     Activation, Gru, Linear, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
 };
-use unpadded::operator::VarId;
 use unpadded::ops::UpdateGate;
-use unpadded::program::{Program, Vars, backward};
+use unpadded::program::{VarId, Vars, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Mode, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Mode, Program, Var, Variable, ops};
 
 const IN: usize = 3;
 const LENGTHS: [usize; 4] = [3, 0, 4, 1];

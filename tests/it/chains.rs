@@ -2,10 +2,9 @@
 //! compute what whole calls do.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
-use unpadded::operator::VarId;
-use unpadded::program::{Program, Step, backward};
+use unpadded::program::{Step, VarId, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Program, Result, Var, Variable, ops};
 
 use crate::models::Random;
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use unpadded::checkpoint::{Checkpoint, SparseSums};
 use unpadded::executor::Scope;
-use unpadded::operator::{Attributes, BlockId, Spec};
+use unpadded::op::{Attributes, Spec};
 use unpadded::predict::Predictor;
-use unpadded::program::{VarDesc, VarKind, VarRole};
+use unpadded::program::{BlockId, VarDesc, VarKind, VarRole};
 use unpadded::tensor::{Dense, Storage};
 use unpadded::{DType, ErrorKind, Lod, Program, Variable, ops};
 

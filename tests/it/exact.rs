@@ -4,19 +4,17 @@
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope, interpret, settle};
-use unpadded::layers::Embedding;
-use unpadded::layers::init;
-use unpadded::operator::{Registry, VarId};
+use unpadded::layers::{Embedding, init};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RATE_SCALE, RmsProp,
     Schedule, Sgd,
 };
 use unpadded::predict::Predictor;
-use unpadded::program::{Program, Role};
+use unpadded::program::{Role, VarId};
 use unpadded::tensor::Storage;
 use unpadded::train::{Progress, Trainer, Until};
-use unpadded::{Builder, DType, Var, Variable, ops};
+use unpadded::{Builder, DType, Program, Registry, Var, Variable, ops};
 
 use crate::models::Random;
 

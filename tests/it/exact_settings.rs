@@ -2,9 +2,8 @@
 
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::layers::init;
-use unpadded::operator::VarId;
 use unpadded::optimizer::{Adam, AdamW, Adamax, Group, Lion, NAdam, Optimizer, RmsProp, Sgd};
-use unpadded::program::backward;
+use unpadded::program::{VarId, backward};
 use unpadded::{Builder, DType, Program, Registry, Variable};
 
 use crate::exact::farthest;

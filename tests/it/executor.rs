@@ -2,12 +2,12 @@
 
 use unpadded::executor::{Executor, Part, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::operator::{Attributes, CheckCase, Forward, InferShape, Op, VarId};
+use unpadded::op::{Attributes, CheckCase, Forward, InferShape, Op};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
-use unpadded::program::{Program, backward};
+use unpadded::program::{VarId, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, operator, ops};
+use unpadded::{Builder, DType, Error, ErrorKind, Lod, Program, Registry, Result, Variable, operator, ops};
 
 use crate::models::divided;
 

@@ -4,11 +4,11 @@
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
 use unpadded::layers::init::uniform;
-use unpadded::operator::{Attributes, CheckCase, Facts, Forward, Fusion, Hints, InferShape, Op, VarId};
+use unpadded::op::{Attributes, CheckCase, Facts, Forward, Fusion, Hints, InferShape, Op};
 use unpadded::ops::CrossEntropy;
-use unpadded::program::{Program, Step, backward};
+use unpadded::program::{Step, VarId, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Result, Var, Variable, operator, ops};
+use unpadded::{Builder, DType, Lod, Program, Result, Var, Variable, operator, ops};
 
 use crate::models::Random;
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::predict::Predictor;
-use unpadded::tensor::{DType, Dense};
-use unpadded::wire;
+use unpadded::tensor::Dense;
+use unpadded::{DType, wire};
 
 use crate::trained::{self, FEEDS};
 

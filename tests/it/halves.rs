@@ -1,14 +1,12 @@
 //! A run in two halves: gradients that are read, replaced, and then used by the updates.
 
 use ndarray::{Array2, array};
-use unpadded::error::{Error, ErrorKind};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::init;
-use unpadded::operator::{BlockId, VarId};
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
-use unpadded::program::{Append, Program};
+use unpadded::program::{Append, BlockId, VarId};
 use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
-use unpadded::{Builder, DType, Lod, Var, Variable, ops};
+use unpadded::{Builder, DType, Error, ErrorKind, Lod, Program, Var, Variable, ops};
 
 use crate::models::Random;
 

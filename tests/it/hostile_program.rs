@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::operator::{Extent, Levels, Spec, VarId};
+use unpadded::op::{Extent, Levels, Spec};
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::{VarKind, VarRole};
+use unpadded::program::{VarId, VarKind, VarRole};
 use unpadded::{Builder, DType, ErrorKind, Program, Variable, ops};
 
 use crate::models::{LOOP_IN_LOOP, Model, Random, STATIC_ROWS, TRAINED, TRAINED_NESTED, batch};
@@ -115,7 +115,7 @@ fn a_changed_program_over_two_levels_never_panics() {
 #[test]
 fn an_operator_writes_in_its_own_block() {
     let (whole, _) = program(&LOOP_IN_LOOP);
-    let step = unpadded::operator::BlockId(1);
+    let step = unpadded::program::BlockId(1);
     let written: Vec<VarId> = whole.root().ops.iter().flat_map(|op| op.writes()).collect();
     let mut refused = 0;
     for id in written {
@@ -159,7 +159,7 @@ fn a_shape_that_is_not_the_operators_is_refused() {
 #[test]
 fn sizes_and_depths_beyond_all_reason_are_refused() {
     let mut deep = Program::new();
-    let mut block = unpadded::operator::BlockId(0);
+    let mut block = unpadded::program::BlockId(0);
     for _ in 0..10_000 {
         block = deep.add_block(block);
     }

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use unpadded::executor::{Executor, Run, Scope, Stage};
-use unpadded::operator::VarId;
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::{Program, backward};
-use unpadded::{Builder, Mode, Variable, ops};
+use unpadded::program::{VarId, backward};
+use unpadded::{Builder, Mode, Program, Variable, ops};
 
 use crate::models::{self, Model, Random};
 

@@ -2,12 +2,11 @@
 
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::{Gru, init};
-use unpadded::operator::{
-    Attributes, Backward, BlockId, CheckCase, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op,
-    VarId,
+use unpadded::op::{
+    Attributes, Backward, CheckCase, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op,
 };
 use unpadded::ops::{Pool, catalogue};
-use unpadded::program::{Append, Recurrence, Vars};
+use unpadded::program::{Append, BlockId, Recurrence, VarId, Vars};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable, operator};
 
@@ -289,7 +288,7 @@ fn a_memory_may_not_decide() {
     let spread = program.find("sequence_expand_as").unwrap();
     let request = Append {
         inputs: vec![("x", vec![spread])],
-        attributes: unpadded::operator::Attributes::new().with("tokens", vec![1]),
+        attributes: unpadded::op::Attributes::new().with("tokens", vec![1]),
         ..Append::forward("sequence_erase")
     };
     program.append(&case.registry, BlockId(1), request).unwrap();

@@ -6,19 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::refused::Outcome;
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope, interpret};
-use unpadded::kernels::{Assign, Float};
 use unpadded::layers::Linear;
-use unpadded::operator::call::Direct;
-use unpadded::operator::{
-    Attributes, Backward, CheckCase, Forward, Gradient, Hints, InferShape, Literal, LiteralRef, Op, Operand,
-    Prepare, RowValue, Spec, VarId,
+use unpadded::op::{
+    Assign, Attributes, Backward, CheckCase, Direct, Float, Forward, Gradient, Hints, InferShape, Literal,
+    LiteralRef, Op, Operand, Prepare, RowValue, Spec, testing,
 };
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::{VarKind, VarRole};
+use unpadded::program::{VarId, VarKind, VarRole};
 use unpadded::{
-    Builder, DType, ErrorKind, Lod, Program, Registry, Result, Var, Variable, operator, ops, testing,
-    with_float,
+    Builder, DType, ErrorKind, Lod, Program, Registry, Result, Var, Variable, operator, ops, with_float,
 };
 
 use crate::models::Random;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
-use unpadded::operator::VarId;
-use unpadded::program::{Program, Recurrence, Step, backward};
+use unpadded::program::{Recurrence, Step, VarId, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Program, Var, Variable, ops};
 
 use crate::models::Random;
 

@@ -3,7 +3,7 @@
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::init;
-use unpadded::operator::{Attributes, Operand};
+use unpadded::op::{Attributes, Operand};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::{Builder, DType, ErrorKind, Var, Variable, ops};
 

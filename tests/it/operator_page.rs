@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use unpadded::operator::{Attributes, CheckCase, LodEffect, Op, Operand, Slot, Spec};
+use unpadded::op::{Attributes, CheckCase, LodEffect, Op, Operand, Slot, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Lod, Variable, layers::init, ops};
 

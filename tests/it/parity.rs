@@ -3,10 +3,9 @@
 use ndarray::{ArrayD, Axis, Ix2};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{Linear, Lstm, RecurrentWeights, from_torch, init};
-use unpadded::operator::VarId;
 use unpadded::ops::{CrossEntropy, Pool};
 use unpadded::optimizer::{Adam, Optimizer, Sgd};
-use unpadded::program::backward;
+use unpadded::program::{VarId, backward};
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 

@@ -5,7 +5,7 @@ use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{
     Activation, Gru, Lstm, RecurrentLayer, RecurrentWeights, Rnn, Stacked, from_torch, load_torch,
 };
-use unpadded::operator::VarId;
+use unpadded::program::VarId;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 

@@ -3,11 +3,10 @@
 use ndarray::{Array2, ArrayD, arr0};
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::layers::init;
-use unpadded::operator::call::Direct;
-use unpadded::operator::{Attributes, Operand, RunFacts};
+use unpadded::op::{Attributes, Direct, Operand, RunFacts};
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
-use unpadded::tensor::{DType, Dense, SelectedRows, Storage};
-use unpadded::{Builder, Variable, ops};
+use unpadded::tensor::{Dense, SelectedRows, Storage};
+use unpadded::{Builder, DType, Variable, ops};
 
 use crate::exact::farthest;
 use crate::fixture::Fixture;
@@ -102,7 +101,7 @@ pub(crate) fn adam(epsilon: f64) -> Rule {
 }
 
 impl Rule {
-    pub(crate) fn with(mut self, name: &str, value: impl Into<unpadded::operator::Literal>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<unpadded::op::Literal>) -> Self {
         self.attributes.set(name, value);
         self
     }

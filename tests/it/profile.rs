@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use unpadded::executor::{Bound, Entry, Executor, Part, Profile, Run, Scope};
 use unpadded::layers::Embedding;
-use unpadded::operator::{Pass, VarId};
+use unpadded::op::Pass;
 use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::VarId;
 use unpadded::{Builder, DType, ErrorKind, Variable, ops};
 
 use crate::models::{self, HIDDEN, INPUT, Model};

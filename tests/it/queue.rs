@@ -1,7 +1,7 @@
 //! A queue answers every request with the bits that it has alone, whatever comes beside it.
 
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::operator::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
+use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
 use unpadded::ops::Pool;
 use unpadded::{Builder, DType, Lod, Registry, Result, Variable, operator, ops};
 

@@ -5,14 +5,14 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope, Stage, diagnose, interpret};
 use unpadded::layers::{Embedding, init};
-use unpadded::operator::{Attributes, VarId};
+use unpadded::op::Attributes;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adagrad, Adam, Ftrl, Lamb, Optimizer, RmsProp, Sgd};
 use unpadded::predict::Predictor;
-use unpadded::program::{Initializer, Program};
+use unpadded::program::{Initializer, VarId};
 use unpadded::tensor::{Dense, SelectedRows, Storage};
 use unpadded::train::{Progress, Trainer, Until};
-use unpadded::{Builder, DType, ErrorKind, Registry, Var, Variable, ops};
+use unpadded::{Builder, DType, ErrorKind, Program, Registry, Var, Variable, ops};
 
 use crate::damage::{fields, file, record, sections};
 use crate::models::Random;
@@ -494,8 +494,7 @@ fn a_program_with_a_table_is_saved_and_loaded() {
 /// Pooled rows of a row-sparse table, weighted or not, with their gradients, are those of a dense one to the bit.
 #[test]
 fn bags_read_a_row_sparse_table() {
-    use unpadded::kernels::BagPool;
-    use unpadded::ops::LookupBag;
+    use unpadded::ops::{BagPool, LookupBag};
     use unpadded::tensor::StorageKind;
     let known = SelectedRows::new(HEIGHT, vec![1, 4, 5, 30], numbers(4)).unwrap();
     for (pool, weighted, threads) in [

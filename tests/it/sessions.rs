@@ -5,9 +5,9 @@ use std::sync::Arc;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
 use unpadded::layers::{Embedding, Gru, Lstm, Stacked};
-use unpadded::operator::VarId;
 use unpadded::ops::Pool;
 use unpadded::predict::Predictor;
+use unpadded::program::VarId;
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Program, Registry, Var, Variable};
 

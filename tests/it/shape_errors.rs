@@ -6,7 +6,7 @@ use ndarray::Array2;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::Transpose;
 use unpadded::layers::{Conv, Embedding, Gru, Highway, Lstm, Norm, Qrnn};
-use unpadded::operator::Attributes;
+use unpadded::op::Attributes;
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::Initializer;
 use unpadded::tensor::StorageKind;

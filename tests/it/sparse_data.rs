@@ -5,12 +5,12 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ndarray::Array2;
-use unpadded::Result;
 use unpadded::data::{
     Batch, Batching, Data, Field, FirstIndex, LabelledRow, LabelledRows, Loader, Malformed, ReadOptions,
     Sample, SampleStream, Samples, Skipped, Source, Target, TextFile,
 };
-use unpadded::tensor::{Csr, Dense, Storage, Variable};
+use unpadded::tensor::{Csr, Dense, Storage};
+use unpadded::{Result, Variable};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 

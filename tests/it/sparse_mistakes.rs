@@ -1,7 +1,7 @@
 //! Mistakes with sparse variables in programs: sizes that nothing can hold, and operators that are refused.
 
 use unpadded::layers::init;
-use unpadded::operator::{Extent, Size, Spec};
+use unpadded::op::{Extent, Size, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Error, Fallback};
 

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use unpadded::executor::{Executor, Run, Scope, Stage};
-use unpadded::operator::{Kernel, Reach, VarId};
+use unpadded::op::{Kernel, Reach};
 use unpadded::ops::catalogue;
+use unpadded::program::VarId;
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{DType, Mode, Result, Variable};
 

@@ -4,16 +4,15 @@ use std::thread;
 use std::time::Duration;
 
 use ndarray::{Array2, Ix2, arr0, array};
-use unpadded::error::ErrorKind;
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::operator::{Attributes, BlockId, Spec, VarId};
+use unpadded::op::{Attributes, Spec};
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lamb, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
 };
-use unpadded::program::{Initializer, Program, VarDesc, VarKind, VarRole};
+use unpadded::program::{BlockId, Initializer, VarDesc, VarId, VarKind, VarRole};
 use unpadded::store::{Consistency, Key, KeyValueStore, LocalStore, LocalWorker, Rule};
 use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
-use unpadded::{DType, Result, Variable, ops};
+use unpadded::{DType, ErrorKind, Program, Result, Variable, ops};
 
 use crate::models::Random;
 

@@ -3,10 +3,10 @@
 use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::init;
-use unpadded::operator::VarId;
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
 };
+use unpadded::program::VarId;
 use unpadded::store::{KeyValueStore, LocalWorker};
 use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
 use unpadded::{Builder, DType, Variable, ops};

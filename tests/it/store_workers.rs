@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use ndarray::{Array2, array};
-use unpadded::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op};
+use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op};
 use unpadded::optimizer::{Optimizer, Options, UpdateRule};
 use unpadded::store::{Consistency, KeyValueStore, LocalStore, LocalWorker, Rule};
 use unpadded::tensor::{SelectedRows, Storage};

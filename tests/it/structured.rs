@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2, array};
 use unpadded::data::{Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::layers::{Crf, Embedding};
 use unpadded::metrics::{ChunkF1, ErrorRate};
-use unpadded::operator::{Attributes, Operand};
+use unpadded::op::{Attributes, Operand};
 use unpadded::optimizer::Adam;
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, Lod, Result, Variable, ops};

@@ -21,7 +21,7 @@ const LAYERS: [&str; 25] = [
     "program",
     "ops",
     "executor",
-    "testing",
+    "op",
     "optimizer",
     "layers",
     "data",

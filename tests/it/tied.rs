@@ -3,11 +3,10 @@
 use crate::refused::Outcome;
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::init;
-use unpadded::operator::VarId;
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::{Program, backward};
+use unpadded::program::{VarId, backward};
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Lod, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Program, Var, Variable, ops};
 
 use crate::models::Random;
 

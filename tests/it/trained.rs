@@ -8,7 +8,7 @@ use unpadded::data::Vocabulary;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::Better;
-use unpadded::operator::Attributes;
+use unpadded::op::Attributes;
 use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::program::VarRole;
 use unpadded::tensor::Dense;

@@ -11,7 +11,7 @@ use unpadded::data::{
 };
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::{Accuracy, Average, F1, Loss};
-use unpadded::operator::Attributes;
+use unpadded::op::Attributes;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Schedule, Sgd};
 use unpadded::program::Initializer;

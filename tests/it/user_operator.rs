@@ -4,20 +4,17 @@
 use crate::refused::Outcome;
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::kernels::Float;
 use unpadded::layers::{Lstm, init};
-use unpadded::operator::call::Direct;
-use unpadded::operator::sample::numbers;
-use unpadded::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, Operand, RowValue,
-    Spec, VarId,
+use unpadded::op::{
+    Attributes, Backward, CheckCase, Direct, Facts, Float, Forward, Gradient, InferShape, LodEffect, Op,
+    Operand, RowValue, Spec, numbers, testing,
 };
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::{Program, backward};
+use unpadded::program::{VarId, backward};
 use unpadded::tensor::Dense;
 use unpadded::{
-    Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, operator, ops, testing,
+    Builder, DType, Error, ErrorKind, Lod, Program, Registry, Result, Var, Variable, operator, ops,
     with_float,
 };
 

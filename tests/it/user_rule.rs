@@ -2,13 +2,13 @@
 //! and exact under gradients of selected rows.
 
 use unpadded::executor::{Executor, Run, Scope, settle};
-use unpadded::kernels::Float;
 use unpadded::layers::init;
-use unpadded::operator::{Attributes, BlockId, Debt};
-use unpadded::ops::{ElementRule, ElementStep, Moment, RuleSettings, settings};
+use unpadded::op::{
+    Attributes, Debt, ElementRule, ElementStep, Float, Moment, RuleSettings, settings, testing,
+};
 use unpadded::optimizer::{Optimizer, Options, Schedule, UpdateRule};
-use unpadded::program::{Append, Program, Role};
-use unpadded::{Builder, DType, Registry, Result, Variable, ops, testing, update_rule};
+use unpadded::program::{Append, BlockId, Role};
+use unpadded::{Builder, DType, Program, Registry, Result, Variable, ops, update_rule};
 
 use crate::models::Random;
 

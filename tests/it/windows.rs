@@ -1,8 +1,9 @@
 //! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
 
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
-use unpadded::operator::{Attributes, CheckCase, Facts, Forward, InferShape, Op, VarId};
+use unpadded::op::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
 use unpadded::ops::Pool;
+use unpadded::program::VarId;
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
 

@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
-use unpadded::operator::{BlockId, VarId};
-use unpadded::program::{OpDesc, Program, Role, VarDesc, VarKind, VarRole};
+use unpadded::Program;
+use unpadded::program::{BlockId, OpDesc, Role, VarDesc, VarId, VarKind, VarRole};
 
 use super::arrange::{Arranged, Pair, arrange};
 use crate::command::report::escape;

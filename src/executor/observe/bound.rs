@@ -1,30 +1,4 @@
 //! What bounds an entry of a profile: multiply-adds, a cache, memory, or waiting.
-//!
-//! # The model
-//! For each entry it is worked out what its calls would need at best, on all threads together:
-//!
-//! - for their operations, at the highest rate of multiply-adds ([`peak()`]);
-//! - for their bytes, at the highest rate of reading ([`bandwidth()`]) from the *smallest cache that holds all that one
-//!   call touches*: the second level, the third, or else memory. Of an entry that is its bytes over its calls.
-//!
-//! The longer of the two times is the bound, and what was reached is that time over the time that was taken:
-//! `multiply-adds 87 %` says that no kernel could save more than 13 % of the entry, `memory 60 %` that reading these
-//! bytes once from memory takes 60 % of it.
-//!
-//! *Waiting* are a loop's steps outside its calls ([`Part::Stepping`]), and an entry that ran on several threads side by
-//! side, one of them less than half as long as another.
-//!
-//! # Its limits
-//! - Bytes are those of the operands, each once a call. A kernel that reads some twice shows as one that reaches less.
-//! - Packed weights count as the weights do, and are read from where all of a call fits.
-//! - An operand counts as being in its cache even if something else has pushed it out since, so that the time at best is
-//!   rather too short.
-//! - `memory >100 %` is a call that needs less than the model says: it left out a part of its operands, as the pooling of
-//!   last rows does, or found a part of them nearer.
-//! - Operators count one operation for each number that they write if they do not say otherwise: exponentials and
-//!   roots are more. Such an entry, and one of many small calls, reaches little of either.
-//! - Calls that one thread makes alone are held against what all threads can do.
-//! - Writing counts as reading does.
 
 use std::fmt;
 
@@ -32,7 +6,33 @@ use crate::executor::observe::profile::{Entry, Part, Profile};
 use crate::kernels::{Bandwidth, bandwidth, peak};
 use crate::tensor::DType;
 
-/// What bounds an entry, with the fraction of it that was reached: see the [module](self).
+/// What bounds an entry of a [`Profile`], with the fraction of the bound that was reached.
+///
+/// # The model
+/// For each entry it is worked out what its calls would need at best, on all threads together:
+///
+/// - for their operations, at the highest rate of multiply-adds (measured);
+/// - for their bytes, at the highest rate of reading (measured, too) from the *smallest cache that holds all that one
+///   call touches*: the second level, the third, or else memory. Of an entry that is its bytes over its calls.
+///
+/// The longer of the two times is the bound, and what was reached is that time over the time that was taken:
+/// `multiply-adds 87 %` says that no kernel could save more than 13 % of the entry, `memory 60 %` that reading these
+/// bytes once from memory takes 60 % of it.
+///
+/// *Waiting* are a loop's steps outside its calls ([`Part::Stepping`]), and an entry that ran on several threads side by
+/// side, one of them less than half as long as another.
+///
+/// # Its limits
+/// - Bytes are those of the operands, each once a call. A kernel that reads some twice shows as one that reaches less.
+/// - Packed weights count as the weights do, and are read from where all of a call fits.
+/// - An operand counts as being in its cache even if something else has pushed it out since, so that the time at best is
+///   rather too short.
+/// - `memory >100 %` is a call that needs less than the model says: it left out a part of its operands, as the pooling of
+///   last rows does, or found a part of them nearer.
+/// - Operators count one operation for each number that they write if they do not say otherwise: exponentials and
+///   roots are more. Such an entry, and one of many small calls, reaches little of either.
+/// - Calls that one thread makes alone are held against what all threads can do.
+/// - Writing counts as reading does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
     /// The multiply-adds of all threads.
@@ -76,8 +76,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Those of so many threads, at most one a core, which are measured when they are first asked for: see [`peak()`] and
-    /// [`bandwidth()`].
+    /// Those of so many threads, at most one a core, which are measured when they are first asked for.
     pub fn of(threads: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let all = threads.clamp(1, cores) as f64;

@@ -1,23 +1,4 @@
 //! The compiled program as text: what runs where, in which memory, and why.
-//!
-//! Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same numbers.
-//! The plan holds what was decided about each operator of a step block, with the reason, and the listing prints that.
-//!
-//! ```
-//! use unpadded::executor::Executor;
-//! use unpadded::{Builder, DType};
-//! let net = Builder::new();
-//! let x = net.feed("x", DType::F32, &[8], 1);
-//! let h = x.lstm(16);
-//! let registry = net.registry();
-//! let executor = Executor::new(&net.finish()?, &registry, &[h.id()], 1)?;
-//! let listing = executor.listing().to_string();
-//! // The input's product leaves the loop, the state's cannot.
-//! let (before, the_loop) = listing.split_once("at every step").unwrap_or_default();
-//! assert!(before.contains("no other step reaches it"), "{listing}");
-//! assert!(the_loop.contains("lstm_cell"), "{listing}");
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -32,7 +13,26 @@ use crate::operator::{BlockId, Extent, Pass, VarId};
 use crate::program::{OpDesc, Program, grad_name};
 use crate::tensor::StorageKind;
 
-/// A compiled program, to be printed: see the [module](self).
+/// A compiled program, to be printed.
+///
+/// Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same numbers.
+/// The plan holds what was decided about each operator of a step block, with the reason, and the listing prints that.
+///
+/// ```
+/// use unpadded::executor::Executor;
+/// use unpadded::{Builder, DType};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[8], 1);
+/// let h = x.lstm(16);
+/// let registry = net.registry();
+/// let executor = Executor::new(&net.finish()?, &registry, &[h.id()], 1)?;
+/// let listing = executor.listing().to_string();
+/// // The input's product leaves the loop, the state's cannot.
+/// let (before, the_loop) = listing.split_once("at every step").unwrap_or_default();
+/// assert!(before.contains("no other step reaches it"), "{listing}");
+/// assert!(the_loop.contains("lstm_cell"), "{listing}");
+/// # Ok::<(), unpadded::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Listing<'a> {
     plan: &'a Plan,

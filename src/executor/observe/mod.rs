@@ -1,7 +1,7 @@
 //! What a plan is and where its time goes, to be read by people.
 
-pub mod bound;
-pub mod listing;
-pub mod profile;
+pub(super) mod bound;
+pub(super) mod listing;
+pub(super) mod profile;
 mod table;
 mod trace;

@@ -1,45 +1,4 @@
 //! Where the time of runs goes: by operator, by part of the step block, by thread.
-//!
-//! [`Executor::start_profile`](crate::executor::Executor::start_profile) switches it on,
-//! [`Executor::take_profile`](crate::executor::Executor::take_profile) off again. A [`Profile`] prints as a table and
-//! writes itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
-//! [listing](super::listing), which says why each is where it is.
-//!
-//! ```
-//! use unpadded::executor::{Executor, Part, Run, Scope};
-//! use unpadded::{Builder, DType, Lod, Variable};
-//! use ndarray::Array2;
-//! let net = Builder::new();
-//! let x = net.feed("x", DType::F32, &[8], 1);
-//! let h = x.lstm(16);
-//! let (registry, program) = (net.registry(), net.finish()?);
-//! let (mut executor, mut scope) = (Executor::new(&program, &registry, &[h.id()], 1)?, Scope::of(&program)?);
-//! let batch = Variable::sequences(Array2::<f32>::ones((7, 8)), Lod::from_lengths1(&[4, 3])?)?;
-//!
-//! executor.start_profile();
-//! executor.run(&mut scope, &Run::infer(&[(x.id(), &batch)]))?;
-//! let Some(profile) = executor.take_profile() else { unreachable!("it was started") };
-//! println!("{profile}");
-//!
-//! // A product is 2·M·K·N operations. The input's is one over all 7 tokens, the state's one a step; both rows × 4 gates.
-//! let products: Vec<_> = profile.entries.iter().filter(|e| e.kind == "linear").collect();
-//! let facts = |part| products.iter().find(|e| e.part == part).map(|e| (e.calls, e.rows, e.cost.flops));
-//! assert_eq!(facts(Part::Before), Some((1, 7, 2 * 7 * 8 * 64)));
-//! assert_eq!(facts(Part::Loop), Some((4, 7, 2 * 7 * 16 * 64)));
-//! assert!(profile.chrome_trace().starts_with('{'));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
-//!
-//! # What it costs
-//! Switched off, a branch at each call, and no memory. Switched on, two readings of the clock and a count of bytes at
-//! each call, under a microsecond: on an LSTM(256) over 64 sequences less than what one run differs from the next.
-//!
-//! # What the numbers mean
-//! *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
-//! all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
-//! ([`Op::cost`](crate::operator::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
-//! from a cache or from memory. The table's second line says what this machine does at best, and its column *bound* which of
-//! it an entry comes nearest to: see [`bound`](super::bound).
 
 use std::fmt;
 use std::time::Duration;
@@ -103,7 +62,7 @@ impl fmt::Display for Part {
 /// What one instruction did.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The instruction's number in the [listing](super::listing).
+    /// The instruction's number in the [listing](crate::executor::Listing).
     pub instruction: usize,
     /// Its operator, as `"linear #3, backward"`.
     pub operator: String,
@@ -145,7 +104,48 @@ impl Entry {
     }
 }
 
-/// Where the time of some runs went: see the [module](self).
+/// Where the time of some runs went.
+///
+/// [`Executor::start_profile`](crate::executor::Executor::start_profile) switches it on,
+/// [`Executor::take_profile`](crate::executor::Executor::take_profile) off again. A [`Profile`] prints as a table and
+/// writes itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
+/// [listing](crate::executor::Listing), which says why each is where it is.
+///
+/// ```
+/// use unpadded::executor::{Executor, Part, Run, Scope};
+/// use unpadded::{Builder, DType, Lod, Variable};
+/// use ndarray::Array2;
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[8], 1);
+/// let h = x.lstm(16);
+/// let (registry, program) = (net.registry(), net.finish()?);
+/// let (mut executor, mut scope) = (Executor::new(&program, &registry, &[h.id()], 1)?, Scope::of(&program)?);
+/// let batch = Variable::sequences(Array2::<f32>::ones((7, 8)), Lod::from_lengths1(&[4, 3])?)?;
+///
+/// executor.start_profile();
+/// executor.run(&mut scope, &Run::infer(&[(x.id(), &batch)]))?;
+/// let Some(profile) = executor.take_profile() else { unreachable!("it was started") };
+/// println!("{profile}");
+///
+/// // A product is 2·M·K·N operations. The input's is one over all 7 tokens, the state's one a step; both rows × 4 gates.
+/// let products: Vec<_> = profile.entries.iter().filter(|e| e.kind == "linear").collect();
+/// let facts = |part| products.iter().find(|e| e.part == part).map(|e| (e.calls, e.rows, e.cost.flops));
+/// assert_eq!(facts(Part::Before), Some((1, 7, 2 * 7 * 8 * 64)));
+/// assert_eq!(facts(Part::Loop), Some((4, 7, 2 * 7 * 16 * 64)));
+/// assert!(profile.chrome_trace().starts_with('{'));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// # What it costs
+/// Switched off, a branch at each call, and no memory. Switched on, two readings of the clock and a count of bytes at
+/// each call, under a microsecond: on an LSTM(256) over 64 sequences less than what one run differs from the next.
+///
+/// # What the numbers mean
+/// *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
+/// all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
+/// ([`Op::cost`](crate::operator::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
+/// from a cache or from memory. The table's second line says what this machine does at best, and its column *bound* which of
+/// it an entry comes nearest to: see [`Bound`](crate::executor::Bound).
 pub struct Profile {
     /// What took time, longest first.
     pub entries: Vec<Entry>,

@@ -9,7 +9,7 @@
 /// order is entry 4, 0, 9, 5, 1, 10, 6, 2, 11, 7, 3, 8 of the batch.
 #[doc(alias = "PackedSequence")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RankTable {
+pub(crate) struct RankTable {
     order: Vec<usize>,
     starts: Vec<usize>,
     rows: Vec<usize>,
@@ -17,14 +17,15 @@ pub struct RankTable {
 
 impl RankTable {
     /// The table of the sequences that `offsets` delimit; from their own ends if `reverse`.
-    pub fn new(offsets: &[usize], reverse: bool) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(offsets: &[usize], reverse: bool) -> Self {
         let mut table = Self::default();
         table.rebuild(offsets, reverse);
         table
     }
 
     /// The same in the memory of this table.
-    pub fn rebuild(&mut self, offsets: &[usize], reverse: bool) {
+    pub(crate) fn rebuild(&mut self, offsets: &[usize], reverse: bool) {
         let count = offsets.len().saturating_sub(1);
         let length = |i: usize| offsets[i + 1] - offsets[i];
         self.order.clear();
@@ -48,37 +49,37 @@ impl RankTable {
     }
 
     /// Sequences in rank order.
-    pub fn order(&self) -> &[usize] {
+    pub(crate) fn order(&self) -> &[usize] {
         &self.order
     }
 
     /// Where each step starts in step-major order, and the number of entries at the end.
-    pub fn starts(&self) -> &[usize] {
+    pub(crate) fn starts(&self) -> &[usize] {
         &self.starts
     }
 
     /// For each entry in step-major order, its number in the batch.
-    pub fn rows(&self) -> &[usize] {
+    pub(crate) fn rows(&self) -> &[usize] {
         &self.rows
     }
 
     /// How many steps the longest sequence has.
-    pub fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// How many sequences run at step `t`.
-    pub fn alive(&self, t: usize) -> usize {
+    pub(crate) fn alive(&self, t: usize) -> usize {
         self.starts[t + 1] - self.starts[t]
     }
 
     /// How many sequences there are, those without a step included.
-    pub fn sequences(&self) -> usize {
+    pub(crate) fn sequences(&self) -> usize {
         self.order.len()
     }
 
     /// The steps of the sequence at place `rank` of the order.
-    pub fn length(&self, rank: usize) -> usize {
+    pub(crate) fn length(&self, rank: usize) -> usize {
         // Alive counts never grow with the step.
         let (mut low, mut high) = (0, self.steps());
         while low < high {

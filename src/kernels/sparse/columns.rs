@@ -1,17 +1,13 @@
 //! The transposed product, `xᵀ·d`: entries by columns, only those that occur.
 
-use super::dense::{Rows, beyond};
+use super::dense::Rows;
 use super::{CsrView, place};
 use crate::kernels::float::{Assign, Float};
-use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
 
 /// Columns are counted in a table if there are at most so many for each entry, and sorted if there are more.
 const COLUMNS_AN_ENTRY: usize = 4;
-/// Bytes of a result that is added to in the order of the entries: half of a usual second cache. It decides the bits, and is the
-/// same on every machine.
-const SCATTERED: usize = 256 << 10;
 
 /// The columns that occur in a sparse matrix, ascending, each with its entries in ascending order of rows: the plan of `xᵀ·d`.
 ///
@@ -129,11 +125,6 @@ impl<T: Float> Columns<T> {
         self.ids.len()
     }
 
-    /// Whether no column occurs.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
     /// `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
     pub fn transposed(&self) -> CsrView<'_, T> {
         // Empty before anything was planned.
@@ -160,83 +151,6 @@ impl<T: Float> Columns<T> {
         let (x, ids) = (self.transposed(), Some(&self.ids[..]));
         Rows { x, y: d, out, store: Assign::Add, ids, first: 0 }.run_on(threads);
     }
-
-    /// `out += xᵀ·d`, without a plan to keep: a result that stays in the cache is added to in the order of the entries, which takes
-    /// less time than to plan; on one thread, which was faster than two that share its columns. Its shape alone decides, and so the bits.
-    ///
-    /// # Panics
-    /// Unless `x` is R × K, `d` R × N and `out` K × N; or as [`Self::prepare`].
-    pub fn product_once(&mut self, x: CsrView<'_, T>, d: View<'_, T>, out: ViewMut<'_, T>, threads: usize) {
-        assert_eq!(d.rows(), x.rows(), "the rows of a transposed matrix's factor");
-        assert_eq!((out.rows(), out.width()), (x.columns(), d.width()), "the shape of a transposed product");
-        let bytes = out.rows().saturating_mul(d.width() * size_of::<T>());
-        if d.width() == 1 {
-            sweep(Narrow { x, d, out });
-        } else if bytes <= SCATTERED {
-            sweep(Scatter { x, d, out });
-        } else {
-            self.prepare(x);
-            self.product_into(d, out, threads);
-        }
-    }
-}
-
-/// A transposed product of one column, in the order of the entries.
-struct Narrow<'a, T> {
-    x: CsrView<'a, T>,
-    d: View<'a, T>,
-    out: ViewMut<'a, T>,
-}
-
-impl<T: Float> Sweep for Narrow<'_, T> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(self) {
-        let Narrow { x, d, mut out } = self;
-        let (many, stride, start) = (out.rows(), out.stride(), out.as_mut_ptr());
-        for r in 0..x.rows() {
-            let (indices, values) = x.row(r);
-            let d = d.row(r)[0];
-            for (&column, &value) in indices.iter().zip(values) {
-                // What is negative is far beyond.
-                let to = column as usize;
-                if to >= many {
-                    beyond(column, many);
-                }
-                // SAFETY: one of the rows of `out`, which has a column.
-                let sum = unsafe { &mut *start.add(to * stride) };
-                *sum = A::mul_add(value, d, *sum);
-            }
-        }
-    }
-}
-
-/// The same of any width.
-struct Scatter<'a, T> {
-    x: CsrView<'a, T>,
-    d: View<'a, T>,
-    out: ViewMut<'a, T>,
-}
-
-impl<T: Float> Sweep for Scatter<'_, T> {
-    type Output = ();
-    const PORTABLE: bool = T::PORTABLE;
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(self) {
-        let Scatter { x, d, mut out } = self;
-        for r in 0..x.rows() {
-            let (indices, values) = x.row(r);
-            let d = d.row(r);
-            for (&column, &value) in indices.iter().zip(values) {
-                for (out, &d) in out.row(place(column)).iter_mut().zip(d) {
-                    *out = A::mul_add(value, d, *out);
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -255,7 +169,7 @@ mod tests {
             let mut ids = x.indices.clone();
             ids.sort_unstable();
             ids.dedup();
-            assert_eq!((columns.ids(), columns.is_empty()), (&ids[..], ids.is_empty()));
+            assert_eq!(columns.ids(), &ids[..]);
             for r in 0..columns.len() {
                 assert!(columns.transposed().row(r).0.is_sorted());
             }
@@ -271,9 +185,6 @@ mod tests {
                 close(&out, &some);
                 let mut all = vec![T::ONE; many * width];
                 columns.product_into(d, ViewMut::new(&mut all, many, width), 1);
-                close(&all, &expected.iter().map(|x| x + 1.0).collect::<Vec<_>>());
-                all.fill(T::ONE);
-                Columns::default().product_once(x.view(), d, ViewMut::new(&mut all, many, width), 1);
                 close(&all, &expected.iter().map(|x| x + 1.0).collect::<Vec<_>>());
             }
         }
@@ -303,13 +214,6 @@ mod tests {
             assert!(run(&columns, threads) == expected);
             let mut all = vec![0.0; many * width];
             columns.product_into(d, ViewMut::new(&mut all, many, width), threads);
-            let once = |threads| {
-                let mut all = vec![0.0; many * width];
-                let out = ViewMut::new(&mut all, many, width);
-                Columns::default().product_once(x.view(), d, out, threads);
-                all
-            };
-            assert!(once(threads) == once(1));
             for (i, &id) in columns.ids().iter().enumerate() {
                 let row = |all: &[f32], i: usize| all[i * width..(i + 1) * width].to_vec();
                 assert_eq!(row(&all, id as usize), row(&expected, i));
@@ -329,13 +233,6 @@ mod tests {
                 Columns::default().prepare(x);
             };
             assert!(std::panic::catch_unwind(prepare).is_err());
-            let once = || {
-                let x = CsrView::new(columns, &[0, 1], std::slice::from_ref(&column), &[1.0f32]);
-                let mut out = vec![0.0; columns];
-                let out = ViewMut::new(&mut out, columns, 1);
-                Columns::default().product_once(x, View::new(&[1.0], 1, 1), out, 1);
-            };
-            assert!(std::panic::catch_unwind(once).is_err());
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::operator::rows::{RowBuffer, RowValue};
 use crate::operator::table::{RowTable, no_table};
 
 /// The parameter of an update operator and its states are at most so many variables.
-pub const MOST_TABLES: usize = 8;
+pub(crate) const MOST_TABLES: usize = 8;
 
 macro_rules! pooled_methods {
     ($context:ident) => {

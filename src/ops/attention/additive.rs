@@ -75,7 +75,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 0, 1])?);
     /// let op = ops::catalogue().parse("additive_attention", &Attributes::new())?;

@@ -71,7 +71,7 @@ builder_methods! { DotAttentionPlain, Builder, Var;
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 0, 1])?);
     /// let op = ops::catalogue().parse("dot_attention", &Attributes::new().with("heads", 1usize).with("after", 0usize))?;
@@ -111,7 +111,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 1])?);
     /// let op = ops::catalogue().parse("dot_attention", &Attributes::new().with("heads", 1usize))?;

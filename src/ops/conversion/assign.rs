@@ -11,7 +11,7 @@ operator! {
     /// A copy of `x`, of any dtype, shape and LoD; the gradient is copied back.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let op = ops::catalogue().parse("assign", &Attributes::new())?;
@@ -86,7 +86,7 @@ operator! {
     /// f32 and f64.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let cast = ops::catalogue().parse("cast", &Attributes::new().with("dtype", "f32"))?;

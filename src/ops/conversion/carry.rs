@@ -11,7 +11,7 @@ operator! {
     /// read; it only names the feed.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let (before, x) = (Variable::dense(ndarray::array![[0.0f32]]), Variable::dense(ndarray::array![[2.0f32]]));
     /// let op = ops::catalogue().parse("carry", &Attributes::new())?;

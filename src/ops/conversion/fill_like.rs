@@ -13,7 +13,7 @@ operator! {
     /// the gradient of the loss with respect to itself is 1.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("fill_like", &Attributes::new().with("value", 0.5))?;
     /// let out = op.call(&[Operand::batch("x", Variable::from_sequences(&[vec![1.0, 2.0], vec![]])?)])?;

@@ -18,7 +18,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let tanh = ops::catalogue().parse("tanh", &Attributes::new())?;
     /// let out = tanh.call(&[Operand::constant("x", array![0.0, 1.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 0.761594]) {
@@ -35,7 +35,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let sigmoid = ops::catalogue().parse("sigmoid", &Attributes::new())?;
     /// let out = sigmoid.call(&[Operand::constant("x", array![0.0, 1.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.5, 0.731059]) {
@@ -52,7 +52,7 @@ functions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[-1.0, 2.0], [3.0, -4.0], [0.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let relu = ops::catalogue().parse("relu", &Attributes::new())?;
@@ -71,7 +71,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let leaky_relu = ops::catalogue().parse("leaky_relu", &Attributes::new().with("alpha", 0.25))?;
     /// let out = leaky_relu.call(&[Operand::constant("x", array![-4.0, 2.0])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [-1.0, 2.0]);
@@ -86,7 +86,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let elu = ops::catalogue().parse("elu", &Attributes::new().with("alpha", 1.0))?;
     /// let out = elu.call(&[Operand::constant("x", array![-1.0, 2.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([-0.632121, 2.0]) {
@@ -103,7 +103,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let softplus = ops::catalogue().parse("softplus", &Attributes::new())?;
     /// let out = softplus.call(&[Operand::constant("x", array![0.0, 1000.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.693147, 1000.0]) {
@@ -120,7 +120,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let softsign = ops::catalogue().parse("softsign", &Attributes::new())?;
     /// let out = softsign.call(&[Operand::constant("x", array![-3.0, 1.0])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [-0.75, 0.5]);
@@ -138,7 +138,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let silu = ops::catalogue().parse("silu", &Attributes::new())?;
     /// let out = silu.call(&[Operand::constant("x", array![0.0, 1.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 0.731059]) {
@@ -159,7 +159,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let gelu = ops::catalogue().parse("gelu", &Attributes::new())?;
     /// let out = gelu.call(&[Operand::constant("x", array![0.0, 1.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 0.841192]) {
@@ -184,7 +184,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let exp = ops::catalogue().parse("exp", &Attributes::new())?;
     /// let out = exp.call(&[Operand::constant("x", array![0.0, 1.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([1.0, 2.718282]) {
@@ -201,7 +201,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let log = ops::catalogue().parse("log", &Attributes::new())?;
     /// let out = log.call(&[Operand::constant("x", array![1.0, 10.0])])?;
     /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 2.302585]) {
@@ -219,7 +219,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let sqrt = ops::catalogue().parse("sqrt", &Attributes::new())?;
     /// let out = sqrt.call(&[Operand::constant("x", array![0.0, 6.25])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [0.0, 2.5]);
@@ -234,7 +234,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let square = ops::catalogue().parse("square", &Attributes::new())?;
     /// let out = square.call(&[Operand::constant("x", array![-3.0, 0.5])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [9.0, 0.25]);
@@ -248,7 +248,7 @@ functions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[2.0, -4.0], [0.5, 1.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let reciprocal = ops::catalogue().parse("reciprocal", &Attributes::new())?;
@@ -264,7 +264,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let abs = ops::catalogue().parse("abs", &Attributes::new())?;
     /// let out = abs.call(&[Operand::constant("x", array![-3.0, 0.5])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [3.0, 0.5]);
@@ -278,7 +278,7 @@ functions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[-1.0, 2.0], [3.0, -4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let scale = ops::catalogue().parse("scale", &Attributes::new().with("factor", 2.0).with("offset", 1.0))?;
@@ -295,7 +295,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let clamp = ops::catalogue().parse("clamp", &Attributes::new().with("low", -1.0).with("high", 1.0))?;
     /// let out = clamp.call(&[Operand::constant("x", array![-3.0, 0.5, 7.0])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [-1.0, 0.5, 1.0]);

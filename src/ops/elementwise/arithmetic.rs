@@ -94,7 +94,7 @@ functions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let add = ops::catalogue().parse("add", &Attributes::new())?;
@@ -115,7 +115,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let sub = ops::catalogue().parse("sub", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![1.0, 4.0]));
     /// assert_eq!(sub.call(&[x, y])?[0].as_slice::<f64>()?, [4.0, -2.0]);
@@ -132,7 +132,7 @@ functions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
@@ -155,7 +155,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let div = ops::catalogue().parse("div", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![2.0, -4.0]));
     /// assert_eq!(div.call(&[x, y])?[0].as_slice::<f64>()?, [2.5, -0.5]);
@@ -174,7 +174,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let div = ops::catalogue().parse("div_no_nan", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, 2.0, 0.0]), Operand::constant("y", array![2.0, 0.0, 0.0]));
     /// assert_eq!(div.call(&[x, y])?[0].as_slice::<f64>()?, [2.5, 0.0, 0.0]);
@@ -192,7 +192,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let maximum = ops::catalogue().parse("maximum", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
     /// assert_eq!(maximum.call(&[x, y])?[0].as_slice::<f64>()?, [5.0, 4.0]);
@@ -210,7 +210,7 @@ functions! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let minimum = ops::catalogue().parse("minimum", &Attributes::new())?;
     /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
     /// assert_eq!(minimum.call(&[x, y])?[0].as_slice::<f64>()?, [1.0, -2.0]);

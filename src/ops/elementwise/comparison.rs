@@ -70,7 +70,7 @@ comparisons! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let greater = ops::catalogue().parse("greater", &Attributes::new().with("number", 2.0))?;
@@ -90,7 +90,7 @@ comparisons! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let greater_equal = ops::catalogue().parse("greater_equal", &Attributes::new().with("number", 2.0))?;
     /// let out = greater_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
     /// assert_eq!(out[0].as_slice::<i64>()?, [0, 1, 1]);
@@ -104,7 +104,7 @@ comparisons! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let less = ops::catalogue().parse("less", &Attributes::new().with("number", 2.0))?;
     /// let out = less.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
     /// assert_eq!(out[0].as_slice::<i64>()?, [1, 0, 0]);
@@ -118,7 +118,7 @@ comparisons! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let less_equal = ops::catalogue().parse("less_equal", &Attributes::new().with("number", 2.0))?;
     /// let out = less_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
     /// assert_eq!(out[0].as_slice::<i64>()?, [1, 1, 0]);
@@ -130,7 +130,7 @@ comparisons! {
     /// 1 where x = y, else 0, element by element.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![7i64, 0], vec![], vec![0]])?;
     /// let equal = ops::catalogue().parse("equal", &Attributes::new().with("number", 0.0))?;
@@ -145,7 +145,7 @@ comparisons! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let not_equal = ops::catalogue().parse("not_equal", &Attributes::new().with("number", 2.0))?;
     /// let out = not_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
     /// assert_eq!(out[0].as_slice::<i64>()?, [1, 0, 1]);

@@ -16,7 +16,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = array![[1.0, 3.0, 2.0], [5.0, 7.0, 7.0]];
     /// let x = Variable::sequences(x, Lod::from_lengths1(&[1, 0, 1])?)?;

@@ -29,7 +29,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[5.0], [1.0], [3.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("batch_norm", &Attributes::new().with("epsilon", 1e-12))?;
@@ -209,7 +209,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let op = ops::catalogue().parse("running_average", &Attributes::new().with("momentum", 0.25))?;
     /// let out = op.call(&[Operand::constant("x", array![4.0, 8.0]), Operand::constant("average", array![0.0, 4.0])])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 5.0]);

@@ -22,7 +22,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let a = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
@@ -140,7 +140,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let split = ops::catalogue().parse("split", &Attributes::new().with("sizes", vec![1usize, 2]))?;
@@ -212,7 +212,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let op = ops::catalogue().parse("slice", &Attributes::new().with("from", 1usize).with("to", 3usize))?;

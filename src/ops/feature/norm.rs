@@ -29,7 +29,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 3.0], [5.0, -5.0], [7.0, 7.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("layer_norm", &Attributes::new().with("epsilon", 1e-12))?;
@@ -61,7 +61,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 7.0], [0.0, 0.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let op = ops::catalogue().parse("rms_norm", &Attributes::new().with("epsilon", 1e-12))?;

@@ -60,7 +60,7 @@ reductions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("sum", &Attributes::new())?;
@@ -80,7 +80,7 @@ reductions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("mean", &Attributes::new())?;
@@ -99,7 +99,7 @@ reductions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("sum_features", &Attributes::new())?;
@@ -119,7 +119,7 @@ reductions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("mean_features", &Attributes::new())?;
@@ -140,7 +140,7 @@ reductions! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("max_features", &Attributes::new())?;

@@ -19,7 +19,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[0.0, 0.0], [1e4, 1e4], [-7.0, -7.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("softmax", &Attributes::new())?;
@@ -43,7 +43,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[0.0, 0.0], [0.0, -1e9]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let op = ops::catalogue().parse("log_softmax", &Attributes::new())?;

@@ -30,7 +30,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("embedding", &Attributes::new())?;
     /// let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];

@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 1])?)?;
     /// let ids = Variable::from_sequences(&[vec![1i64, 0, 1], vec![]])?;
@@ -55,7 +55,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0], [2.0], [4.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let ids = Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?;
@@ -81,7 +81,7 @@ operator! {
     /// and reads only the rows that are named.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![2i64, 0], vec![]])?;
     /// let op = ops::catalogue().parse("one_hot", &Attributes::new().with("classes", 3usize).with("dtype", "f64"))?;

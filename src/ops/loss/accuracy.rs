@@ -19,7 +19,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let logits = Variable::sequences(array![[0.1, 0.9], [0.8, 0.2], [0.3, 0.3]], lod.clone())?;

@@ -55,7 +55,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[0.0], [1000.0], [-1000.0]], lod.clone())?;
@@ -158,7 +158,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[0.0], [1000.0], [-1000.0]], lod.clone())?;
@@ -252,7 +252,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[0.25], [3.0], [3.0]], lod.clone())?;

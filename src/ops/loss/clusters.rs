@@ -17,7 +17,7 @@ operator! {
     /// and no gradient passes.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let labels = Variable::from_sequences(&[vec![1i64, 4], vec![], vec![5]])?;
     /// let op = ops::catalogue().parse("class_clusters", &Attributes::new().with("ends", vec![2usize, 5, 9]))?;

@@ -32,7 +32,7 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0]], lod.clone())?;
@@ -67,7 +67,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0], [1.0, 2.0]], lod.clone())?;

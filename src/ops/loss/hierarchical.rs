@@ -69,7 +69,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[3, 0])?;
     /// let op = ops::catalogue().parse("hierarchical_sigmoid", &Attributes::new().with("classes", 3usize))?;

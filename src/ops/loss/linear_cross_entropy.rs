@@ -50,7 +50,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0])?;
     /// let op = ops::catalogue().parse("linear_cross_entropy", &Attributes::new())?;
@@ -450,7 +450,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let op = ops::catalogue().parse("cross_entropy_share", &Attributes::new().with("ignore_index", -1i64))?;
     /// let out = op.call(&[
     ///     Operand::constant("weight", array![[0.0, 0.0]]),

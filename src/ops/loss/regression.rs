@@ -14,7 +14,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 3.0]], lod.clone())?;
@@ -63,7 +63,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let x = Variable::sequences(array![[1.5], [4.0]], lod.clone())?;
@@ -127,7 +127,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let half = 0.5f64.ln();

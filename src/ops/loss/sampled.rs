@@ -56,7 +56,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0])?;
     /// let op = ops::catalogue().parse("nce", &Attributes::new().with("samples", 1usize).with("sparse", true))?;
@@ -104,7 +104,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0])?;
     /// let op = ops::catalogue().parse("sampled_softmax", &Attributes::new().with("samples", 2usize))?;

@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
     /// let x = Variable::sequences(array![[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]], lod.clone())?;

@@ -20,7 +20,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let attributes = Attributes::new().with("transpose_x", false).with("transpose_y", true);
     /// let op = ops::catalogue().parse("matmul", &attributes)?;
     /// let out = op.call(&[
@@ -49,7 +49,7 @@ builder_methods! { MatmulPlain, Builder, Var;
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let no = Attributes::new().with("transpose_x", false).with("transpose_y", false);
     /// let out = ops::catalogue().parse("matmul", &no)?.call(&[
     ///     Operand::constant("x", array![[1.0, 2.0], [3.0, 4.0]]),

@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
     /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], lod.clone())?;
@@ -54,7 +54,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[0, 1])?;
     /// let x = Variable::sequences(array![[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], lod.clone())?;

@@ -18,7 +18,7 @@ operator! {
     /// block all its steps do. That is variational dropout (Gal and Ghahramani, 2016).
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![], vec![3.0]])?;
     /// let op = ops::catalogue().parse("dropout", &Attributes::new().with("rate", 0.5))?;

@@ -23,7 +23,7 @@ operator! {
     /// side by side.)
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1i64, 2], vec![], vec![3]])?;
     /// let y = Variable::from_sequences(&[vec![7i64], vec![], vec![8, 9]])?;

@@ -18,7 +18,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0], [2.0], [3.0], [4.0]], Lod::from_lengths1(&[3, 0, 1])?)?;
     /// let op = ops::catalogue().parse("cumulative_sum", &Attributes::new())?;
@@ -45,7 +45,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0, 3.0], [4.0, -4.0, 0.5]], Lod::from_lengths1(&[1, 0, 1])?)?;
     /// let op = ops::catalogue().parse("cumulative_sum_features", &Attributes::new())?;

@@ -17,7 +17,7 @@ operator! {
     /// `[rows, window]`, in the LoD of x. An empty sequence has no rows. No gradient passes ids.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![5i64, 6, 7], vec![], vec![8]])?;
     /// let op = ops::catalogue().parse("sequence_enumerate", &Attributes::new().with("window", 2))?;

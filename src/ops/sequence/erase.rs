@@ -21,7 +21,7 @@ operator! {
     /// (`Op::levels`): in a step block no memory may reach the ids.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![5i64, 0, 7, 0], vec![], vec![0, 3, 9]])?;
     /// let op = ops::catalogue().parse("sequence_erase", &Attributes::new().with("tokens", vec![0, 9]))?;

@@ -34,7 +34,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let op = ops::catalogue().parse("sequence_expand", &Attributes::new())?;
     /// let y = Variable::sequences(array![0.0, 0.0, 0.0], Lod::from_lengths1(&[2, 0, 1])?)?;

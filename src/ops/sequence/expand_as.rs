@@ -27,7 +27,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let y = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let op = ops::catalogue().parse("sequence_expand_as", &Attributes::new())?;

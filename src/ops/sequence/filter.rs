@@ -57,7 +57,7 @@ builder_methods! { SequenceFilterPlain, Builder, Var;
     /// once, and what is refused: [`sequence_filter_all`](crate::Builder::sequence_filter_all).
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let keep = Variable::from_sequences(&[vec![1i64, 0, 2], vec![], vec![0]])?;
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0]])?;
@@ -86,7 +86,7 @@ operator! {
     /// places they went to.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let keep = Variable::from_sequences(&[vec![1i64, 0, 2], vec![], vec![0]])?;
     /// let x = Variable::from_sequences(&[vec![10.0, 30.0], vec![], vec![]])?;

@@ -15,7 +15,7 @@ operator! {
     /// Lengths, not offsets: one number a sequence lies in the program like any pooled row, and offsets are their sums.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_nested(&[vec![vec![7i64, 8, 9], vec![]], vec![], vec![vec![5]]])?;
     /// let op = ops::catalogue().parse("lod_of", &Attributes::new())?;

@@ -24,7 +24,7 @@ operator! {
     /// output may be made of rows of several sequences of x, so that the operator cannot stand in a step block.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![3.0]])?;
     /// let y = Variable::from_sequences(&[vec![0i64], vec![0, 0]])?;
@@ -55,7 +55,7 @@ operator! {
     /// block no memory may reach `lengths`. One may reach x.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let words = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4, 5]])?;
     /// let lengths = Variable::from_sequences(&[vec![2i64, 1], vec![], vec![2]])?;

@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let attributes = Attributes::new().with("length", 3).with("dtype", "f32");
     /// let op = ops::catalogue().parse("sequence_mask", &attributes)?;

@@ -28,7 +28,7 @@ operator! {
     /// others of this crate do not.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![], vec![3.0]])?;
     /// let attributes = Attributes::new().with("length", 3).with("pad_value", -1.0);
@@ -64,7 +64,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::dense(array![[1.0, 2.0, -1.0], [-1.0, -1.0, -1.0], [3.0, -1.0, -1.0]]);
     /// let op = ops::catalogue().parse("sequence_unpad", &Attributes::new())?;

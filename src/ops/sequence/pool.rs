@@ -32,7 +32,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// // Two documents, of two sentences and of one.
     /// let lod = Lod::from_lengths(&[vec![2, 1], vec![2, 0, 1]])?;
@@ -58,7 +58,7 @@ builder_methods! { SequencePoolPlain, Builder, Var;
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0], [3.0], [5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "mean"))?;

@@ -23,7 +23,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sequence_pool_piece", &Attributes::new().with("pool", "mean"))?;
     /// let x = |rows: &[Vec<f64>]| Variable::from_sequences(rows).map(|x| Operand::batch("x", x));

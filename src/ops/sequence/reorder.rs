@@ -26,7 +26,7 @@ operator! {
     /// dtype; the gradient is put back in order. It reaches over the batch, and so cannot stand in a step block.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let y = Variable::from_sequences(&[vec![0i64, 0], vec![], vec![0, 0, 0]])?;
     /// let x = Variable::from_sequences(&[vec![1.0], vec![2.0, 3.0], vec![4.0]])?;

@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[1, 0, 2])?;
     /// let x = Variable::sequences(array![[1i64, 2], [3, 4], [5, 6]], lod)?;

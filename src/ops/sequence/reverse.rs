@@ -19,7 +19,7 @@ operator! {
     /// kept; an empty sequence stays empty. The gradient is reversed likewise.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4, 5]])?;
     /// let op = ops::catalogue().parse("sequence_reverse", &Attributes::new())?;

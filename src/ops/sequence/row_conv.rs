@@ -22,7 +22,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0]])?;
     /// let op = ops::catalogue().parse("row_conv", &Attributes::new())?;

@@ -22,7 +22,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![0i64, 2, 0], vec![], vec![1]])?;
     /// let updates = Variable::from_sequences(&[vec![1.0, 2.0, 4.0], vec![], vec![8.0]])?;

@@ -18,7 +18,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1000.0], [1000.0], [3.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
     /// let op = ops::catalogue().parse("sequence_softmax", &Attributes::new())?;

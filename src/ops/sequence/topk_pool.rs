@@ -22,7 +22,7 @@ operator! {
     /// m_k goes to the chosen, divided by min(k, n). The output has the LoD of x without its last level.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::from_sequences(&[vec![1.0, 5.0, 3.0], vec![], vec![4.0]])?;
     /// let attributes = Attributes::new().with("counts", vec![1, 2]);

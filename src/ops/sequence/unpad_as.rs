@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let y = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let x = Variable::dense(array![[1.0, 2.0, -1.0], [-1.0, -1.0, -1.0], [3.0, -1.0, -1.0]]);

@@ -415,7 +415,7 @@ macro_rules! on_sparse {
             appended where `", $of, "` is, to such variables.\n\n\
             ```\n\
             use ndarray::array;\n\
-            use unpadded::operator::{Attributes, Operand};\n\
+            use unpadded::op::{Attributes, Operand};\n\
             use unpadded::tensor::{Csr, Storage};\n\
             use unpadded::{Variable, ops};\n\
             let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\

@@ -19,7 +19,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::new(Csr::new([1, 3], vec![0, 1], vec![2], array![5.0])?, None)?;
@@ -129,7 +129,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::new(Csr::new([1, 5], vec![0, 3], vec![0, 2, 4], array![5.0, 6.0, 7.0])?, None)?;

@@ -25,7 +25,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let bags = Csr::new([2, 3], vec![0, 2, 2], vec![2, 0], array![1.0, 5.0])?;
@@ -161,7 +161,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::ops;
     /// let op = ops::catalogue().parse("to_csr", &Attributes::new())?;
@@ -301,7 +301,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{SelectedRows, Storage};
     /// use unpadded::ops;
     /// let op = ops::catalogue().parse("to_selected_rows", &Attributes::new())?;

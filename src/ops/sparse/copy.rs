@@ -23,7 +23,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sparse_assign", &Attributes::new())?;
@@ -76,7 +76,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sparse_cast", &Attributes::new().with("dtype", "f32"))?;

@@ -29,7 +29,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 2], vec![0, 1, 2], vec![1, 0], array![2.0, 3.0])?;
@@ -88,7 +88,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 2], vec![0, 1, 2], vec![1, 0], array![2.0, 3.0])?;

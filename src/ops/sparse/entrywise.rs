@@ -228,7 +228,7 @@ macro_rules! entrywise {
             too. It is appended where `", $of, "` is, to such a variable.\n\n\
             ```\n\
             use ndarray::array;\n\
-            use unpadded::operator::{Attributes, Operand};\n\
+            use unpadded::op::{Attributes, Operand};\n\
             use unpadded::tensor::{Csr, Storage};\n\
             use unpadded::{Variable, ops};\n\
             let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new()", $($with,)* ")?;\n\

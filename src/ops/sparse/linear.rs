@@ -25,7 +25,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let bags = Csr::new([2, 3], vec![0, 2, 2], vec![0, 2], array![1.0, 2.0])?;

@@ -32,7 +32,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 9], vec![0, 1, 1], vec![5], array![3.0])?;

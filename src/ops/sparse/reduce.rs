@@ -239,7 +239,7 @@ macro_rules! on_sparse {
             " It is appended where `", $of, "` is, to such a variable.\n\n\
             ```\n\
             use ndarray::array;\n\
-            use unpadded::operator::{Attributes, Operand};\n\
+            use unpadded::op::{Attributes, Operand};\n\
             use unpadded::tensor::Csr;\n\
             use unpadded::{Variable, ops};\n\
             let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\
@@ -269,7 +269,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::Csr;
     /// use unpadded::{Variable, ops};
     /// let op = ops::catalogue().parse("sum_rows", &Attributes::new())?;

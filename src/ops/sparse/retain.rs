@@ -23,7 +23,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{SelectedRows, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = SelectedRows::new(9, vec![2, 5, 7], array![[1.0], [2.0], [3.0]])?;

@@ -26,7 +26,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Variable::new(Csr::new([2, 3], vec![0, 2, 3], vec![0, 2, 1], array![1.0, 2.0, 3.0])?, None)?;

@@ -26,7 +26,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::{Csr, SelectedRows, Storage};
     /// use unpadded::{Variable, ops};
     /// let x = Csr::new([2, 3], vec![0, 1, 3], vec![2, 0, 2], array![1.0, 2.0, 3.0])?;

@@ -37,7 +37,7 @@ operator! {
     /// The lengths depend on the ids, so that the operator computes its level from data (`Op::levels`): in a step block no memory may reach them.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let ids = Variable::from_sequences(&[vec![0i64, 1, 1, 0, 1, 2, 2], vec![0, 0], vec![]])?;
     /// let op = ops::catalogue().parse("ctc_align", &Attributes::new().with("blank", 0usize))?;

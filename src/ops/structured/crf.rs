@@ -34,7 +34,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let lod = Lod::from_lengths1(&[2, 0])?;
     /// let op = ops::catalogue().parse("linear_chain_crf", &Attributes::new())?;

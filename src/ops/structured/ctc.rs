@@ -32,7 +32,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let logits = Variable::sequences(array![[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], Lod::from_lengths1(&[2, 1])?)?;
     /// let labels = Variable::from_sequences(&[vec![1i64], vec![1, 1]])?;

@@ -21,7 +21,7 @@ operator! {
     /// other way round. [`ErrorRate`](crate::metrics::ErrorRate) is the metric. No gradient passes ids.
     ///
     /// ```
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
     /// let found = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4]])?;
     /// let reference = Variable::from_sequences(&[vec![1i64, 3], vec![5, 6], vec![4]])?;

@@ -17,7 +17,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[0.0, 0.0], [0.0, 0.0]], Lod::from_lengths1(&[2, 0])?)?;
     /// // Of the four paths, 1 behind 0 is forbidden.

@@ -24,7 +24,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[2.0, 0.0], [1.0, 2.0]], Lod::from_lengths1(&[2, 0])?)?;
     /// let op = ops::catalogue().parse("viterbi_decode", &Attributes::new().with("n_best", 2usize))?;

@@ -8,7 +8,7 @@ use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
 use crate::operator::Debt;
-use crate::ops::RuleSettings;
+use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("rho", 0.5).with("epsilon", 1.0);
     /// let out = ops::catalogue().parse("adadelta", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -2.0]]),

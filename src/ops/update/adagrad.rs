@@ -6,7 +6,7 @@ use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
 use crate::operator::Debt;
-use crate::ops::RuleSettings;
+use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ update_rule! {
     ///
     /// ```
     /// use ndarray::{arr0, array};
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::ops;
     /// let plain = Attributes::new().with("mode", "exact").with("epsilon", 0.0).with("rate_decay", 0.0);
     /// let out = ops::catalogue().parse("adagrad", &plain.with("weight_decay", 0.0))?.call(&[

@@ -7,7 +7,7 @@ use super::rule::{ElementStep, KEPT, over};
 use super::settings;
 use crate::kernels::Float;
 use crate::operator::Debt;
-use crate::ops::RuleSettings;
+use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
 /// What Adam and the rules beside it share: the moments of the gradients, and the step that they make.
@@ -83,7 +83,7 @@ update_rule! {
     ///
     /// ```
     /// use ndarray::{arr0, array};
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::ops;
     /// let betas = Attributes::new().with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
     /// let plain = betas.with("mode", "exact").with("weight_decay", 0.0).with("decoupled", false);

@@ -19,7 +19,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let attributes = Attributes::new().with("start", 0usize).with("decay", 0.75);
     /// let op = ops::catalogue().parse("average_weights", &attributes)?;
     /// let of = |average| [Operand::constant("param", array![8.0]), Operand::constant("average", average)];

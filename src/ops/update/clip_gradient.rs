@@ -22,7 +22,7 @@ operator! {
     /// ```
     /// use ndarray::array;
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let clip = Attributes::new().with("storage", "dense").with("limit", 0.5);
     /// let out = ops::catalogue().parse("clip_gradient", &clip)?.call(&[
     ///     Operand::constant("param", array![[7.0, 7.0, 7.0]]),

@@ -33,7 +33,7 @@ pub trait RuleSettings: Declared + Clone + PartialEq {
 
 /// An update rule that moves each element by itself: the arithmetic, and what rows without a gradient owe.
 ///
-/// `FIELDS` are the parameter and its states, at most [`MOST_TABLES`](crate::operator::MOST_TABLES). The operator itself, with its
+/// `FIELDS` are the parameter and its states, at most eight. The operator itself, with its
 /// slots, is declared by [`update_rule!`](crate::update_rule).
 pub trait ElementRule<const FIELDS: usize>: RuleSettings {
     /// The arithmetic of one update. Without L1 and L2 it is what `self.decay().before(rate, …)` wraps.
@@ -183,14 +183,12 @@ pub mod parts {
     }
 }
 
-/// Declares an update operator and makes it one, by the [`ElementRule`](crate::ops::ElementRule) that the caller implements for its
+/// Declares an update operator and makes it one, by the [`ElementRule`](crate::op::ElementRule) that the caller implements for its
 /// type: the attributes, slots, shape rule, kernels and samples that all update rules have.
 ///
 /// ```
-/// use unpadded::kernels::Float;
-/// use unpadded::ops::{ElementRule, ElementStep, Moment, settings};
-/// use unpadded::operator::Debt;
-/// use unpadded::{ops, testing, update_rule};
+/// use unpadded::op::{Debt, ElementRule, ElementStep, Float, Moment, settings, testing};
+/// use unpadded::{ops, update_rule};
 ///
 /// update_rule! {
 ///     /// Descent along a mean of the gradients: mean += (1 − beta) · (grad − mean), param −= rate · mean.
@@ -237,7 +235,7 @@ pub mod parts {
 /// - **Decay**, if the rule has any: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes
 ///   `weight_decay` (read as it says), `l1` and `decoupled` (with this default, or without one).
 /// - **States** are a constant and the name of the slot in programs: each has the shape of the parameter, and starts at 0.
-/// - **Samples** are the settings with which the rule is [checked](crate::testing).
+/// - **Samples** are the settings with which the rule is [checked](crate::op::testing).
 #[macro_export]
 macro_rules! update_rule {
     (
@@ -254,7 +252,7 @@ macro_rules! update_rule {
             /// Adds so much of `param` to the gradient.
             weight_decay: f64 => $weight,
             /// Adds so much of the sign of `param` to the gradient; 0 without it.
-            l1: f64 => $crate::ops::settings::or_zero,
+            l1: f64 => $crate::op::settings::or_zero,
             /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
             decoupled: bool $(= $coupled)?,
         } states $states samples { $($sampled: $sample,)* weight_decay: 0.5, l1: 0.25, } decay { weight_decay l1 decoupled } }
@@ -278,17 +276,17 @@ macro_rules! update_rule {
             $(#[doc = $text])*
             #[derive(Clone, PartialEq)]
             $visible struct $type = $kind {
-                mode: $crate::ops::SparseMode,
+                mode: $crate::optimizer::SparseMode,
                 /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
-                storage: $crate::tensor::StorageKind => $crate::ops::settings::dense_or_rows,
+                storage: $crate::tensor::StorageKind => $crate::op::settings::dense_or_rows,
                 $($setting)*
                 /// Multiplies `rate`; 1 without it.
-                rate_factor: f64 => $crate::ops::settings::or_one,
+                rate_factor: f64 => $crate::op::settings::or_one,
                 /// The first steps, in which `rate` is 0 for this parameter; none without it.
-                held: usize => $crate::ops::settings::steps,
+                held: usize => $crate::op::settings::steps,
             }
             inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
-            kernels { [$crate::operator::DENSE], [$crate::operator::ROWS] }
+            kernels { [$crate::op::DENSE], [$crate::op::ROWS] }
             outputs {
                 PARAM = param: one.updated().table(),
                 $($constant = $state: one.updated().table(),)*
@@ -300,8 +298,8 @@ macro_rules! update_rule {
             const FIELDS: &[&str] = &["param", $(stringify!($state)),*];
         }
 
-        impl $crate::ops::RuleSettings for $type {
-            fn mode(&self) -> $crate::ops::SparseMode {
+        impl $crate::op::RuleSettings for $type {
+            fn mode(&self) -> $crate::optimizer::SparseMode {
                 self.mode
             }
 
@@ -310,42 +308,42 @@ macro_rules! update_rule {
             }
 
             fn rate_factor(&self, step: f64) -> f64 {
-                $crate::ops::settings::after(self.held, step) * self.rate_factor
+                $crate::op::settings::after(self.held, step) * self.rate_factor
             }
 
-            fn decay(&self) -> $crate::ops::Decay {
+            fn decay(&self) -> $crate::op::Decay {
                 #[allow(clippy::needless_update)]
-                $crate::ops::Decay { $($decay: self.$decay,)* ..$crate::ops::Decay::NONE }
+                $crate::op::Decay { $($decay: self.$decay,)* ..$crate::op::Decay::NONE }
             }
         }
 
-        impl $crate::operator::Op for $type {
-            fn facts(&self) -> $crate::operator::Facts {
-                $crate::operator::Facts::batch_wide($crate::operator::LodEffect::Drops)
+        impl $crate::op::Op for $type {
+            fn facts(&self) -> $crate::op::Facts {
+                $crate::op::Facts::batch_wide($crate::op::LodEffect::Drops)
             }
 
-            fn infer_shape(&self, s: &mut $crate::operator::InferShape<'_>) -> $crate::error::Result<()> {
-                let owes = $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self);
-                $crate::ops::update_parts::infer_shape(self, s, Self::FIELDS.len(), owes)
+            fn infer_shape(&self, s: &mut $crate::op::InferShape<'_>) -> $crate::Result<()> {
+                let owes = $crate::op::ElementRule::<{ Self::FIELDS.len() }>::owes(self);
+                $crate::op::update_parts::infer_shape(self, s, Self::FIELDS.len(), owes)
             }
 
-            fn owes(&self) -> $crate::operator::Debt {
-                $crate::ops::ElementRule::<{ Self::FIELDS.len() }>::owes(self)
+            fn owes(&self) -> $crate::op::Debt {
+                $crate::op::ElementRule::<{ Self::FIELDS.len() }>::owes(self)
             }
 
-            fn forward(&self, run: &mut $crate::operator::Forward<'_>) -> $crate::error::Result<()> {
-                $crate::ops::update_parts::forward::<_, { Self::FIELDS.len() }>(self, run)
+            fn forward(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {
+                $crate::op::update_parts::forward::<_, { Self::FIELDS.len() }>(self, run)
             }
 
-            fn settle(&self, run: &mut $crate::operator::Forward<'_>) -> $crate::error::Result<()> {
-                $crate::ops::update_parts::settle::<_, { Self::FIELDS.len() }>(self, run)
+            fn settle(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {
+                $crate::op::update_parts::settle::<_, { Self::FIELDS.len() }>(self, run)
             }
 
-            fn samples() -> $crate::error::Result<Vec<$crate::operator::CheckCase>> {
+            fn samples() -> $crate::Result<Vec<$crate::op::CheckCase>> {
                 let storage = $crate::tensor::StorageKind::Dense;
-                let modes = [$crate::ops::SparseMode::Exact, $crate::ops::SparseMode::Lazy];
+                let modes = [$crate::optimizer::SparseMode::Exact, $crate::optimizer::SparseMode::Lazy];
                 let of = |mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* }.attributes();
-                $crate::ops::update_parts::samples(modes.map(of), Self::FIELDS)
+                $crate::op::update_parts::samples(modes.map(of), Self::FIELDS)
             }
         }
     };

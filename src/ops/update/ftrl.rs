@@ -62,7 +62,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("beta", 1.0).with("l1", 1.0).with("l2", 2.0);
     /// let out = ops::catalogue().parse("ftrl", &plain)?.call(&[
     ///     Operand::constant("grad", array![[3.0, 1.0, 0.0]]),

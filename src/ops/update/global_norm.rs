@@ -29,7 +29,7 @@ operator! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::SelectedRows;
     /// use unpadded::{Variable, ops};
     /// let sparse = SelectedRows::new(9, vec![7, 7], array![[1.0], [2.0]])?;
@@ -153,7 +153,7 @@ operator! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let op = ops::catalogue().parse("scale_gradient", &Attributes::new().with("storage", "dense"))?;
     /// let out = op.call(&[
     ///     Operand::constant("param", array![[7.0, 7.0]]),

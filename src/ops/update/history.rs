@@ -19,7 +19,7 @@ operator! {
     /// ```
     /// use ndarray::{Array2, arr0};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let history = Array2::<f64>::zeros([16385, 2]);
     /// let out = ops::catalogue().parse("update_history", &Attributes::new())?.call(&[
     ///     Operand::constant("rate", arr0(0.5f32)),

@@ -39,7 +39,7 @@ operator! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
     /// let out = ops::catalogue().parse("lamb", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0, 6.0, -8.0]]),

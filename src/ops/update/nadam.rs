@@ -11,7 +11,7 @@ use super::rule::{ElementStep, KEPT, over};
 use super::settings;
 use crate::kernels::Float;
 use crate::operator::Debt;
-use crate::ops::RuleSettings;
+use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0).with("momentum_decay", 0.0);
     /// let out = ops::catalogue().parse("nadam", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0]]),

@@ -9,7 +9,7 @@ use super::rule::{ElementStep, over};
 use super::settings;
 use crate::kernels::Float;
 use crate::operator::Debt;
-use crate::ops::RuleSettings;
+use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("alpha", 0.75).with("epsilon", 0.0);
     /// let out = ops::catalogue().parse("rmsprop", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0]]),
@@ -161,7 +161,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("alpha", 0.75).with("epsilon", 0.0).with("momentum", 0.5);
     /// let out = ops::catalogue().parse("rmsprop_momentum", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0]]),
@@ -224,7 +224,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("alpha", 0.75).with("epsilon", 0.0);
     /// let out = ops::catalogue().parse("rmsprop_centred", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0]]),
@@ -282,7 +282,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let plain = Attributes::new().with("mode", "exact").with("alpha", 0.75).with("epsilon", 0.0).with("momentum", 0.5);
     /// let out = ops::catalogue().parse("rmsprop_centred_momentum", &plain)?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0]]),

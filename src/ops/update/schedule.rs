@@ -27,7 +27,7 @@ use crate::operator::Attributes;
 /// is that of Zaremba et al., "Recurrent neural network regularization", 2014, arXiv:1409.2329.
 ///
 /// ```
-/// use unpadded::ops::Schedule;
+/// use unpadded::optimizer::Schedule;
 /// let rates = Schedule::step(2, 0.5).warm_up(2);
 /// let first: Vec<f64> = (0..7).map(|step| rates.rate(0.4, step)).collect();
 /// assert_eq!(first, [0.2, 0.4, 0.4, 0.4, 0.2, 0.2, 0.1]);

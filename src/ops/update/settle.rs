@@ -31,7 +31,7 @@ operator! {
     /// ```
     /// use ndarray::{Array2, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Literal, Operand};
+    /// use unpadded::op::{Attributes, Literal, Operand};
     /// let pair = |name: &str, value: Literal| Literal::List(vec![name.into(), value]);
     /// let settings = vec![pair("mode", "exact".into()), pair("weight_decay", 1.0.into())];
     /// let sgd = Attributes::new().with("rule", "sgd").with("settings", settings);

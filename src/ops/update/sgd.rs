@@ -7,7 +7,7 @@ use super::rule::ElementStep;
 use super::settings;
 use crate::kernels::Float;
 use crate::operator::Debt;
-use crate::ops::RuleSettings;
+use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ update_rule! {
     ///
     /// ```
     /// use ndarray::{arr0, array};
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::tensor::SelectedRows;
     /// use unpadded::{Variable, ops};
     /// let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
@@ -126,7 +126,7 @@ update_rule! {
     /// ```
     /// use ndarray::{arr0, array};
     /// use unpadded::ops;
-    /// use unpadded::operator::{Attributes, Operand};
+    /// use unpadded::op::{Attributes, Operand};
     /// let half = Attributes::new().with("mode", "exact").with("momentum", 0.5).with("nesterov", false);
     /// let out = ops::catalogue().parse("momentum", &half.with("weight_decay", 0.0))?.call(&[
     ///     Operand::constant("grad", array![[2.0, -4.0]]),

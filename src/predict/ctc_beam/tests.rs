@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ndarray::{Array2, array};
 
 use super::*;
-use crate::kernels::uniform01;
+use crate::kernels::random::uniform01;
 use crate::lod::Lod;
 
 /// One sequence of random logits, some of them far apart.

@@ -2,18 +2,18 @@
 //! batch.
 
 mod before_loop;
-pub mod builder;
+pub(crate) mod builder;
 mod carried;
 mod fallback;
 mod memories;
 mod naming;
 pub(crate) mod open_step;
-pub mod operator;
+pub(crate) mod operator;
 mod parameters;
 mod scopes;
 mod state;
-pub mod step;
+pub(crate) mod step;
 pub(crate) mod term;
-pub mod var;
-pub mod vars;
-pub mod warning;
+pub(crate) mod var;
+pub(crate) mod vars;
+pub(crate) mod warning;

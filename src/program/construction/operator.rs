@@ -32,8 +32,8 @@ impl InputArgument for &[Var] {
 /// the caller implements for the type.
 ///
 /// ```
-/// use unpadded::operator::{Backward, Forward, Gradient, InferShape, Op, CheckCase, Spec};
-/// use unpadded::{Builder, DType, Registry, Result, Var, operator, ops, testing, with_float};
+/// use unpadded::op::{Backward, CheckCase, Forward, Gradient, InferShape, Op, Spec, testing};
+/// use unpadded::{Builder, DType, Registry, Result, Var, operator, ops, with_float};
 ///
 /// operator! {
 ///     /// `out = x · sqrt(x² + soft)`, every element.
@@ -144,25 +144,25 @@ macro_rules! operator {
 
             /// As they stand in a program.
             #[allow(dead_code)]
-            $visible fn attributes(&self) -> $crate::operator::Attributes {
+            $visible fn attributes(&self) -> $crate::op::Attributes {
                 #[allow(unused_mut)]
-                let mut attributes = $crate::operator::Attributes::new();
-                $($crate::operator::attributes::Attribute::write(&self.$field, &mut attributes, stringify!($field));)*
+                let mut attributes = $crate::op::Attributes::new();
+                $($crate::op::Attribute::write(&self.$field, &mut attributes, stringify!($field));)*
                 attributes
             }
         }
 
-        impl $crate::operator::Declared for $type {
-            fn declaration() -> &'static $crate::operator::Declaration {
+        impl $crate::op::Declared for $type {
+            fn declaration() -> &'static $crate::op::Declaration {
                 const {
-                    &$crate::operator::Declaration {
+                    &$crate::op::Declaration {
                         kind: $crate::operator_part!(kind $kind),
                         text: concat!($($text, "\n"),*),
                         attributes: &[$(stringify!($field)),*],
-                        signature: $crate::operator::Signature {
-                            inputs: &[$($crate::operator::Slot::$input_arity(stringify!($input_name))
+                        signature: $crate::op::Signature {
+                            inputs: &[$($crate::op::Slot::$input_arity(stringify!($input_name))
                                 $(.$input_more($($input_argument)?))*),*],
-                            outputs: &[$($crate::operator::Slot::$output_arity(stringify!($output_name))
+                            outputs: &[$($crate::op::Slot::$output_arity(stringify!($output_name))
                                 $(.$output_more($($output_argument)?))*),*],
                             kernels: &[$($(&$kernel),*)?],
                         },
@@ -171,14 +171,14 @@ macro_rules! operator {
                 }
             }
 
-            fn parse(_attributes: &$crate::operator::Attributes) -> $crate::error::Result<Self> {
+            fn parse(_attributes: &$crate::op::Attributes) -> $crate::Result<Self> {
                 Ok(Self {
                     $($field: $crate::operator_part!(read _attributes, $field $(= $default)? $(=> $read)?),)*
                 })
             }
 
-            fn declared(&self) -> &'static $crate::operator::Declaration {
-                <Self as $crate::operator::Declared>::declaration()
+            fn declared(&self) -> &'static $crate::op::Declaration {
+                <Self as $crate::op::Declared>::declaration()
             }
         }
 
@@ -223,10 +223,10 @@ macro_rules! operator_part {
     };
 
     (read $attributes:ident, $field:ident) => {
-        $crate::operator::attributes::Attribute::read($attributes, stringify!($field))?
+        $crate::op::Attribute::read($attributes, stringify!($field))?
     };
     (read $attributes:ident, $field:ident = $default:expr) => {
-        $crate::operator::attributes::or_default($attributes, stringify!($field), $default)?
+        $crate::op::or_default($attributes, stringify!($field), $default)?
     };
     (read $attributes:ident, $field:ident => $read:path) => {
         $read($attributes, stringify!($field))?
@@ -254,7 +254,7 @@ macro_rules! operator_part {
             fn $name(&$self $(, $parameter: $takes)*) -> $gives;
         }
 
-        impl $trait for $crate::program::Builder {
+        impl $trait for $crate::Builder {
             #[track_caller]
             fn $name(&$self $(, $parameter: $takes)*) -> $gives {
                 $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
@@ -275,12 +275,12 @@ macro_rules! operator_part {
             fn $name(self $(, $parameter: $takes)*) -> $gives;
         }
 
-        impl $also for $crate::program::Var {
+        impl $also for $crate::Var {
             #[track_caller]
             fn $name(self $(, $parameter: $takes)*) -> $gives {
-                match $crate::program::Builder::of(self) {
-                    Some(net) => <$crate::program::Builder as $trait>::$name(&net, self $(, $parameter)*),
-                    None => $crate::program::construction::vars::unknown_of(self),
+                match $crate::Builder::of(self) {
+                    Some(net) => <$crate::Builder as $trait>::$name(&net, self $(, $parameter)*),
+                    None => $crate::op::unknown_of(self),
                 }
             }
         }
@@ -290,8 +290,8 @@ macro_rules! operator_part {
         $($($before)*)?
         let operator = $type { $($field: $field.into()),* };
         $self.append(
-            <$type as $crate::operator::Declared>::declaration().kind,
-            &[$((stringify!($slot), $crate::program::construction::operator::InputArgument::vars(&$slot))),*],
+            <$type as $crate::op::Declared>::declaration().kind,
+            &[$((stringify!($slot), $crate::op::InputArgument::vars(&$slot))),*],
             operator.attributes(),
         )
     }};
@@ -304,11 +304,11 @@ macro_rules! operator_part {
 #[macro_export]
 macro_rules! builder_methods {
     (Builder; $($methods:tt)*) => {
-        impl $crate::program::Builder { $crate::builder_methods!(of_builder $($methods)*); }
+        impl $crate::Builder { $crate::builder_methods!(of_builder $($methods)*); }
     };
     (Builder, Var; $($methods:tt)*) => {
-        impl $crate::program::Builder { $crate::builder_methods!(of_builder $($methods)*); }
-        impl $crate::program::Var { $crate::builder_methods!(of_var $($methods)*); }
+        impl $crate::Builder { $crate::builder_methods!(of_builder $($methods)*); }
+        impl $crate::Var { $crate::builder_methods!(of_var $($methods)*); }
     };
     ($family:ident, Builder; $($methods:tt)*) => {
         macro_rules! $family {
@@ -340,9 +340,9 @@ macro_rules! builder_methods {
         #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ") of it.")]
         #[track_caller]
         pub fn $name $(<$($generic)*>)? (self $(, $parameter: $takes)*) -> $gives {
-            match $crate::program::Builder::of(self) {
+            match $crate::Builder::of(self) {
                 Some(net) => net.$name(self $(, $parameter)*),
-                None => $crate::program::construction::vars::unknown_of(self),
+                None => $crate::op::unknown_of(self),
             }
         }
     )*};

@@ -2,15 +2,15 @@
 
 pub(crate) mod carried;
 mod difference;
-pub mod display;
-pub mod dot;
-pub mod initialize;
-pub mod language;
+pub(crate) mod display;
+pub(crate) mod dot;
+pub(crate) mod initialize;
+pub(crate) mod language;
 mod names;
-pub mod op_desc;
+pub(crate) mod op_desc;
 pub(crate) mod program;
 mod slots;
 pub(crate) mod storage_report;
 pub(in crate::program) mod storages;
 mod validate;
-pub mod var_desc;
+pub(crate) mod var_desc;

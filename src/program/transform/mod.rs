@@ -5,6 +5,6 @@ pub(crate) mod blocked;
 pub(crate) mod decided;
 mod inference;
 mod settling;
-pub mod stepped;
-pub mod streamed;
+pub(crate) mod stepped;
+pub(crate) mod streamed;
 pub(crate) mod terms;

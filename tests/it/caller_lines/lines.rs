@@ -11,11 +11,10 @@ use unpadded::data::{Batching, Continuous, Data, Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::{Embedding, Linear, Lstm, init};
 use unpadded::metrics::{Average, F1, Loss};
-use unpadded::operator::VarId;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::predict::Predictor;
-use unpadded::program::{Recurrence, Step};
+use unpadded::program::{Recurrence, Step, VarId};
 use unpadded::train::{Progress, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, ops};
 

@@ -7,19 +7,15 @@ use unpadded::layers::{
     AdaptiveSoftmax, Attention, Conv, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, Qrnn,
     RecurrentWeights, Rnn, Sru, Stacked, init, load_torch,
 };
-use unpadded::operator::attributes::Attribute;
-use unpadded::operator::attributes::or_default;
-use unpadded::operator::call::Direct;
-use unpadded::operator::sample::sparse_numbers;
-use unpadded::operator::{
-    Attributes, Backward, BlockId, CheckCase, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op,
-    Operand, RowBuffer, Spec, VarId,
+use unpadded::op::{
+    Attribute, Attributes, Backward, CheckCase, CsrBuffer, Direct, Extent, Forward, Gradient, InferShape,
+    Levels, Op, Operand, RowBuffer, Spec, or_default, settings, sparse_numbers,
 };
-use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, UpdateGate, settings};
+use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, UpdateGate};
 use unpadded::optimizer::{Optimizer, Sgd};
-use unpadded::program::{Append, Program, backward};
+use unpadded::program::{Append, BlockId, VarId, backward};
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Registry, Result, Var, Variable, operator};
+use unpadded::{Builder, DType, Program, Registry, Result, Var, Variable, operator};
 
 use super::Calls;
 use crate::refused::noted;

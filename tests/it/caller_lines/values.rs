@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ndarray::{Array2, array};
-use unpadded::lod::SeqPos;
 use unpadded::tensor::{Coo, Csr, Dense, SelectedRows, Storage};
 use unpadded::wire::{self, Reader, Writer};
-use unpadded::{DType, Lod, Variable};
+use unpadded::{DType, Lod, SeqPos, Variable};
 
 use super::Calls;
 

@@ -4,8 +4,9 @@ mod affine;
 mod product;
 mod sequences;
 
-use unpadded::operator::{Op, Registry};
-use unpadded::testing::{self, Failures};
+use unpadded::Registry;
+use unpadded::op::testing::Failures;
+use unpadded::op::{Op, testing};
 
 /// Nothing is wrong.
 const NONE: u8 = 0;

@@ -3,9 +3,9 @@
 use ndarray::{Array1, Array2};
 
 use unpadded::layers::{Gru, Linear, Lstm, Mgu, Reset, init};
-use unpadded::operator::{Attributes, VarId};
+use unpadded::op::Attributes;
 use unpadded::ops::Pool;
-use unpadded::program::{Recurrence, Step};
+use unpadded::program::{Recurrence, Step, VarId};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Var, Variable};
 

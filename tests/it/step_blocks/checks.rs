@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use unpadded::executor::{Executor, Scope, Stage, interpret};
-use unpadded::operator::{Reach, VarId};
+use unpadded::op::Reach;
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
-use unpadded::program::Role;
+use unpadded::program::{Role, VarId};
 use unpadded::tensor::Dense;
 use unpadded::{DType, Result};
 
@@ -215,7 +215,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
         for step in 0..steps {
             let run = unpadded::executor::Run { step, stage: Stage::Updates, ..run(&fed_, &data) };
             match executor.run(&mut scope, &run) {
-                Err(e) if e.kind() == unpadded::error::ErrorKind::NotFinite => break,
+                Err(e) if e.kind() == unpadded::ErrorKind::NotFinite => break,
                 other => other?,
             }
         }

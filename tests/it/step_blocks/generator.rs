@@ -22,11 +22,10 @@ mod structured;
 use std::collections::BTreeMap;
 
 use unpadded::layers::init;
-use unpadded::operator::{Reach, Spec, VarId};
+use unpadded::op::{Reach, Spec};
 use unpadded::ops::catalogue;
-use unpadded::program::Program;
-use unpadded::program::backward;
-use unpadded::{Builder, DType, Error, Registry, Result, Var, Variable};
+use unpadded::program::{VarId, backward};
+use unpadded::{Builder, DType, Error, Program, Registry, Result, Var, Variable};
 
 use attempts::Attempts;
 pub(crate) use attempts::{case, mistake, model, twins};

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret, settle};
-use unpadded::operator::call::Direct;
-use unpadded::operator::{Operand, Registry, RunFacts, VarId};
+use unpadded::op::{Direct, Operand, RunFacts};
 use unpadded::optimizer::{Minimized, Optimizer, RATE_SCALE};
-use unpadded::program::{Program, Role};
+use unpadded::program::{Role, VarId};
 use unpadded::tensor::{Dense, Storage, StorageKind};
-use unpadded::{ErrorKind, Mode, Result, Variable};
+use unpadded::{ErrorKind, Mode, Program, Registry, Result, Variable};
 
 use super::generator::{Batch, Dice, Twins, fed, optimizer, twins};
 use super::{Check, F64, Worst, distance, hold, largest, numbers, seeds};

@@ -2,10 +2,10 @@
 
 use unpadded::executor::Scope;
 use unpadded::layers::init;
-use unpadded::operator::VarId;
 use unpadded::ops::CrossEntropy;
 use unpadded::optimizer::Optimizer;
 use unpadded::predict::Predictor;
+use unpadded::program::VarId;
 use unpadded::store::{Consistency, LocalWorker, StoreTrainer, share};
 use unpadded::tensor::StorageKind;
 use unpadded::{Var, Variable};

@@ -1,11 +1,9 @@
 //! A product with weights, with one fault at a time in what it says of its constants.
 
 use ndarray::array;
-use unpadded::kernels::{Assign, Float};
-use unpadded::operator::sample::numbers;
-use unpadded::operator::{
-    Attributes, Backward, CheckCase, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
-    Merge, Op, Prepare, RowValue, Signature, Slot, Spec,
+use unpadded::op::{
+    Assign, Attributes, Backward, CheckCase, Declaration, Declared, Facts, Float, Forward, Gradient, Hints,
+    InferShape, Merge, Op, Prepare, RowValue, Signature, Slot, Spec, numbers,
 };
 use unpadded::{Result, Variable, with_float};
 

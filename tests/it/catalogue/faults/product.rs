@@ -1,14 +1,10 @@
 //! A product of two variables, with one fault at a time.
 
-use unpadded::kernels::Assign;
-use unpadded::operator::attributes::or_default;
-use unpadded::operator::sample::numbers;
-use unpadded::operator::{
-    Attributes, Backward, CheckCase, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints,
-    InferShape, LodEffect, Op, Registry, RowValue, Signature, Slot, Spec, Total,
+use unpadded::op::{
+    Assign, Attributes, Backward, CheckCase, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient,
+    Hints, InferShape, LodEffect, Op, RowValue, Signature, Slot, Spec, Total, numbers, or_default, testing,
 };
-use unpadded::testing;
-use unpadded::{Error, Result, Variable, with_float};
+use unpadded::{Error, Registry, Result, Variable, with_float};
 
 use super::{NONE, failures, finds, passes};
 

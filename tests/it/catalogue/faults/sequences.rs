@@ -1,10 +1,8 @@
 //! The last row of each sequence, with one fault at a time.
 
-use unpadded::kernels::{Assign, Float};
-use unpadded::operator::sample::numbers;
-use unpadded::operator::{
-    Attributes, Backward, CheckCase, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
-    LodEffect, Op, Pieces, RowValue, Signature, Slot, Spec,
+use unpadded::op::{
+    Assign, Attributes, Backward, CheckCase, Declaration, Declared, Facts, Float, Forward, Gradient, Hints,
+    InferShape, LodEffect, Op, Pieces, RowValue, Signature, Slot, Spec, numbers,
 };
 use unpadded::{Result, Variable, with_float};
 

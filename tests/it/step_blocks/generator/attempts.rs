@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unpadded::layers::{Linear, init};
-use unpadded::operator::{Attributes, Spec, VarId};
+use unpadded::op::{Attributes, Spec};
+use unpadded::program::VarId;
 use unpadded::{Builder, Error, Result, Var, Variable};
 
 use super::{Case, Dice, Item, Kind, Maker, Size, Tables, Twins, grown, words};

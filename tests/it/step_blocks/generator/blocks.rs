@@ -1,7 +1,7 @@
 //! Step blocks, in step blocks, and the layers that open some.
 
 use unpadded::layers::{Activation, Gru, Lstm, Mgu, Reset, Rnn};
-use unpadded::operator::Spec;
+use unpadded::op::Spec;
 use unpadded::ops::UpdateGate;
 use unpadded::program::{Recurrence, Step};
 use unpadded::{Builder, DType, Result, Var};

@@ -2,7 +2,7 @@
 //! one of their samples; those whose operands must fit each other by width or by value have lines of their own.
 
 use unpadded::kernels::Transpose;
-use unpadded::operator::{Arity, Attributes, ROWS, Spec};
+use unpadded::op::{Arity, Attributes, ROWS, Spec};
 use unpadded::ops::{BagPool, CrossEntropy, LookupBag, Pool, UpdateGate};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};

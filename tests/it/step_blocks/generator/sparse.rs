@@ -1,6 +1,6 @@
 //! Calls of operators on sparse variables whose operands must fit each other: products, rows and columns.
 
-use unpadded::operator::Attributes;
+use unpadded::op::Attributes;
 use unpadded::{Builder, Result, Var};
 
 use super::{Item, LARGE, Maker, TABLE};

@@ -13,8 +13,8 @@
 //! operators of your own crate the check is one line:
 //!
 //! ```
-//! use unpadded::operator::{Attributes, Forward, InferShape, Op, CheckCase};
-//! use unpadded::{Registry, Result, Var, operator, testing, with_float};
+//! use unpadded::op::{Attributes, CheckCase, Forward, InferShape, Op, testing};
+//! use unpadded::{Registry, Result, Var, operator, with_float};
 //!
 //! operator! {
 //!     /// out = 2 · x.

@@ -1,0 +1,89 @@
+//! For who writes operators and update rules: the contract, what an operator sees when it runs, and the check that it passes.
+//!
+//! This module may change more between releases than the rest of the crate: what an operator declares grows with what
+//! the compiler can do. Using the operators that exist needs nothing of it; they are methods of [`Builder`](crate::Builder) and
+//! [`Var`](crate::Var), and [`ops`](crate::ops) lists them.
+//!
+//! | to write | start at |
+//! |---|---|
+//! | an operator | the macro [`operator!`](crate::operator!), then the trait [`Op`] |
+//! | its shape rule | [`InferShape`] |
+//! | its computation and its gradient | [`Forward`], [`Backward`], [`View`], [`ViewMut`] |
+//! | what the compiler may do with it | [`Facts`], [`Gradient`], [`Hints`] |
+//! | an update rule | the macro [`update_rule!`](crate::update_rule!), then the trait [`ElementRule`] |
+//! | a loop over numbers, compiled for each CPU path | [`Sweep`], [`sweep`] |
+//! | its check cases, and the test that runs them | [`CheckCase`], [`testing`] |
+//!
+//! An operator of another crate is registered beside the catalogue, and is then used as any other one:
+//!
+//! ```
+//! use unpadded::op::{Forward, InferShape, Op};
+//! use unpadded::{Builder, DType, Result, Var, operator, ops, with_float};
+//!
+//! operator! {
+//!     /// out = 2 · x.
+//!     ///
+//!     /// # Errors
+//!     /// If `x` holds no floats.
+//!     struct Twice = "acme.twice" {}
+//!     inputs { X = x: one }
+//!     outputs { OUT = out: one }
+//!     trait BuildTwice, ApplyTwice { fn twice(&self, x: Var) -> Var; }
+//! }
+//!
+//! impl Op for Twice {
+//!     fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()> {
+//!         shapes.is_float(Self::X)?;
+//!         shapes.set(Self::OUT, shapes.input(Self::X).clone());
+//!         Ok(())
+//!     }
+//!
+//!     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+//!         with_float!(run.dtype(Self::X), T => {
+//!             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+//!             out.iter_mut().flatten().zip(x.iter().flatten()).for_each(|(out, &x)| *out = x + x);
+//!             Ok(())
+//!         })
+//!     }
+//! }
+//!
+//! let mut registry = ops::catalogue();
+//! registry.add::<Twice>()?;
+//! let net = Builder::with_registry(registry);
+//! let x = net.feed("x", DType::F32, &[3], 1);
+//! x.twice().named("doubled");
+//! net.finish()?;
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+#[cfg(any(feature = "testing", doc))]
+pub mod testing;
+
+// What an operator declares, and what it sees when it runs.
+pub use crate::kernels::sparse::{CsrMut, CsrView};
+pub use crate::kernels::{Arithmetic, Assign, Extent2, Float, Sweep, View, ViewMut, sweep};
+pub use crate::operator::attributes::{Attribute, or_default};
+pub use crate::operator::call::{Direct, InputGradients};
+pub use crate::operator::context::Scratch;
+pub use crate::operator::sample::{numbers, sparse_numbers};
+pub use crate::operator::{
+    Arity, Attributes, Backward, CSR, CheckCase, Cost, CsrBuffer, DENSE, DENSE_OR_CSR, DENSE_OR_ROWS, Debt,
+    Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints, InferShape, Kernel, Levels,
+    Literal, LiteralRef, LodEffect, Merge, NewLevels, Op, Operand, Operators, Pass, Pieces, Prepare, ROWS,
+    Reach, ReadSlots, RowBuffer, RowKey, RowTable, RowValue, RunFacts, Sequences, Shape, Signature, Size,
+    Slot, Spec, StorageBound, TableRows, Total, Work,
+};
+
+// What an update rule declares.
+pub use crate::ops::update::decay::Decay;
+pub use crate::ops::update::element::{ElementRule, RuleSettings};
+pub use crate::ops::update::owed::{Moment, Moves, Owed};
+pub use crate::ops::update::rule::ElementStep;
+pub use crate::ops::update::settings;
+
+// What the macros name.
+#[doc(hidden)]
+pub use crate::{
+    ops::update::element::parts as update_parts,
+    program::construction::{operator::InputArgument, vars::unknown_of},
+};
