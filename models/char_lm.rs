@@ -51,7 +51,7 @@ fn train(text: &str, dev: &str, epochs: u64) -> Result<Trainer> {
 /// A text, and the characters that the model writes after it. Below a temperature of 1 likely characters become likelier.
 fn write(predictor: &Predictor, prompt: &str, temperature: f64, length: usize) -> Result<String> {
     let characters = predictor.vocabulary("characters")?;
-    let mut sampler = Sampling { temperature, ..Sampling::default() }.sampler(1)?;
+    let mut sampler = Sampling::default().temperature(temperature).sampler(1)?;
     let mut session = predictor.session(&["logits"])?;
     let mut text = prompt.to_owned();
     let mut ids = characters.ids(CHARACTERS.tokens(prompt))?;

@@ -98,7 +98,7 @@ struct Task {
 impl Task {
     fn new(train: &[Document], flat: bool) -> Result<Self> {
         let tokens = || train.iter().flat_map(|d| &d.sentences).flat_map(|sentence| WORDS.tokens(sentence));
-        let words = Vocabulary::of(tokens(), &Limits { min_count: 2, ..Limits::default() })?;
+        let words = Vocabulary::of(tokens(), &Limits::default().min_count(2))?;
         Ok(Task { words, labels: Vocabulary::labels(train.iter().map(|d| &d.label))?, flat })
     }
 

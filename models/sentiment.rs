@@ -30,7 +30,7 @@ fn network(words: &Vocabulary, labels: &Vocabulary) -> Result<Trainer> {
 
 /// Trains for some epochs. Returns the trainer, with the parameters of the best one.
 fn train(texts: &LabelledTexts, dev: &LabelledTexts, epochs: u64) -> Result<Trainer> {
-    let words = texts.vocabulary(&WORDS, &Limits { min_count: 2, ..Limits::default() })?;
+    let words = texts.vocabulary(&WORDS, &Limits::default().min_count(2))?;
     let labels = texts.labels()?;
     let batches = |texts: &LabelledTexts| texts.loader(["words", "label"], &WORDS, (&words, &labels));
     let mut trainer = network(&words, &labels)?.patience(5);

@@ -58,7 +58,7 @@ fn network(of: &Vocabularies, [train, dev]: [&TaggedTexts; 2], epochs: u64) -> R
 /// Trains for some epochs. Returns the chunk F1 on `dev`, from 0 to 1, and a predictor, both of the best epoch.
 fn train(texts: &TaggedTexts, dev: &TaggedTexts, epochs: u64) -> Result<(f64, Predictor)> {
     let of = Vocabularies {
-        words: texts.words(form, &Limits { min_count: 2, ..Limits::default() })?,
+        words: texts.words(form, &Limits::default().min_count(2))?,
         characters: texts.characters(&Limits::default())?,
         tags: TaggedTexts::tags([texts, dev])?,
     };

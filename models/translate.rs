@@ -61,12 +61,9 @@ fn network(sources: &Vocabulary, targets: &Vocabulary) -> Result<Trainer> {
 
 /// Trains for some epochs. Returns a predictor of the best one.
 fn train(pairs: &Pairs, dev: &Pairs, epochs: u64) -> Result<Predictor> {
-    let limits = |specials: &[&str]| Limits {
-        specials: specials.iter().map(|&special| special.to_owned()).collect(),
-        ..Limits::default()
-    };
-    let sources = pairs.sources(&CHARACTERS, &limits(&[Vocabulary::UNKNOWN]))?;
-    let targets = pairs.targets(&CHARACTERS, &limits(&[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
+    let sources = pairs.sources(&CHARACTERS, &Limits::default())?;
+    let specials = [ENDS[0], ENDS[1], Vocabulary::UNKNOWN];
+    let targets = pairs.targets(&CHARACTERS, &Limits::default().specials(specials))?;
     let batches = |pairs: &Pairs| -> Result<Loader> {
         let loader =
             pairs.loader(["source", "given", "next"], [&CHARACTERS; 2], [&sources, &targets], ENDS)?;

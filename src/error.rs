@@ -83,6 +83,7 @@ pub enum ErrorKind {
 
 /// Where an error happened. Every field may be unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Place {
     /// The operator's kind and number, as a program's listing shows them.
     pub operator: Option<String>,

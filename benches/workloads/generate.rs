@@ -20,7 +20,8 @@ fn predictor(net: Builder, output: Var, threads: usize) -> Outcome<Predictor> {
     let outputs = [("out".to_owned(), net.name_of(output))].into();
     let program = net.finish()?;
     let mut scope = Scope::of(&program)?;
-    let mut checkpoint = Checkpoint { outputs, program, ..Checkpoint::default() };
+    let mut checkpoint = Checkpoint::default();
+    (checkpoint.outputs, checkpoint.program) = (outputs, program);
     for (_, parameter) in checkpoint.program.vars().filter(|(_, var)| var.persistable) {
         checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
     }
@@ -40,7 +41,7 @@ pub(crate) fn w6(threads: usize) -> Outcome<()> {
     let words = net.feed("words", DType::I64, &[], 1);
     let logits = words.embedding(Embedding::new(10_000, 256)).lstm(512).lstm(512).linear(10_000);
     let predictor = predictor(net, logits, threads)?;
-    let mut sampler = Sampling { temperature: 0.0, ..Sampling::default() }.sampler(1)?;
+    let mut sampler = Sampling::default().temperature(0.0).sampler(1)?;
     let (mut times, mut token) = (Vec::new(), Variable::dense(Array1::from(vec![1i64])));
     for _ in 0..4 {
         let mut session = predictor.session(&["out"])?;

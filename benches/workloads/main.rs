@@ -41,9 +41,9 @@ use std::time::Instant;
 
 use data::Batch;
 use models::{Attends, Cell, Model};
+use unpadded::Builder;
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::optimizer::{Adam, Optimizer, Sgd};
-use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 const WORKLOADS: [&str; 23] = [
@@ -100,7 +100,7 @@ impl Bench {
 
     pub(crate) fn run(&mut self, (values, tokens): &Batch, stage: Stage) -> Outcome<(f64, f64, f64)> {
         let feeds: Vec<_> = self.model.feeds.iter().map(|v| v.id()).zip(values).collect();
-        let run = Run { mode: Mode::Train, ..Run::train(&feeds, self.step).until(stage) };
+        let run = Run::train(&feeds, self.step).until(stage);
         let clock = Instant::now();
         self.executor.run(&mut self.scope, &run)?;
         let seconds = clock.elapsed().as_secs_f64();

@@ -76,11 +76,9 @@ impl Served {
     }
 
     fn predictor(&self, scope: &mut Scope) -> Outcome<Predictor> {
-        let mut checkpoint = Checkpoint {
-            outputs: [("logits".to_owned(), self.program.var(self.logits).name.clone())].into(),
-            program: self.program.clone(),
-            ..Checkpoint::default()
-        };
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.outputs = [("logits".to_owned(), self.program.var(self.logits).name.clone())].into();
+        checkpoint.program = self.program.clone();
         for (_, parameter) in self.program.vars().filter(|(_, var)| var.persistable) {
             checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
         }

@@ -129,12 +129,7 @@ pub(crate) fn run(word: &str, threads: usize, steps: Option<usize>, parts: Optio
     let names: Vec<String> = model.feeds.iter().map(|&feed| net.name_of(feed)).collect();
     let batch = |(values, tokens): data::Batch| {
         let numbers = (0..values[0].batch_size() as u64).collect();
-        loading::Batch {
-            values: names.iter().cloned().zip(values).collect(),
-            numbers,
-            tokens,
-            padded: tokens,
-        }
+        loading::Batch::of(names.iter().cloned().zip(values).collect(), numbers, tokens)
     };
     let batches = Made(batches.into_iter().map(batch).collect());
     let dev = Made(batches.0[..1].to_vec());

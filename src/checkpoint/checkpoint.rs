@@ -57,6 +57,7 @@ use crate::wire::{self, Reader, Target, Writer};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Checkpoint {
     /// What it is for.
     pub purpose: Purpose,

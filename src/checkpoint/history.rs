@@ -6,6 +6,7 @@ use crate::error::Result;
 
 /// What an epoch of a training came to, when it ended.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct EpochScores {
     /// Its number, from 1 on.
     pub epoch: u64,

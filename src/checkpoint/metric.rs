@@ -3,7 +3,8 @@
 use crate::operator::Attributes;
 
 /// A metric of the training, for a predictor to compute it too.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct MetricDesc {
     /// What scores call it.
     pub name: String,

@@ -14,6 +14,7 @@ const MOST: u64 = 1 << 53;
 
 /// How far a training is. A count is below 2^53.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Position {
     /// Epochs that are finished.
     pub epoch: u64,
@@ -46,7 +47,8 @@ pub struct Position {
 }
 
 /// The best epoch so far.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Best {
     /// What it reached: the metric that decides.
     pub value: f64,
@@ -119,7 +121,8 @@ impl Position {
 }
 
 /// By what the best epoch was chosen. Its value says nothing about other data, or by another metric.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Criterion {
     /// The name of the metric that decides.
     pub metric: String,
@@ -130,9 +133,10 @@ pub struct Criterion {
 }
 
 /// Which of two values of a metric is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Better {
     /// The higher one: accuracy.
+    #[default]
     Higher,
     /// The lower one: a loss.
     Lower,

@@ -4,6 +4,7 @@ use crate::tensor::named::named;
 
 /// What a checkpoint is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Purpose {
     /// To go on with a training; a predictor takes it too.
     #[default]

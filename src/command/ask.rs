@@ -249,6 +249,9 @@ fn of(text: &str, answer: &Answer) -> Value {
             let all: Vec<Value> = texts.iter().map(one).collect();
             json::object([("text", text.into()), ("found", best.into()), ("best", all.into())])
         }
+        other => {
+            json::object([("text", text.into()), ("answer", terminal::columns(other).join("\t").into())])
+        }
     }
 }
 
@@ -282,7 +285,7 @@ pub(crate) struct Generate {
 impl Generate {
     pub(crate) fn run(self) -> Outcome<Ended> {
         let Self { length, temperature, top_k, top_p, seed, .. } = self;
-        let sampling = Sampling { temperature, top_k, top_p, ..Sampling::default() };
+        let sampling = Sampling::default().temperature(temperature).top_k(top_k).top_p(top_p);
         sampling.sampler(seed).usage()?;
         let model = self.which.load()?;
         if model.task() != Task::Lm {

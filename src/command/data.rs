@@ -82,7 +82,7 @@ impl Data {
 
 fn check(texts: &Texts) -> Outcome<()> {
     let config = texts.config()?;
-    let Preview { said: shown, how, records } = preview(&config).usage()?;
+    let Preview { said: shown, how, records, .. } = preview(&config).usage()?;
     let how: Value = serde_json::from_str(&how).unwrap_or_default();
     let console = texts.console;
     // What is understood is shown even if there is too little to train on.

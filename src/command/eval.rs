@@ -94,7 +94,7 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
 }
 
 fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<()> {
-    let Compared { scored, against_first } = compared;
+    let Compared { scored, against_first, .. } = compared;
     // Files are read alike by models that were trained alike.
     for (at, of) in scored.iter().enumerate() {
         if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
@@ -140,7 +140,7 @@ fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<
         table.print(console)?;
     }
     let (Some(one), Some(first)) = (runs.first(), scored.first()) else { return Ok(()) };
-    for (run, Against { p_value, differ, texts }) in runs.iter().skip(1).zip(against_first) {
+    for (run, Against { p_value, differ, texts, .. }) in runs.iter().skip(1).zip(against_first) {
         let (one, two) = (terminal::shown(&one.name), terminal::shown(&run.name));
         let tested = match p_value {
             Some(p) => format!("p = {p:.3} for {} ({METHOD})", first.headline),
@@ -155,7 +155,7 @@ fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<
             let shown = texts.len();
             console.more(format!("{differ} texts are answered otherwise; the first {shown}:"))?;
         }
-        for Disagreement { text, truth, found: [a, b] } in texts {
+        for Disagreement { text, truth, found: [a, b], .. } in texts {
             let lines = [("text", text), ("truth", truth), (one.as_str(), a), (two.as_str(), b)];
             let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
             console.more("")?;
@@ -193,7 +193,7 @@ fn cut(text: &str) -> String {
 }
 
 /// Several runs as an object.
-fn several(data: &str, runs: &[Run], Compared { scored, against_first }: &Compared) -> Value {
+fn several(data: &str, runs: &[Run], Compared { scored, against_first, .. }: &Compared) -> Value {
     let run = |(run, of): (&Run, _)| match show::object(data, of) {
         Value::Object(mut object) => {
             object.insert("run".to_owned(), run.name.as_str().into());

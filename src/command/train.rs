@@ -223,7 +223,7 @@ impl Train {
                     format!("  (truth: {})", terminal::shown(&labels.join(separator)))
                 }
                 Truth::Number(number) => format!("  (truth: {number})"),
-                Truth::Tags(..) | Truth::Open => String::new(),
+                _ => String::new(),
             };
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;

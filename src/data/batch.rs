@@ -11,6 +11,7 @@ use crate::tensor::{Csr, DType, Dense, Element, Variable};
 
 /// What one sample gives to one feed.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Field {
     /// One number, such as a label. A batch of `n` is an `i64` tensor of shape `[n]` without LoD.
     Int(i64),
@@ -170,6 +171,7 @@ impl From<Csr> for Field {
 
 /// One example: what it gives to each feed.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Sample {
     /// Its number in the data. Random operators draw by it, so that they do not depend on the batch it comes in.
     pub number: u64,
@@ -213,6 +215,7 @@ impl Sample {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Batch {
     /// The name of each feed and what to feed it.
     pub values: Vec<(String, Variable)>,
@@ -227,6 +230,12 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// A batch of values that are batches already, with the number of each sample. `tokens` counts the rows; `padded` is set to as
+    /// many, as of sequences of one length.
+    pub fn of(values: Vec<(String, Variable)>, numbers: Vec<u64>, tokens: usize) -> Self {
+        Self { values, numbers, tokens, padded: tokens }
+    }
+
     /// Puts samples together, in their order.
     ///
     /// # Errors

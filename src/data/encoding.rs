@@ -20,6 +20,7 @@ pub(super) struct Reason {
 
 /// How bytes stand for characters. Text of UTF-8 and of named encodings is checked; in the other two every byte is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Encoding {
     /// UTF-8, with a byte order mark or without; UTF-16 if the file begins with its byte order mark.
     #[default]

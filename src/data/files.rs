@@ -75,6 +75,7 @@ impl Known {
 
 /// What one pass over labelled files finds: [`LabelledFiles::survey`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Survey {
     /// The texts that are not held out. Their loader needs no pass over the files.
     pub rest: LabelledFiles,

@@ -37,6 +37,7 @@ pub type LabelledRows = DataSet<LabelledRow>;
 
 /// What a feed is given of the labels of rows.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Target<'a> {
     /// The number of the class that a label is, as [`LabelledRows::classes`] numbers them: a [`Field::Int`].
     Class(&'a Vocabulary),

@@ -6,6 +6,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A sparse row and its label, as a line of a LIBSVM file gives them.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct LabelledRow {
     /// A class, as 0 and 1 or -1 and +1, or a number to regress on.
     pub label: f64,

@@ -11,6 +11,7 @@ use crate::error::{AtCaller, Error, Result};
 
 /// How many samples make a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Batching {
     /// So many; the last batch of an epoch has what is left.
     Sequences(usize),

@@ -22,7 +22,7 @@ use crate::error::{AtCaller, Error, Result};
 ///
 /// let cut = Tokenizer::pieces();
 /// let ends = ["<s>", "</s>"].map(String::from);
-/// let limits = Limits { specials: [&ends[..], &[Vocabulary::UNKNOWN.to_owned()]].concat(), ..Limits::default() };
+/// let limits = Limits::default().specials([&ends[..], &[Vocabulary::UNKNOWN.to_owned()]].concat());
 /// let (from, to) = (pairs.sources(&cut, &Limits::default())?, pairs.targets(&cut, &limits)?);
 /// let train = pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, &to], ["<s>", "</s>"])?;
 /// let batch = train.batches(None, 0)?.next().unwrap()?;

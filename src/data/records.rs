@@ -39,6 +39,7 @@ pub(super) fn at_least_one<R: 'static>(
 
 /// What is done about a line that is not as its format says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Malformed {
     /// The line is an error, and the last item.
     #[default]
@@ -118,18 +119,35 @@ pub(super) fn of_columns(mut cells: Vec<String>) -> String {
 /// How tokens and tags stand in columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSpec {
-    /// How many columns every line has.
-    pub columns: usize,
-    /// What separates them; `None` for any number of spaces and tabs.
-    pub separator: Option<char>,
-    /// What starts a line that is passed over, if anything does.
-    pub comment: Option<String>,
+    pub(crate) columns: usize,
+    pub(crate) separator: Option<char>,
+    pub(crate) comment: Option<String>,
 }
 
 impl Default for ColumnSpec {
     /// Two columns between spaces and tabs, no comments.
     fn default() -> Self {
         Self { columns: 2, separator: None, comment: None }
+    }
+}
+
+impl ColumnSpec {
+    /// How many columns every line has.
+    #[must_use]
+    pub fn columns(self, columns: usize) -> Self {
+        Self { columns, ..self }
+    }
+
+    /// What separates them; `None` for any number of spaces and tabs.
+    #[must_use]
+    pub fn separator(self, separator: impl Into<Option<char>>) -> Self {
+        Self { separator: separator.into(), ..self }
+    }
+
+    /// What starts a line that is passed over, if anything does.
+    #[must_use]
+    pub fn comment(self, comment: impl Into<Option<String>>) -> Self {
+        Self { comment: comment.into(), ..self }
     }
 }
 
@@ -301,6 +319,7 @@ where
 
 /// What was left out, and why.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Skipped {
     /// How many records.
     pub count: u64,

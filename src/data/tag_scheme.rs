@@ -16,6 +16,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TagScheme {
     /// `I` in a chunk, `B` where one begins right behind another of its kind.
     Iob1,
@@ -33,6 +34,7 @@ pub enum TagScheme {
 
 /// A chunk of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Chunk<'a> {
     /// Its words, by number.
     pub words: Range<usize>,

@@ -415,7 +415,7 @@ impl TextFile {
     /// ```
     /// use unpadded::data::{ColumnSpec, TextFile};
     /// let file = TextFile::embedded("chunks.txt", "He PRP B-NP\nruns VBZ B-VP\n\nStop VB B-VP\n");
-    /// let sentences = file.columns(ColumnSpec { columns: 3, ..ColumnSpec::default() })?.read_all()?;
+    /// let sentences = file.columns(ColumnSpec::default().columns(3))?.read_all()?;
     /// assert_eq!(sentences[0], [["He", "runs"], ["PRP", "VBZ"], ["B-NP", "B-VP"]]);
     /// assert_eq!(sentences[1][2], ["B-VP"]);
     /// # Ok::<(), unpadded::Error>(())

@@ -14,15 +14,10 @@ use crate::tensor::Csr;
 /// What a vocabulary takes in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// A token that occurs less often is left out.
-    pub min_count: u64,
-    /// At most so many entries, the specials among them.
-    pub max_size: usize,
-    /// Entries that come first, whether they occur or not, and stand for no text: a token of a text that is spelt like one is
-    /// another entry. [`Vocabulary::UNKNOWN`] among them stands for every token that has no number of its own.
-    pub specials: Vec<String>,
-    /// A vocabulary that grows by the new tokens: its own keep their numbers, whatever the other limits are, and counts are added up.
-    pub base: Option<Vocabulary>,
+    pub(crate) min_count: u64,
+    pub(crate) max_size: usize,
+    pub(crate) specials: Vec<String>,
+    pub(crate) base: Option<Vocabulary>,
 }
 
 impl Default for Limits {
@@ -37,18 +32,51 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Minimum count: tokens that occur less often are left out (default: 1).
+    #[must_use]
+    pub fn min_count(self, min_count: u64) -> Self {
+        Self { min_count, ..self }
+    }
+
+    /// Maximum size: the number of entries, special ones included (default: no limit).
+    #[must_use]
+    pub fn max_size(self, max_size: usize) -> Self {
+        Self { max_size, ..self }
+    }
+
+    /// Special entries, which come first, whether they occur or not, and are no text: a token of a text that is spelt like one is
+    /// another entry. [`Vocabulary::UNKNOWN`] among them stands for every token that has no number of its own.
+    #[must_use]
+    pub fn specials(self, specials: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { specials: specials.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// No special entries: a token that is not in the vocabulary has no number.
+    #[must_use]
+    pub fn without_specials(self) -> Self {
+        Self { specials: Vec::new(), ..self }
+    }
+
+    /// A vocabulary that grows by the new tokens: its own keep their numbers, whatever the other limits are, and counts are added up.
+    #[must_use]
+    pub fn base(self, base: impl Into<Option<Vocabulary>>) -> Self {
+        Self { base: base.into(), ..self }
+    }
+}
+
 /// A list of tokens, the special ones apart from those of texts; a token's id is its place.
 ///
 /// Special tokens are found by [`Self::special`], tokens of texts by [`Self::id`]: a text that holds `</s>` neither ends nor is lost.
 ///
 /// ```
 /// use unpadded::data::{Limits, Vocabulary};
-/// let words = Vocabulary::of("to be or not to be".split(' '), &Limits { min_count: 2, ..Limits::default() })?;
+/// let words = Vocabulary::of("to be or not to be".split(' '), &Limits::default().min_count(2))?;
 /// assert_eq!((words.len(), words.token(0), words.token(1)), (3, Some("<unk>"), Some("be")));
 /// assert_eq!(words.ids(["to", "see"])?, [2, 0]);
 /// assert_eq!(words.count(0), 2); // "or" and "not"
 ///
-/// let limits = Limits { specials: vec!["</s>".into()], ..Limits::default() };
+/// let limits = Limits::default().specials(["</s>"]);
 /// let tags = Vocabulary::of("<s> crossed out </s>".split(' '), &limits)?;
 /// assert_eq!((tags.special("</s>")?, tags.token(0), tags.id("</s>")), (0, Some("</s>"), Some(1)));
 /// # Ok::<(), unpadded::Error>(())

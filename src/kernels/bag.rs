@@ -13,6 +13,7 @@ use super::view::{View, ViewMut};
 
 /// What a bag makes of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum BagPool {
     /// Their sum.
     #[default]

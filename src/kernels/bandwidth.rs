@@ -21,6 +21,7 @@ const MOST: usize = 128 << 20;
 
 /// Bytes a second that some threads read together at best, and the caches that they read from.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Bandwidth {
     /// From each thread's own cache, the second level.
     pub l2: f64,

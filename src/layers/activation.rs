@@ -4,6 +4,7 @@ use crate::program::Var;
 
 /// A function of every number, by name, for the options of layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Activation {
     /// 1 / (1 + e^-x).
     Sigmoid,

@@ -23,6 +23,7 @@ pub struct Attention {
 /// The parameters of an [`Attention`]: layers that project queries, keys, values and what comes out, and the numbers by head and
 /// distance that are added to scores.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct AttentionWeights {
     /// To the queries.
     pub query: Instance<Linear>,

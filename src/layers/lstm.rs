@@ -23,6 +23,7 @@ pub struct Lstm {
 
 /// The weights of an LSTM: those of the gates i, f, g, o side by side, and what its options ask for.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct LstmWeights {
     /// `w_ih` `[in, 4H]`, `w_hh` `[H, 4H]` (`[P, 4H]` with a projection to P numbers) and biases `[4H]`.
     pub gates: RecurrentWeights,

@@ -31,6 +31,7 @@ enum Kind {
 
 /// The variables of a [`Norm`]: each `[width]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct NormWeights {
     /// What each column is multiplied by.
     pub gain: Option<Var>,

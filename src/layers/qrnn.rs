@@ -9,6 +9,7 @@ use crate::program::{Builder, Recurrence, Step, Var, Vars};
 
 /// What the gates of a [`Qrnn`] do with candidate z and state c: section 2.1 of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QrnnPool {
     /// h = f ∘ h_prev + (1 − f) ∘ z: a forget gate.
     F,
@@ -42,6 +43,7 @@ pub struct Qrnn {
 
 /// The parameters of a [`Qrnn`].
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct QrnnWeights {
     /// `[window · in, parts · H]`: the filters of the candidate z and of the gates f, o and i, as many as the pooling has, side by side;
     /// above each other of the rows of the window, the current one last.

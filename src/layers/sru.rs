@@ -18,6 +18,7 @@ pub struct Sru {
 
 /// The parameters of an [`Sru`].
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct SruWeights {
     /// `[in, 3H]`: the candidate, the forget gate and the reset gate side by side; `[in, 4H]` with what the input adds to the output,
     /// where the input is not H wide.

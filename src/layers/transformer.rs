@@ -18,6 +18,7 @@ pub struct TransformerBlock {
 
 /// The layers of a [`TransformerBlock`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TransformerWeights {
     /// Of the rows to one another.
     pub attention: (Instance<Norm>, Instance<Attention>),

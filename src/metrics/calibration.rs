@@ -39,6 +39,7 @@ pub struct CalibrationError {
 
 /// What a bin of a [`CalibrationError`] holds.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct CalibrationBin {
     /// How many rows.
     pub rows: u64,

@@ -88,6 +88,7 @@ impl Metric for Accuracy {
 
 /// Over which classes [`Precision`], [`Recall`] and [`F1`] average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Average {
     /// The mean of the classes' own values, over those that occur among labels or guesses.
     Macro,

@@ -187,6 +187,7 @@ pub(crate) fn restore(metric: &mut dyn Metric, sums: &[f64]) {
 
 /// Which of the library's metrics it is, and what it was told.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct MetricKind {
     /// Its name in files.
     pub name: &'static str,

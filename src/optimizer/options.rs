@@ -9,6 +9,7 @@ use crate::ops::update::{rule::SparseMode, schedule::Schedule};
 
 /// What all optimizers have.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Options {
     /// The base learning rate.
     pub rate: f64,

@@ -30,6 +30,7 @@ struct Inner {
 
 /// What a rank has sent, received and waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Traffic {
     /// Exchanges with the other ranks.
     pub exchanges: u64,

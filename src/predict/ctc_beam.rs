@@ -64,6 +64,7 @@ pub struct CtcBeam {
 
 /// A labelling that was found.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct CtcLabels {
     /// Classes other than the blank.
     pub labels: Vec<i64>,

@@ -38,7 +38,7 @@ use crate::tensor::{DType, Variable, with_element};
 /// let options = Generation::new(0).stop(1).max_steps(20);
 /// let likeliest = generator.greedy(&[("source", &sources)], &options)?;
 /// assert_eq!(likeliest.sources(), 2);
-/// let drawn = generator.sample(&[("source", &sources)], &options, Sampling { top_p: 0.9, ..Sampling::default() }, 7)?;
+/// let drawn = generator.sample(&[("source", &sources)], &options, Sampling::default().top_p(0.9), 7)?;
 /// let searched = generator.beam(&[("source", &sources)], &options, &Beam::new(4).n_best(2))?;
 /// assert!(searched.hypotheses(0)?.len() <= 2 && drawn.sources() == 2);
 /// # Ok::<(), unpadded::Error>(())

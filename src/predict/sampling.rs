@@ -12,25 +12,19 @@ use crate::kernels::philox;
 /// ```
 /// use unpadded::predict::Sampling;
 /// let logits = [1.0f32, 3.0, 2.0];
-/// let likeliest = Sampling { temperature: 0.0, ..Sampling::default() };
+/// let likeliest = Sampling::default().temperature(0.0);
 /// assert_eq!(likeliest.sampler(1)?.draw(&logits)?, 1);
-/// let mut one_of_two = Sampling { top_k: Some(2), ..Sampling::default() }.sampler(1)?;
+/// let mut one_of_two = Sampling::default().top_k(2).sampler(1)?;
 /// let drawn = (0..100).map(|_| one_of_two.draw(&logits)).collect::<unpadded::Result<Vec<_>>>()?;
 /// assert!(drawn.contains(&1) && drawn.contains(&2) && !drawn.contains(&0));
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// What the logits are divided by: below 1 likely ones become likelier, at 0 it is always the likeliest.
-    pub temperature: f64,
-    /// Only so many, the likeliest, can be drawn; `None` for all.
-    pub top_k: Option<usize>,
-    /// Only the likeliest that together have this probability can be drawn; 1 for all.
-    pub top_p: f64,
-    /// Only the most typical that together have this probability can be drawn; 1 for all. How typical one is says
-    /// `|-ln p - H|`, the smaller the more, with the entropy `H` of all: the likeliest may be too likely. (C. Meister,
-    /// T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
-    pub typical: f64,
+    pub(crate) temperature: f64,
+    pub(crate) top_k: Option<usize>,
+    pub(crate) top_p: f64,
+    pub(crate) typical: f64,
 }
 
 impl Default for Sampling {
@@ -41,6 +35,32 @@ impl Default for Sampling {
 }
 
 impl Sampling {
+    /// What the logits are divided by: below 1 likely ones become likelier, at 0 it is always the likeliest.
+    #[must_use]
+    pub fn temperature(self, temperature: f64) -> Self {
+        Self { temperature, ..self }
+    }
+
+    /// Only so many, the likeliest, can be drawn; `None` for all.
+    #[must_use]
+    pub fn top_k(self, top_k: impl Into<Option<usize>>) -> Self {
+        Self { top_k: top_k.into(), ..self }
+    }
+
+    /// Only the likeliest that together have this probability can be drawn; 1 for all.
+    #[must_use]
+    pub fn top_p(self, top_p: f64) -> Self {
+        Self { top_p, ..self }
+    }
+
+    /// Only the most typical that together have this probability can be drawn; 1 for all. How typical one is says
+    /// `|-ln p - H|`, the smaller the more, with the entropy `H` of all: the likeliest may be too likely. (C. Meister,
+    /// T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
+    #[must_use]
+    pub fn typical(self, typical: f64) -> Self {
+        Self { typical, ..self }
+    }
+
     /// Starts to draw; what is drawn depends on the seed and the logits alone.
     ///
     /// # Errors

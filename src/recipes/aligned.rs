@@ -31,7 +31,8 @@ pub struct Aligner {
 }
 
 /// The attention of each written token to the source tokens.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Alignment {
     /// The source tokens.
     pub source: Vec<String>,

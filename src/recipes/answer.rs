@@ -6,6 +6,7 @@ use crate::data::Added;
 
 /// What a model says of a text.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Answer {
     /// A label for the text.
     Label {

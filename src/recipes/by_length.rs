@@ -17,6 +17,7 @@ pub struct ByLength {
 
 /// The score of texts of similar lengths.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct LengthRange {
     /// The shortest length.
     pub from: usize,

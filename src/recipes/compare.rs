@@ -12,6 +12,7 @@ const SHOWN: usize = 10;
 
 /// Several models on the same texts.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Compared {
     /// What each model scores.
     pub scored: Vec<Evaluation>,
@@ -21,6 +22,7 @@ pub struct Compared {
 
 /// A model against the first one.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Against {
     /// The two-sided p value of the difference of their headline figures; `None` if they are of other texts or another name.
     pub p_value: Option<f64>,
@@ -32,6 +34,7 @@ pub struct Against {
 
 /// A text that two models answer otherwise.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Disagreement {
     /// The text.
     pub text: String,

@@ -25,6 +25,7 @@ const MOST_LAYERS: usize = 64;
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Config {
     /// The task, the seed and the threads.
     pub run: RunConfig,

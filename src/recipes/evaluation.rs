@@ -61,6 +61,7 @@ pub struct Figure {
 
 /// Precision, recall and F1 of each of several classes.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ScoreTable {
     /// What the classes are: `label`, `tag`, `chunk type`.
     pub of: &'static str,
@@ -70,6 +71,7 @@ pub struct ScoreTable {
 
 /// How often a class is right, found and there.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ScoreRow {
     /// The class.
     pub name: String,
@@ -104,6 +106,7 @@ impl ScoreRow {
 
 /// Which classes were taken for which.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Confusion {
     /// What the classes are: `label`, `tag`.
     pub of: &'static str,
@@ -113,6 +116,7 @@ pub struct Confusion {
 
 /// How often a label or a tag was found where this one, or another, is right.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Confused {
     /// What is right.
     pub truth: String,
@@ -124,6 +128,7 @@ pub struct Confused {
 
 /// A label or tag that training never saw: it is scored as wrong.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Unseen {
     /// `label` or `tag`.
     pub what: &'static str,

@@ -66,7 +66,7 @@ pub use sections::{
     Average, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule, RunConfig,
     Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
-pub use settings::{Key, Setting, Value};
+pub use settings::{Key, Value};
 pub use space::Space;
 pub use training::{Case, HeldOut, Preparation, TestData, Truth};
 pub use translated::Translated;

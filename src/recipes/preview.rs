@@ -5,6 +5,7 @@ use crate::data::{DataSet, ReadOptions};
 
 /// How a data set is read, and its first records.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Preview {
     /// What was detected: the format, the columns, whether a line is a header, and why.
     pub said: Option<String>,

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 
 /// A value of a setting, as a file or a flag gives it.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Value {
     /// `true` or `false`.
     Flag(bool),
@@ -55,7 +56,7 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 }
 
 /// A type of settings.
-pub trait Setting: Sized {
+pub(super) trait Setting: Sized {
     /// What is expected of a value, for messages.
     fn expected() -> String;
     /// The setting that a value stands for, if it does.
@@ -186,6 +187,7 @@ macro_rules! choice {
     ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum $name { $($(#[doc = $of])* $variant),* }
 
         impl $name {
@@ -224,6 +226,7 @@ pub(super) use choice;
 
 /// A setting as the list of them has it.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Key {
     /// The table of the file that it stands in; empty for those above all tables.
     pub section: &'static str,
@@ -248,6 +251,7 @@ macro_rules! section {
     ($(#[doc = $doc:literal])* $name:ident = $section:literal { $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr;)* }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
         pub struct $name { $($(#[doc = $of])+ pub $field: $type,)* }
 
         impl Default for $name {

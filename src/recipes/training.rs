@@ -12,6 +12,7 @@ use crate::predict::Predictor;
 use crate::train::Trainer;
 
 /// A training that may begin.
+#[non_exhaustive]
 pub struct Preparation {
     /// The model, told by what it is measured and what its file will hold.
     pub trainer: Trainer,
@@ -36,6 +37,7 @@ pub struct Preparation {
 }
 
 /// What a model is tested on.
+#[non_exhaustive]
 pub struct TestData {
     /// What [`Predictor::evaluate`] takes.
     pub data: Box<dyn Data>,
@@ -45,6 +47,7 @@ pub struct TestData {
 
 /// What was held out.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct HeldOut {
     /// The first texts, [`Self::MOST`] of them at most.
     pub cases: Vec<Case>,
@@ -77,6 +80,7 @@ impl FromIterator<Case> for HeldOut {
 
 /// A text with what would be right.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Case {
     /// The text; of tagged ones the words between spaces.
     pub text: String,
@@ -86,6 +90,7 @@ pub struct Case {
 
 /// What would be right.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Truth {
     /// The label.
     Label(String),

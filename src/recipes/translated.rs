@@ -4,6 +4,7 @@ use crate::metrics::ChrF;
 
 /// A text that a model has written, beside its references.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Translated {
     /// What it was made of.
     pub source: String,

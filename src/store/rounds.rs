@@ -9,6 +9,7 @@ use crate::tensor::Storage;
 
 /// How the workers of a store keep step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Consistency {
     /// A round of a key ends when each worker has pushed its gradient: the store then merges them, in the order of the workers'
     /// numbers, and applies the rule once. A worker that has pushed sees that in its next pull, which waits for it.

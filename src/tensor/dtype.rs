@@ -15,6 +15,7 @@ use crate::tensor::named::{named, stored_by_name};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum DType {
     /// 32-bit float.
     F32,

@@ -21,6 +21,7 @@ use crate::error::{AtCaller, Error, Result};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Storage {
     /// Every number.
     Dense(Dense),
@@ -34,6 +35,7 @@ pub enum Storage {
 
 /// Which of the four storages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum StorageKind {
     /// Every number.
     #[default]

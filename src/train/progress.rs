@@ -14,6 +14,7 @@ use crate::printable::Printable;
 
 /// How a training tells what it does. Everything but [`Progress::To`] goes to the standard error.
 #[derive(Default)]
+#[non_exhaustive]
 pub enum Progress {
     /// A bar if the standard error is a terminal, else lines.
     #[default]

@@ -5,6 +5,7 @@ use crate::metrics::Scores;
 
 /// Why a training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ended {
     /// It has reached what was asked for.
     Done,
@@ -18,6 +19,7 @@ pub enum Ended {
 
 /// What [`Trainer::fit`](super::Trainer::fit) came to.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Report {
     /// Why it ended.
     pub ended: Ended,
@@ -47,6 +49,7 @@ pub struct Report {
 
 /// What one process of a training did in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Process {
     /// Tokens of the parts that it computed.
     pub tokens: u64,

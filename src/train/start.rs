@@ -18,6 +18,7 @@ use crate::tensor::{Storage, StorageKind};
 
 /// What [`Trainer::load_fitting_parameters`] took from a checkpoint, and what it left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct LoadedParameters {
     /// The parameters that now have the checkpoint's values.
     pub loaded: Vec<String>,
@@ -35,6 +36,7 @@ pub struct LoadedParameters {
 
 /// A parameter that has another shape or dtype in a checkpoint than in the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unlike {
     /// Its name.
     pub name: String,

@@ -4,6 +4,7 @@ use crate::checkpoint::Position;
 
 /// How far [`Trainer::fit`](super::Trainer::fit) goes. Both count from the start of the training, over all runs that it was resumed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Until {
     /// So many epochs are finished.
     Epochs(u64),

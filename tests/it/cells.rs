@@ -56,7 +56,7 @@ impl Ran {
         let mut exe = Executor::new(&program, &ops::catalogue(), &wanted, 1).unwrap();
         let x_value = input();
         let feeds = [(x.id(), &x_value)];
-        exe.run(&mut scope, &Run { mode, ..Run::train(&feeds, 1).until(Stage::Forward) }).unwrap();
+        exe.run(&mut scope, &with!(Run::train(&feeds, 1).until(Stage::Forward), mode)).unwrap();
         let values = wanted.iter().map(|&id| exe.fetch(id).unwrap()).collect();
         Self { program, scope, values }
     }
@@ -552,7 +552,7 @@ fn what_does_not_fit_is_refused() {
     let gates = RecurrentWeights { w_ih: weight(&[3, 8]), w_hh: weight(&[2, 8]), b_ih: None, b_hh: None };
     let error = part(net.layer_with(Lstm::new(2).peepholes(), gates).of(x));
     assert!(error.contains("`peepholes`: expected a weight, as the options say, got none"), "{error}");
-    let weights = LstmWeights { peepholes: Some(weight(&[4])), ..gates.into() };
+    let weights = with!(LstmWeights::from(gates), peepholes: Some(weight(&[4])));
     let error = part(net.layer_with(Lstm::new(2).peepholes(), weights).of(x));
     assert!(error.contains("`peepholes`: expected f32 [6], got f32[4]"), "{error}");
 }

@@ -94,17 +94,8 @@ fn every_bit_of_every_dtype_comes_back() {
     for (i, value) in values.into_iter().enumerate() {
         let name = format!("v{i}");
         let spec = Spec::fixed(value.dtype(), value.shape()).unwrap();
-        let var = VarDesc {
-            name: name.clone(),
-            block: BlockId(0),
-            kind: VarKind::Tensor(spec),
-            role: VarRole::Parameter,
-            persistable: true,
-            trainable: false,
-            stop_gradient: true,
-            initializer: None,
-            gradient_of: None,
-        };
+        let mut var = VarDesc::new(&name, BlockId(0), VarKind::Tensor(spec), VarRole::Parameter);
+        (var.persistable, var.stop_gradient) = (true, true);
         checkpoint.program.add_var(var).unwrap();
         checkpoint.tensors.insert(name, value.into());
     }

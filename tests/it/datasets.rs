@@ -117,7 +117,7 @@ fn movie_reviews() -> Result<()> {
 fn conll2000() -> Result<()> {
     let Some(path) = shared("conll2000") else { return Ok(()) };
     for (name, sentences, tokens) in [("train.txt", 8936, 211_727), ("test.txt", 2012, 47_377)] {
-        let spec = ColumnSpec { columns: 3, separator: Some(' '), ..ColumnSpec::default() };
+        let spec = ColumnSpec::default().columns(3).separator(' ');
         let read = TextFile::open(path.join(name))?.columns(spec)?.read_all()?;
         assert_eq!(
             (read.len(), read.iter().map(|columns| columns[0].len()).sum::<usize>()),
@@ -208,7 +208,7 @@ fn tinyshakespeare() -> Result<()> {
     let Some(path) = shared("tinyshakespeare/input.txt") else { return Ok(()) };
     let text = TextFile::open(path)?.text()?;
     let cut = Tokenizer::characters();
-    let characters = Vocabulary::of(cut.tokens(&text), &Limits { specials: vec![], ..Limits::default() })?;
+    let characters = Vocabulary::of(cut.tokens(&text), &Limits::default().without_specials())?;
     let ids = characters.ids(cut.tokens(&text))?;
     assert_eq!((ids.len(), characters.len()), (1_115_394, 65));
     let stream = Continuous::new(ids, 32, 64, ["x", "y"])?;
@@ -400,8 +400,7 @@ fn pairs_are_opened_by_their_path() -> Result<()> {
         });
         let counts = [&train, &dev, &test].map(|part| (part.by_source().len(), part.records().len()));
         assert_eq!(counts.iter().map(|(words, _)| words).sum::<usize>(), 126_052);
-        let phonemes =
-            train.targets(&Tokenizer::whitespace(), &Limits { specials: vec![], ..Limits::default() })?;
+        let phonemes = train.targets(&Tokenizer::whitespace(), &Limits::default().without_specials())?;
         assert_eq!((counts, phonemes.len()), ([(113477, 121434), (6166, 6552), (6409, 6874)], 39));
     }
     Ok(())

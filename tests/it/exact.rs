@@ -393,7 +393,7 @@ fn a_training_is_the_dense_one_and_is_resumed_to_the_bit_wherever_it_was_saved()
         }
 
         // What was saved owes moves, which are made before anybody predicts from it or starts from its parameters.
-        let saved = Checkpoint { best: Default::default(), ..Checkpoint::load(&file).unwrap() };
+        let saved = with!(Checkpoint::load(&file).unwrap(), best: Default::default());
         let mut at_stop = trainer(Gradient::Dense);
         at_stop.fit(&data, &data, Until::Steps(stop)).unwrap();
         let words = Variable::from_sequences(&[(0..200).collect::<Vec<i64>>(), vec![199, 3]]).unwrap();
@@ -401,7 +401,7 @@ fn a_training_is_the_dense_one_and_is_resumed_to_the_bit_wherever_it_was_saved()
             let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
             numbers(predictor.run(&[("words", &words)], &["logits"]).unwrap()[0].storage())
         };
-        let expected = predict(Checkpoint { best: Default::default(), ..dense_checkpoint(&mut at_stop) });
+        let expected = predict(with!(dense_checkpoint(&mut at_stop), best: Default::default()));
         let bare = saved.clone().for_inference().unwrap();
         if stop == 7 {
             // Before an epoch has ended there are no best parameters.

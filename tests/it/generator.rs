@@ -136,7 +136,7 @@ fn a_source_gets_what_it_gets_alone() {
     let all = sources();
     let options = Generation::new(START).stop(STOP).max_steps(9);
     let search = Beam::new(3).n_best(2).length(0.6).coverage(0.3);
-    let warm = Sampling { temperature: 1.3, ..Sampling::default() };
+    let warm = Sampling::default().temperature(1.3);
     let run = |sources: &[Vec<i64>], first: u64, threads: usize| {
         let fed = Variable::from_sequences(sources).unwrap();
         let model = model.clone().threads(threads);

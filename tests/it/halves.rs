@@ -216,7 +216,7 @@ fn a_gradient_is_replaced() {
 fn replicas_step_together() {
     let model = model(Table::SelectedRows, &sgd);
     let run = |feeds: &[(VarId, &Variable)], numbers: &[u64], executor: &mut Executor, scope: &mut Scope| {
-        let run = Run { feeds, numbers, ..Run::train(&[], 0) };
+        let run = with!(Run::train(&[], 0), feeds, numbers);
         executor.run(scope, &run.until(Stage::Gradients)).unwrap();
     };
     let [words, labels] = batch(7);
@@ -402,7 +402,7 @@ fn a_program_that_goes_on_after_an_update() {
     let loss = x.linear(3).mean();
     let (registry, mut program) = (net.registry(), net.finish().unwrap());
     Sgd::new(0.1).minimize(&mut program, &registry, loss.id()).unwrap();
-    let tanh = Append { inputs: vec![("x", vec![x.id()])], ..Append::forward("tanh") };
+    let tanh = with!(Append::forward("tanh"), inputs: vec![("x", vec![x.id()])]);
     let late = program.append(&registry, BlockId(0), tanh).unwrap()[0][0];
     let mut executor = Executor::new(&program, &registry, &[late], 1).unwrap();
     let mut scope = Scope::of(&program).unwrap();

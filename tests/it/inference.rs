@@ -207,7 +207,7 @@ fn what_cannot_be_made_or_scored_says_why() {
         assert!(error.contains(expected) && error.contains("tests/it/inference.rs:"), "{error}");
     };
     let whole = trained::checkpoint(2);
-    let none = Checkpoint { outputs: [].into(), ..whole.clone() };
+    let none = with!(whole.clone(), outputs: [].into());
     refused(none.for_inference(), "outputs of the checkpoint: expected at least one, got none");
     let mut missing = whole.clone();
     missing.best.clear();
@@ -228,7 +228,7 @@ fn what_cannot_be_made_or_scored_says_why() {
     mixed.tensors.insert(state.clone(), whole.tensors[&state].clone());
     refused(mixed.to_bytes().map(|_| whole.clone()), "expected only what the program has, got a tensor");
 
-    let early = Checkpoint { metrics: Vec::new(), ..whole.clone() };
+    let early = with!(whole.clone(), metrics: Vec::new());
     let predictor = Predictor::new(early, &ops::catalogue()).unwrap();
     let error = predictor.evaluate(&texts(0..9)).unwrap_err().to_string();
     assert!(error.starts_with("metrics of the checkpoint: expected at least one, got none"), "{error}");

@@ -218,7 +218,7 @@ fn dropout_depends_on_the_sequence_number_and_the_step() {
     assert_ne!(plain, run(Run::train(&feeds, 1).numbers(&others)));
     assert_ne!(plain, run(Run::train(&feeds, 2)));
     let inferred = run(Run::infer(&feeds));
-    assert_eq!(inferred, run(Run { mode: Mode::Infer, ..Run::train(&feeds, 9) }));
+    assert_eq!(inferred, run(with!(Run::train(&feeds, 9), mode: Mode::Infer)));
     assert_ne!(inferred, plain);
 }
 

@@ -286,11 +286,7 @@ fn a_memory_may_not_decide() {
     let mut program = case.forward.clone();
     holds(&case).unwrap();
     let spread = program.find("sequence_expand_as").unwrap();
-    let request = Append {
-        inputs: vec![("x", vec![spread])],
-        attributes: unpadded::op::Attributes::new().with("tokens", vec![1]),
-        ..Append::forward("sequence_erase")
-    };
+    let request = with!(Append::forward("sequence_erase"), inputs: vec![("x", vec![spread])], attributes: unpadded::op::Attributes::new().with("tokens", vec![1]));
     program.append(&case.registry, BlockId(1), request).unwrap();
     let error = Executor::new(&program, &case.registry, &[case.loss], 1).err().unwrap().to_string();
     assert!(error.starts_with("sequence_erase #") && error.contains("in block 1"), "{error}");

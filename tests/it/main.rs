@@ -3,6 +3,17 @@
 // A test says what it expects by panicking; clippy knows only `#[test]` functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
+/// A value with some of its public fields changed: a struct that may grow has no literal outside of its crate.
+macro_rules! with {
+    ($of:expr, $($field:ident $(: $value:expr)?),* $(,)?) => {{
+        let mut of = $of;
+        $(of.$field = with!(@ $field $(, $value)?);)*
+        of
+    }};
+    (@ $field:ident) => { $field };
+    (@ $field:ident, $value:expr) => { $value };
+}
+
 mod blocks;
 mod caller_lines;
 mod carried;

@@ -162,11 +162,10 @@ fn cross_entropy_is_that_of_pytorch() {
             net.net.watch(logits);
             let labels = net.rows("labels", case.array::<i64>("target").into());
             let weighted = name.ends_with("weighted");
-            let options = CrossEntropy {
-                ignore_index: Some(case.number("ignore_index", f64::NAN) as i64),
-                class_weights: weighted.then(|| net.weight("weight", case.array("weight"))),
-                label_smoothing: case.number("label_smoothing", 0.0),
-            };
+            let options = CrossEntropy::default()
+                .ignore_index(case.number("ignore_index", f64::NAN) as i64)
+                .class_weights(weighted.then(|| net.weight("weight", case.array("weight"))))
+                .label_smoothing(case.number("label_smoothing", 0.0));
             let (losses, shares) = net.net.cross_entropy_with(logits, labels, options);
             let loss = net.net.div(net.net.sum(losses), net.net.sum(shares));
             let (values, grads) = net.run(loss, &[loss, losses, shares], &[logits]);

@@ -72,7 +72,7 @@ fn losses_are_those_of_pytorch() {
     check("losses", first("focal_loss"), |_, v| v[0].focal_loss_with(v[1], FocalLoss::default()));
     let weighted = Call { constants: &["weight", "positive"], ..first("binary_cross_entropy_weighted") };
     check("losses", weighted, |_, v| {
-        let options = BinaryCrossEntropy { weights: Some(v[2]), positive_weights: Some(v[3]) };
+        let options = BinaryCrossEntropy::default().weights(v[2]).positive_weights(v[3]);
         v[0].binary_cross_entropy_with(v[1], options)
     });
     let labelled = Call { rows: &["x", "y", "like"], ..both("cosine_loss") };

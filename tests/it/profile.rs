@@ -151,6 +151,7 @@ fn each_entry_says_what_bounds_it() {
                 assert_eq!((entry.cost.flops, bytes), (0, 0), "{line}");
                 continue;
             }
+            Some(bound) => panic!("{bound:?}: {line}"),
         };
         assert!(reached.is_finite() && reached > 0.0, "{reached}: {line}");
         found += 1;

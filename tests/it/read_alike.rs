@@ -63,7 +63,7 @@ fn a_label_that_comes_first_does_so_in_a_test_file() -> Result<()> {
     let train = place.file("train.tsv", &(0..80).map(line).collect::<String>());
     let settings = [("text.min_count", Value::Int(1))];
     let model = model(Task::Classify, &train, &settings)?;
-    let TestData { data, said } = tested(&model, place.file("test.tsv", "good\tfine\nbad\tdull\n"))?;
+    let TestData { data, said, .. } = tested(&model, place.file("test.tsv", "good\tfine\nbad\tdull\n"))?;
     assert!(said.concat().contains("text in column 2, label in column 1"), "{said:?}");
     assert_eq!(words(&model.1, "words", &*data)?, ["fine", "dull"]);
     // A table of another kind has the same columns.
@@ -85,7 +85,8 @@ fn named_columns_of_pairs_are_not_taken_for_others() -> Result<()> {
     let train = place.file("train.tsv", &format!("fr\ten\n{}", (0..60).map(line).collect::<String>()));
     let settings = [("text.min_count", Value::Int(1))];
     let model = model(Task::Translate, &train, &settings)?;
-    let TestData { data, said } = tested(&model, place.file("test.tsv", "fr\ten\nmot\tword\nmot\tword\n"))?;
+    let TestData { data, said, .. } =
+        tested(&model, place.file("test.tsv", "fr\ten\nmot\tword\nmot\tword\n"))?;
     assert!(said.concat().contains("source in `fr`, target in `en`"), "{said:?}");
     assert_eq!(words(&model.1, "sources", &*data)?, ["mot", "mot"]);
     let error = refused(tested(&model, place.file("bare.tsv", "mot\tword\nmot 1\tword 1\n")));
@@ -148,7 +149,7 @@ fn a_test_file_is_read_by_its_own_header() -> Result<()> {
         let train = place.file("train.csv", &format!("{header}{records}"));
         let model = model(Task::Classify, &train, &settings)?;
         let test = place.file("test.csv", "id,label,text\n1,good,fine\n2,bad,dull\n");
-        let TestData { data, said } = tested(&model, test)?;
+        let TestData { data, said, .. } = tested(&model, test)?;
         assert!(said.concat().contains("text in `text`, label in `label`"), "{said:?}");
         assert_eq!(words(&model.1, "words", &*data)?, ["fine", "dull"]);
         // Texts alone cannot be measured on.

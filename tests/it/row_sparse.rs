@@ -516,8 +516,11 @@ fn bags_read_a_row_sparse_table() {
             // The weights of a bag are learnt as well.
             let scale = net.parameter("scale", DType::F64, &[1], init::constant(1.5));
             let weights_of = net.mul(weights, scale);
-            let options =
-                LookupBag { pool, padding_id: Some(5), gradient, weights: weighted.then_some(weights_of) };
+            let options = LookupBag::default()
+                .pool(pool)
+                .padding_id(5)
+                .gradient(gradient)
+                .weights(weighted.then_some(weights_of));
             let out = net.lookup_bag(ids, weight, options);
             let loss = net.mean(net.tanh(out));
             let (registry, mut program) = (net.registry(), net.finish().unwrap());

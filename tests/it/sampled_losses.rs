@@ -34,7 +34,7 @@ fn run(
     let labels = net.feed_like("labels", DType::I64, &[], x);
     let table = net.parameter("table", DType::F64, &[CLASSES, WIDTH], init::zeros());
     let bias = net.parameter("bias", DType::F64, &[CLASSES], init::zeros());
-    let options = SampledClasses { bias: Some(bias), ..SampledClasses::new(SAMPLES) };
+    let options = SampledClasses::new(SAMPLES).bias(bias);
     let (loss, samples) = operator(&net, x, table, labels, options);
     let (registry, program) = (net.registry(), net.finish().unwrap());
     let mut executor = Executor::new(&program, &registry, &[loss.id(), samples.id()], threads).unwrap();
@@ -46,7 +46,7 @@ fn run(
     let classes = Array1::from_iter((0..lod.rows()).map(|row| label(row) as i64));
     let classes = Variable::sequences(classes, lod).unwrap();
     let fed = [(x.id(), &rows), (labels.id(), &classes)];
-    executor.run(&mut scope, &Run { mode, ..Run::train(&fed, 4) }).unwrap();
+    executor.run(&mut scope, &with!(Run::train(&fed, 4), mode)).unwrap();
     let losses = executor.fetch(loss.id()).unwrap().as_slice::<f64>().unwrap().to_vec();
     let samples = executor.fetch(samples.id()).unwrap().as_slice::<i64>().unwrap().to_vec();
     Drawn { losses, samples }
@@ -253,7 +253,7 @@ fn tables_of_classes_learn_by_selected_rows_as_by_dense_ones() {
         let x = net.feed("x", DType::F32, &[2], 1);
         let labels = net.feed_like("labels", DType::I64, &[], x);
         let table = net.parameter("table", DType::F32, &[100, 2], init::normal(0.1));
-        let options = SampledClasses { gradient: sparse, ..SampledClasses::new(3) };
+        let options = SampledClasses::new(3).gradient(sparse);
         let loss = x.nce(table, labels, options).0.mean();
         let (registry, mut program) = (net.registry(), net.finish().unwrap());
         let minimized = Sgd::new(0.5).minimize(&mut program, &registry, loss.id()).unwrap();

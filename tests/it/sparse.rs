@@ -32,7 +32,7 @@ pub(crate) fn random_csr(random: &mut Random, rows: usize, columns: usize, most:
 fn run(program: &Program, fetched: &[VarId], feeds: &[(VarId, Variable)]) -> Vec<Variable> {
     let mut executor = Executor::new(program, &ops::catalogue(), fetched, 2).unwrap();
     let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, value)| (*id, value)).collect();
-    let run = Run { mode: Mode::Infer, ..Run::train(&feeds, 0) };
+    let run = with!(Run::train(&feeds, 0), mode: Mode::Infer);
     executor.run(&mut Scope::of(program).unwrap(), &run).unwrap();
     fetched.iter().map(|&id| executor.fetch(id).unwrap()).collect()
 }

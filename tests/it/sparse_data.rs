@@ -27,7 +27,7 @@ fn rows(text: &str) -> Result<Vec<LabelledRow>> {
 
 fn row(label: f64, pairs: &[(i64, f32)]) -> LabelledRow {
     let (indices, values) = pairs.iter().copied().unzip();
-    LabelledRow { label, query: None, indices, values }
+    with!(LabelledRow::default(), label, query: None, indices, values)
 }
 
 /// The message without the line of code.
@@ -39,7 +39,7 @@ fn message<T>(result: Result<T>) -> String {
 #[test]
 fn a_line_is_a_label_and_pairs_in_any_order() -> Result<()> {
     let text = "+1 3:0.5 1:-2e1 \n\n# a comment\n-1\t7:1 # 9:9\r\n0\n1.50 qid:12 2:0 4:+3\n-0 1:.5";
-    let query = LabelledRow { query: Some(12), ..row(1.5, &[(1, 0.0), (3, 3.0)]) };
+    let query = with!(row(1.5, &[(1, 0.0), (3, 3.0)]), query: Some(12));
     let expected = [
         row(1.0, &[(0, -20.0), (2, 0.5)]),
         row(-1.0, &[(6, 1.0)]),
@@ -113,7 +113,7 @@ fn a_malformed_line_says_file_line_pair_and_reason() {
         assert_eq!(message(rows(&text)), format!("f:3: {expected}"), "{line}");
         let mut records = file(text).malformed(Malformed::Skip).libsvm(FirstIndex::One).unwrap();
         assert_eq!(records.read_all().unwrap(), [row(1.0, &[(0, 1.0)]), row(1.0, &[(0, 1.0)])]);
-        let Skipped { count: 1, first } = records.skipped() else { panic!("{:?}", records.skipped()) };
+        let Skipped { count: 1, first, .. } = records.skipped() else { panic!("{:?}", records.skipped()) };
         assert_eq!(format!("{:#}", first[0]), format!("f:3: {expected}"));
     }
     let zero = file("1 5:1 0:1 -1:1").libsvm(FirstIndex::Zero).unwrap().read_all();
@@ -230,7 +230,7 @@ fn columns_are_those_of_train() -> Result<()> {
     assert!(
         message(odd.loader(["x", "y"], 3, Target::Number)).contains("of row 0 in `own`: expected 0 or more")
     );
-    let odd = LabelledRow { values: vec![1.0], ..row(1.0, &[(2, 1.0), (1, 1.0)]) };
+    let odd = with!(row(1.0, &[(2, 1.0), (1, 1.0)]), values: vec![1.0]);
     let odd = LabelledRows::new("own", vec![odd]).loader(["x", "y"], 3, Target::Number);
     assert_eq!(message(odd), "field `x` of sample 0: expected a value for each of its 2 indices, got 1");
     Ok(())

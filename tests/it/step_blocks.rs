@@ -27,7 +27,7 @@ pub(crate) const F32: Kind =
 const F64: Kind = Kind { dtype: DType::F64, ..F32 };
 
 pub(crate) fn run<'a>(feeds: &'a [(VarId, &'a Variable)], numbers: &'a [u64]) -> Run<'a> {
-    Run { feeds, mode: Mode::Train, step: 2, numbers, places: &[], stage: Stage::Gradients }
+    with!(Run::train(feeds, 2), mode: Mode::Train, numbers, places: &[], stage: Stage::Gradients)
 }
 
 /// The values of `fetch` after a run of the compiled program on buffers that it has used before.

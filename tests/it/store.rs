@@ -208,20 +208,16 @@ impl Whole {
     fn new(optimizer: &dyn Optimizer, start: &Dense, storage: StorageKind) -> Self {
         let mut program = Program::new();
         let spec = Spec::fixed(start.dtype(), start.shape()).unwrap();
-        let var = |name: &str, role, spec| VarDesc {
-            name: name.to_owned(),
-            block: BlockId(0),
-            kind: VarKind::Tensor(spec),
-            role,
-            persistable: role == VarRole::Parameter,
-            trainable: role == VarRole::Parameter,
-            stop_gradient: true,
-            initializer: Some(Initializer::new("zeros", Attributes::new())),
-            gradient_of: None,
+        let var = |name: &str, role, spec| {
+            let mut var = VarDesc::new(name, BlockId(0), VarKind::Tensor(spec), role);
+            var.persistable = role == VarRole::Parameter;
+            var.trainable = var.persistable;
+            var.stop_gradient = true;
+            var.initializer = var.persistable.then(|| Initializer::new("zeros", Attributes::new()));
+            var
         };
         let param = program.add_var(var("value", VarRole::Parameter, spec.clone())).unwrap();
-        let grad = program
-            .add_var(VarDesc { initializer: None, ..var("grad", VarRole::Feed, spec.stored(storage)) });
+        let grad = program.add_var(var("grad", VarRole::Feed, spec.stored(storage)));
         let grad = grad.unwrap();
         optimizer.update(&mut program, &ops::catalogue(), vec![(param, grad)]).unwrap();
         let mut scope = Scope::of(&program).unwrap();

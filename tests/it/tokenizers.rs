@@ -53,7 +53,7 @@ fn numbers_and_texts_are_those_of_the_package() -> Result<()> {
         let texts = all().filter(|text| !special(text));
         let spelt: Vec<_> = all().filter(special).flat_map(|text| cut.tokens(text)).collect();
         assert!(!spelt.is_empty() && !spelt.iter().any(|token| ["<s>", "[SEP]"].contains(&&**token)));
-        let vocabulary = cut.vocabulary(texts, &Limits { min_count: 1000, ..Limits::default() })?;
+        let vocabulary = cut.vocabulary(texts, &Limits::default().min_count(1000))?;
         let file = std::fs::read_to_string(fixture(&format!("tokenizer_{name}.json"))).unwrap();
         let file: serde_json::Value = serde_json::from_str(&file).unwrap();
         if let Some(tokens) = file["model"]["vocab"].as_object() {
@@ -77,10 +77,7 @@ fn numbers_and_texts_are_those_of_the_package() -> Result<()> {
 #[cfg(feature = "tokenizers")]
 #[test]
 fn specials_that_a_file_lacks_come_behind() -> Result<()> {
-    let limits = Limits {
-        specials: ["<s>", "</s>", Vocabulary::UNKNOWN].map(String::from).to_vec(),
-        ..Limits::default()
-    };
+    let limits = Limits::default().specials(["<s>", "</s>", Vocabulary::UNKNOWN].map(String::from).to_vec());
     let of = |name: &str| cut(name).vocabulary([""; 0], &limits);
     let (bpe, piece) = (of("bpe")?, of("wordpiece")?);
     assert_eq!((bpe.special("<s>")?, bpe.special("</s>")?, bpe.unknown()), (0, 1, None));

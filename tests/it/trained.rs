@@ -73,64 +73,54 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
     }
     let carried = [("h".to_owned(), fetch[1]), ("c".to_owned(), fetch[2])];
     let carried = carried.map(|(name, id)| (name, executor.fetch(id).unwrap())).into();
-    let metric = |name: &str, kind: &str, variables, attributes| MetricDesc {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        variables,
-        attributes,
+    let metric = |name: &str, kind: &str, variables, attributes| {
+        let mut metric = MetricDesc::default();
+        (metric.name, metric.kind) = (name.to_owned(), kind.to_owned());
+        (metric.variables, metric.attributes) = (variables, attributes);
+        metric
     };
     let named = |pairs: &[(&str, &str)]| pairs.iter().map(|&(a, b)| (a.to_owned(), b.to_owned())).collect();
-    Checkpoint {
-        purpose: Purpose::Training,
-        tensors: all(&mut scope, None),
-        best,
-        criterion: Some(Criterion {
-            metric: "accuracy".to_owned(),
-            better: Better::Higher,
-            data: 0xdead_0000_0000_cafe,
-        }),
-        vocabularies: [
-            ("words".to_owned(), Vocabulary::labels(TOKENS).unwrap()),
-            ("labels".to_owned(), Vocabulary::labels(["bad", "good"]).unwrap()),
-        ]
-        .into(),
-        notes: named(&[("tokenizer", "words"), ("author", "ünpadded")]),
-        outputs: named(&[("logits", &logits), ("state", &h)]),
-        metrics: vec![
-            metric("loss", "loss", vec![loss.clone()], Attributes::new()),
-            metric(
-                "of two",
-                "accuracy",
-                vec![logits, "label".to_owned()],
-                Attributes::new().with("ignore", -1i64),
-            ),
-        ],
-        history: (1..=3)
-            .map(|epoch| EpochScores {
-                epoch,
-                step: steps.min(epoch),
-                rate: (epoch > 1).then_some(0.25),
-                train: vec![("loss".to_owned(), 0.5 / epoch as f64)],
-                dev: vec![("loss".to_owned(), 0.75), ("of two".to_owned(), 0.5)],
-                best: epoch != 2,
-            })
-            .collect(),
-        carried,
-        position: Position {
-            rate: Some(0.125),
-            epoch: 3,
-            batch: 1,
-            step: steps,
-            tokens: 7 * steps,
-            data: 0xfeed_0000_0000_beef,
-            best: Some(Best { value: 0.75, epoch: 2, step: steps / 2 }),
-            since_best: 1,
-            stalled: 1,
-            accumulate: 2,
-            parts: 4,
-            running: [("loss".to_owned(), losses), ("accuracy".to_owned(), vec![2.0, 3.0])].into(),
-            sparse: [].into(),
-        },
-        program,
-    }
+    let mut criterion = Criterion::default();
+    (criterion.metric, criterion.better) = ("accuracy".to_owned(), Better::Higher);
+    criterion.data = 0xdead_0000_0000_cafe;
+    let mut position = Position::default();
+    (position.epoch, position.batch, position.step) = (3, 1, steps);
+    (position.tokens, position.data) = (7 * steps, 0xfeed_0000_0000_beef);
+    position.rate = Some(0.125);
+    let mut best_epoch = Best::default();
+    (best_epoch.value, best_epoch.epoch, best_epoch.step) = (0.75, 2, steps / 2);
+    position.best = Some(best_epoch);
+    (position.since_best, position.stalled) = (1, 1);
+    (position.accumulate, position.parts) = (2, 4);
+    position.running = [("loss".to_owned(), losses), ("accuracy".to_owned(), vec![2.0, 3.0])].into();
+
+    let mut checkpoint = Checkpoint::default();
+    checkpoint.purpose = Purpose::Training;
+    checkpoint.tensors = all(&mut scope, None);
+    (checkpoint.best, checkpoint.carried) = (best, carried);
+    checkpoint.criterion = Some(criterion);
+    checkpoint.vocabularies = [
+        ("words".to_owned(), Vocabulary::labels(TOKENS).unwrap()),
+        ("labels".to_owned(), Vocabulary::labels(["bad", "good"]).unwrap()),
+    ]
+    .into();
+    checkpoint.notes = named(&[("tokenizer", "words"), ("author", "ünpadded")]);
+    checkpoint.outputs = named(&[("logits", &logits), ("state", &h)]);
+    let ignoring = Attributes::new().with("ignore", -1i64);
+    checkpoint.metrics = vec![
+        metric("loss", "loss", vec![loss.clone()], Attributes::new()),
+        metric("of two", "accuracy", vec![logits, "label".to_owned()], ignoring),
+    ];
+    let epoch = |epoch: u64| {
+        let mut scores = EpochScores::default();
+        (scores.epoch, scores.step) = (epoch, steps.min(epoch));
+        scores.rate = (epoch > 1).then_some(0.25);
+        scores.train = vec![("loss".to_owned(), 0.5 / epoch as f64)];
+        scores.dev = vec![("loss".to_owned(), 0.75), ("of two".to_owned(), 0.5)];
+        scores.best = epoch != 2;
+        scores
+    };
+    checkpoint.history = (1..=3).map(epoch).collect();
+    (checkpoint.position, checkpoint.program) = (position, program);
+    checkpoint
 }

@@ -85,7 +85,7 @@ struct Descent {
 
 impl Descent {
     fn new(kind: &'static str, attributes: Attributes) -> Self {
-        let options = Options { schedule: Schedule::step(25, 0.5), ..Options::new(0.25) };
+        let options = with!(Options::new(0.25), schedule: Schedule::step(25, 0.5));
         Self { options, rule: UpdateRule { kind, attributes: attributes.with("beta", 0.5) } }
     }
 }
@@ -161,7 +161,7 @@ fn a_settle_of_no_rule_that_waits_is_refused_with_those_that_do() {
     let refused = |registry: &Registry, rule: &str| {
         let attributes = Attributes::new().with("rule", rule).with("settings", Vec::<i64>::new());
         let attributes = attributes.with("dtype", "f64").with("shape", vec![2usize, 1]);
-        let request = Append { attributes, ..Append::forward("settle") };
+        let request = with!(Append::forward("settle"), attributes);
         Program::new().append(registry, BlockId(0), request).unwrap_err().to_string()
     };
     for rule in ["lamb", "settle", "tanh", "nothing"] {

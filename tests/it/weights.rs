@@ -34,7 +34,7 @@ fn tagger<L: RecurrentLayer>(layer: L, dtype: DType) -> Checkpoint {
     let x = words.embedding(Embedding::new(7, 3).dtype(dtype));
     let logits = x.stacked(Stacked::new(layer, 2).bidirectional().dropout(0.25)).linear(3);
     let outputs = [("logits".to_owned(), net.name_of(logits))].into();
-    Checkpoint { outputs, program: net.finish().unwrap(), ..Checkpoint::default() }
+    with!(Checkpoint::default(), outputs, program: net.finish().unwrap())
 }
 
 /// What the attributes are called in PyTorch's.
@@ -421,7 +421,7 @@ fn a_tied_table_is_there_once_and_matrices_lie_as_pytorch_has_them() {
     let embedding = net.layer(Embedding::new(5, 4));
     let h = embedding.of(words).linear(Linear::new(4).named("middle")).norm(unpadded::layers::Norm::layer());
     h.linear(Linear::tied(&embedding));
-    let model = started(Checkpoint { program: net.finish().unwrap(), ..Checkpoint::default() });
+    let model = started(with!(Checkpoint::default(), program: net.finish().unwrap()));
     let file = path("tied");
     let written = export(&model, &Names::new(), &file).unwrap();
     let expected = [
@@ -436,7 +436,7 @@ fn a_tied_table_is_there_once_and_matrices_lie_as_pytorch_has_them() {
     let ours = model.tensors["middle.weight"].as_dense().unwrap().view::<f32>().unwrap().to_owned();
     let turned: Vec<f32> = ours.t().iter().copied().collect();
     assert_eq!(floats(&tensors(&file)["middle.weight"].2), turned);
-    let mut other = Checkpoint { program: model.program.clone(), ..Checkpoint::default() };
+    let mut other = with!(Checkpoint::default(), program: model.program.clone());
     import(&file, &Names::new(), &mut other).unwrap();
     assert_eq!(other, model);
     fs::remove_file(file).unwrap();
@@ -461,14 +461,14 @@ fn a_training_starts_from_a_file_and_the_best_epoch_is_written() {
     let error = import(&file, &Names::new(), &mut saved.clone()).unwrap_err().to_string();
     assert!(error.contains("`Checkpoint::for_inference`"), "{error}");
     import(&file, &Names::new(), &mut saved.clone().for_inference().unwrap()).unwrap();
-    let mut fresh = Checkpoint { best: BTreeMap::new(), position: Position::default(), ..saved };
+    let mut fresh = with!(saved, best: BTreeMap::new(), position: Position::default());
     fresh.tensors.remove("linear_0.bias");
     import(&file, &Names::new().without("lstm_0").ignore("lstm_0"), &mut fresh).unwrap();
     assert_eq!(fresh.tensors["linear_0.bias"].as_dense().unwrap().as_slice::<f32>().unwrap(), [0.25; 2]);
 
     let mut trainer = crate::trainer::trainer();
     let written = path("trainer");
-    let started = Checkpoint { program: trainer.program().clone(), ..Checkpoint::default() };
+    let started = with!(Checkpoint::default(), program: trainer.program().clone());
     let mut scope = Scope::of(&started.program).unwrap();
     let mut other = started.clone();
     for name in scope.names().map(str::to_owned).collect::<Vec<_>>() {

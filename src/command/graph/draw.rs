@@ -185,9 +185,9 @@ fn operator(
     lines.extend(op.writes().take(1).map(|id| format!("→ {}", told(program.var(id)))));
     let class = match (op.step.is_some(), op.role) {
         (true, Role::Forward) => "step",
-        (_, Role::Forward) => "box",
         (_, Role::Backward) => "box backward",
         (_, Role::Update | Role::Settle) => "box update",
+        _ => "box",
     };
     let run =
         op.step.as_deref().map(|step| step.gradient.as_ref().map_or(step.block, |gradient| gradient.block));
@@ -203,7 +203,7 @@ fn kept(var: &VarDesc) -> bool {
 fn told(var: &VarDesc) -> String {
     match &var.kind {
         VarKind::Tensor(spec) => spec.to_string(),
-        VarKind::Literal(_) => "literal".into(),
+        _ => "literal".into(),
     }
 }
 

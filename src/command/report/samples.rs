@@ -194,7 +194,7 @@ fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: 
 }
 
 /// The attention of each written token to the source tokens.
-fn attended(out: &mut String, Alignment { source, written, weights }: &Alignment) {
+fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Alignment) {
     if weights.is_empty() {
         return;
     }

@@ -64,17 +64,16 @@ fn references(text: &str, style: bool) {
 
 fn evil_pair() -> Example {
     let evil = || EVIL.to_owned();
+    let mut attention = Alignment::default();
+    (attention.source, attention.written) = (vec![evil(), " ".to_owned()], vec![evil(); 50]);
+    attention.weights = vec![vec![0.5, f32::NAN]; 50];
     Example::Pair {
         source: evil(),
         target: evil(),
         truths: vec![String::new()],
         exact: false,
         chrf: f64::NAN,
-        attention: Some(Alignment {
-            source: vec![evil(), " ".to_owned()],
-            written: vec![evil(); 50],
-            weights: vec![vec![0.5, f32::NAN]; 50],
-        }),
+        attention: Some(attention),
     }
 }
 

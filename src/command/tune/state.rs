@@ -57,6 +57,7 @@ pub(super) fn value(of: &recipes::Value) -> Value {
         recipes::Value::Float(number) => json::number(*number),
         recipes::Value::Text(text) => text.as_str().into(),
         recipes::Value::List(texts) => texts.clone().into(),
+        other => other.to_string().into(),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 
 /// A cell that an answer adds to a record.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Added {
     /// A text.
     Text(String),

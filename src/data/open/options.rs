@@ -13,6 +13,7 @@ pub(super) const DOUBT: &str = "is read as a record; if it is a header";
 
 /// The form of a file, or of a folder, of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FileFormat {
     /// Columns between tabs, with a header line or without; quotation marks are text unless all first cells have them as in CSV. Without
     /// any tab, as [`Self::Csv`].

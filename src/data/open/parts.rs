@@ -23,6 +23,7 @@ const NAMES: [&[&str]; 3] =
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Parts {
     /// To train on.
     pub train: PathBuf,

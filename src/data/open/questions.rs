@@ -19,6 +19,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// What of a record is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Asking {
     /// A text, which may have a label.
     Text,

@@ -34,6 +34,7 @@ use crate::tensor::DType;
 /// - Calls that one thread makes alone are held against what all threads can do.
 /// - Writing counts as reading does.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Bound {
     /// The multiply-adds of all threads.
     MultiplyAdds(f64),
@@ -66,6 +67,7 @@ impl fmt::Display for Bound {
 
 /// What some threads of this machine do at best together.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Rates {
     /// Operations a second in f32, a multiply-add as two.
     pub f32: f64,

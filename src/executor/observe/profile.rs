@@ -11,6 +11,7 @@ use crate::tensor::DType;
 
 /// In which part of a program, or of a step block, an entry's calls were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Part {
     /// Outside step blocks.
     Outside,
@@ -61,6 +62,7 @@ impl fmt::Display for Part {
 
 /// What one instruction did.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Entry {
     /// The instruction's number in the [listing](crate::executor::Listing).
     pub instruction: usize,

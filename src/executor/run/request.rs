@@ -10,6 +10,7 @@ use crate::tensor::Variable;
 
 /// How far a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Stage {
     /// Forward only.
     Forward,
@@ -41,6 +42,7 @@ pub(crate) struct Placed<'a> {
 
 /// The arguments of a run.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Run<'a> {
     /// The batch: each feed's variable.
     pub feeds: &'a [(VarId, &'a Variable)],

@@ -14,6 +14,7 @@ use crate::tensor::{DType, Dense, Storage};
 
 /// What was read from a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Imported {
     /// The parameters that now have the file's values, sorted.
     pub parameters: Vec<String>,

@@ -20,6 +20,7 @@ use crate::wire::Target;
 
 /// What was written to a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Exported {
     /// The names of the file's tensors, sorted.
     pub tensors: Vec<String>,

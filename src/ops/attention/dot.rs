@@ -17,17 +17,11 @@ use crate::{builder_methods, operator, with_float};
 /// What [`Builder::dot_attention`](crate::Builder::dot_attention) may be told; by default one head, which sees every key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DotAttention {
-    /// Into how many groups the columns fall, each with weights of its own.
-    pub heads: usize,
-    /// What products are multiplied by; 1/√d by default, for heads of d columns.
-    pub scale: Option<f64>,
-    /// How many keys before its own place a query sees; all of them by default.
-    pub before: Option<usize>,
-    /// How many keys behind its own place a query sees; all of them by default. None is causal attention.
-    pub after: Option<usize>,
-    /// What is added to the score of query i and key j, by head and by j − i: `[heads, 2r + 1]` for −r … r, and beyond these the first
-    /// or the last number. Shaw et al., "Self-attention with relative position representations" (2018), as the scalar of T5.
-    pub bias: Option<Var>,
+    pub(crate) heads: usize,
+    pub(crate) scale: Option<f64>,
+    pub(crate) before: Option<usize>,
+    pub(crate) after: Option<usize>,
+    pub(crate) bias: Option<Var>,
 }
 
 impl Default for DotAttention {
@@ -42,6 +36,24 @@ impl DotAttention {
         Self { heads, ..Self::default() }
     }
 
+    /// Multiplies products by `scale` in place of 1/√d, for heads of d columns.
+    #[must_use]
+    pub fn scale(self, scale: impl Into<Option<f64>>) -> Self {
+        Self { scale: scale.into(), ..self }
+    }
+
+    /// How many keys before its own place a query sees (default: all of them).
+    #[must_use]
+    pub fn before(self, keys: impl Into<Option<usize>>) -> Self {
+        Self { before: keys.into(), ..self }
+    }
+
+    /// How many keys behind its own place a query sees (default: all of them).
+    #[must_use]
+    pub fn after(self, keys: impl Into<Option<usize>>) -> Self {
+        Self { after: keys.into(), ..self }
+    }
+
     /// A query sees no key behind its own place.
     #[must_use]
     pub fn causal(self) -> Self {
@@ -54,7 +66,8 @@ impl DotAttention {
         Self { before: Some(keys), after: Some(self.after.unwrap_or(keys)), ..self }
     }
 
-    /// A number for each head and each distance is added to the scores.
+    /// Adds `bias` to the score of query i and key j, by head and by j − i: `[heads, 2r + 1]` for −r … r, and beyond these the first
+    /// or the last number. Shaw et al., "Self-attention with relative position representations" (2018), as the scalar of T5.
     #[must_use]
     pub fn bias(self, bias: Var) -> Self {
         Self { bias: Some(bias), ..self }

@@ -26,14 +26,36 @@ use crate::with_float;
 /// gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LookupBag {
+    pub(crate) pool: BagPool,
+    pub(crate) weights: Option<Var>,
+    pub(crate) padding_id: Option<i64>,
+    pub(crate) gradient: StorageKind,
+}
+
+impl LookupBag {
     /// What a bag makes of its rows.
-    pub pool: BagPool,
+    #[must_use]
+    pub fn pool(self, pool: BagPool) -> Self {
+        Self { pool, ..self }
+    }
+
     /// A number for each id, by which its row is multiplied before the sum: one a row, in the rows and LoD of the ids.
-    pub weights: Option<Var>,
+    #[must_use]
+    pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
+        Self { weights: weights.into(), ..self }
+    }
+
     /// The id that does not count.
-    pub padding_id: Option<i64>,
+    #[must_use]
+    pub fn padding_id(self, padding_id: impl Into<Option<i64>>) -> Self {
+        Self { padding_id: padding_id.into(), ..self }
+    }
+
     /// How the table's gradient is stored: dense, or as selected rows, one for each id that occurs.
-    pub gradient: StorageKind,
+    #[must_use]
+    pub fn gradient(self, gradient: StorageKind) -> Self {
+        Self { gradient, ..self }
+    }
 }
 
 operator! {

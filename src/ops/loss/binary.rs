@@ -12,11 +12,23 @@ use crate::program::Var;
 /// What [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with) may be told; nothing of it by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BinaryCrossEntropy {
+    pub(crate) weights: Option<Var>,
+    pub(crate) positive_weights: Option<Var>,
+}
+
+impl BinaryCrossEntropy {
     /// How much each column counts, `[columns]`; no gradient passes it.
-    pub weights: Option<Var>,
+    #[must_use]
+    pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
+        Self { weights: weights.into(), ..self }
+    }
+
     /// How much the target 1 counts in each column beside the target 0, `[columns]`; no gradient passes it. Where a class is rare,
     /// the number of others for each of it makes both weigh the same.
-    pub positive_weights: Option<Var>,
+    #[must_use]
+    pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
+        Self { positive_weights: positive_weights.into(), ..self }
+    }
 }
 
 builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
@@ -117,16 +129,28 @@ impl Pointwise for LogisticLoss {
 /// What [`Builder::focal_loss_with`](crate::Builder::focal_loss_with) may be told.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FocalLoss {
-    /// How fast the loss of what is classified well vanishes; at 0 it is the binary cross-entropy.
-    pub gamma: f64,
-    /// How much the target 1 counts, of 0 to 1; the target 0 counts 1 − alpha. Without it both count 1.
-    pub alpha: Option<f64>,
+    pub(crate) gamma: f64,
+    pub(crate) alpha: Option<f64>,
 }
 
 impl Default for FocalLoss {
     /// What the authors found best: gamma 2, alpha 0.25.
     fn default() -> Self {
         Self { gamma: 2.0, alpha: Some(0.25) }
+    }
+}
+
+impl FocalLoss {
+    /// How fast the loss of what is classified well vanishes; at 0 it is the binary cross-entropy.
+    #[must_use]
+    pub fn gamma(self, gamma: f64) -> Self {
+        Self { gamma, ..self }
+    }
+
+    /// How much the target 1 counts, of 0 to 1; the target 0 counts 1 − alpha. Without it both count 1.
+    #[must_use]
+    pub fn alpha(self, alpha: impl Into<Option<f64>>) -> Self {
+        Self { alpha: alpha.into(), ..self }
     }
 }
 

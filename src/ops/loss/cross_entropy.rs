@@ -18,12 +18,29 @@ use crate::{builder_methods, operator};
 /// What [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with) may be told; nothing of it by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CrossEntropy {
+    pub(crate) ignore_index: Option<i64>,
+    pub(crate) class_weights: Option<Var>,
+    pub(crate) label_smoothing: f64,
+}
+
+impl CrossEntropy {
     /// Rows with this label have no loss.
-    pub ignore_index: Option<i64>,
+    #[must_use]
+    pub fn ignore_index(self, ignore_index: impl Into<Option<i64>>) -> Self {
+        Self { ignore_index: ignore_index.into(), ..self }
+    }
+
     /// How much each class counts, `[classes]`; no gradient passes it.
-    pub class_weights: Option<Var>,
+    #[must_use]
+    pub fn class_weights(self, class_weights: impl Into<Option<Var>>) -> Self {
+        Self { class_weights: class_weights.into(), ..self }
+    }
+
     /// The part of the target, of 0 to 1, that is spread evenly over all classes.
-    pub label_smoothing: f64,
+    #[must_use]
+    pub fn label_smoothing(self, label_smoothing: f64) -> Self {
+        Self { label_smoothing, ..self }
+    }
 }
 
 builder_methods! { CrossEntropyPlain, Builder, Var;

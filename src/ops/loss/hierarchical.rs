@@ -12,6 +12,7 @@ use crate::{builder_methods, operator};
 
 /// The tree over the classes of a [hierarchical sigmoid](crate::Builder::hierarchical_sigmoid).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClassTree {
     /// The complete binary tree over so many classes: each is reached by about log₂ of them decisions.
     Complete(usize),

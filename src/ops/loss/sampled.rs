@@ -22,15 +22,24 @@ const SAMPLES: usize = 1;
 /// What [`Builder::nce`](crate::Builder::nce) and [`Builder::sampled_softmax`](crate::Builder::sampled_softmax) are told.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampledClasses {
-    /// A number added to the score of each class, `[classes]`.
-    pub bias: Option<Var>,
-    /// How many classes are drawn for each row.
-    pub samples: usize,
-    /// How the gradient of the table is stored: selected rows, of the classes that were met, or a dense matrix.
-    pub gradient: StorageKind,
+    pub(crate) bias: Option<Var>,
+    pub(crate) samples: usize,
+    pub(crate) gradient: StorageKind,
 }
 
 impl SampledClasses {
+    /// A number added to the score of each class, `[classes]`.
+    #[must_use]
+    pub fn bias(self, bias: impl Into<Option<Var>>) -> Self {
+        Self { bias: bias.into(), ..self }
+    }
+
+    /// How the gradient of the table is stored: selected rows, of the classes that were met, or a dense matrix.
+    #[must_use]
+    pub fn gradient(self, gradient: StorageKind) -> Self {
+        Self { gradient, ..self }
+    }
+
     /// So many samples a row, no bias, and a gradient of selected rows.
     pub fn new(samples: usize) -> Self {
         Self { bias: None, samples, gradient: StorageKind::SelectedRows }

@@ -9,6 +9,7 @@ use crate::operator::attributes::Attribute;
 
 /// What a row that stands for a sequence is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Pool {
     /// The sum of the rows.
     Sum,

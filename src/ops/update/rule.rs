@@ -27,6 +27,7 @@ pub(in crate::ops) const HISTORY: usize = 2;
 
 /// What a rule does with a gradient of selected rows; stored by name in the attribute `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SparseMode {
     /// The same numbers as the dense rule on the densified gradient. Where that would move rows without a gradient too, they
     /// owe the move until they are next read; a rule whose moves cannot wait refuses selected rows.

@@ -15,6 +15,7 @@ pub struct Generated {
 
 /// One of the hypotheses of a source.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Hypothesis<'a> {
     /// Without the start token and the stop token; a forced prefix is among them.
     pub tokens: &'a [i64],

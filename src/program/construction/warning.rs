@@ -8,6 +8,7 @@ use crate::tensor::StorageKind;
 
 /// What happens where an operator has no kernel for a variable as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Fallback {
     /// The variable is made dense.
     Allow,
@@ -21,6 +22,7 @@ pub enum Fallback {
 
 /// A variable that is made dense since an operator has no kernel for it as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
     /// The operator, with its number in its block.
     pub operator: String,

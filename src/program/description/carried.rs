@@ -15,6 +15,7 @@ use crate::tensor::StorageKind;
 
 /// A state that passes from batch to batch, one row a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CarriedState {
     /// The feed that has it before a batch.
     pub before: VarId,

@@ -7,6 +7,7 @@ use crate::tensor::named::named;
 
 /// The variables of one slot of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bound {
     /// The slot's name.
     pub slot: String,
@@ -16,6 +17,7 @@ pub struct Bound {
 
 /// One operator of a block: its kind by name, its variables by slot, its attributes by name.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct OpDesc {
     /// The operator's name in the registry; [`RECURRENT`](crate::program::RECURRENT) is the language's own.
     pub kind: String,
@@ -35,6 +37,7 @@ pub struct OpDesc {
 
 /// What an operator does at its place in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Role {
     /// Computes its outputs from its inputs.
     Forward,
@@ -60,6 +63,7 @@ pub struct Pair {
 
 /// A memory of a step block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Memory {
     /// The value of the step before, read in the step.
     pub previous: VarId,
@@ -73,6 +77,7 @@ pub struct Memory {
 
 /// How a `recurrent` runs its step block. All outer variables stand in the operator's slots too.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct StepDesc {
     /// The step block.
     pub block: BlockId,
@@ -97,6 +102,7 @@ pub struct StepDesc {
 /// The backward part of a `recurrent`: its step block is differentiated into `block`, run from the last step to the
 /// first beside the forward variables of the same step.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct StepGradient {
     /// The block of gradient operators.
     pub block: BlockId,
@@ -114,6 +120,7 @@ pub struct StepGradient {
 
 /// How the gradient of a memory passes from step to step, backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryGradient {
     /// Which of the memories.
     pub memory: u32,

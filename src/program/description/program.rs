@@ -16,6 +16,7 @@ use crate::operator::signature::Slot;
 
 /// A sequence of operators; step blocks nest in the block that runs them.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Block {
     /// The block around it; the root has none.
     pub parent: Option<BlockId>,
@@ -420,6 +421,7 @@ pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
 }
 
 /// What to append to a block.
+#[non_exhaustive]
 pub struct Append<'a> {
     /// The operator's kind.
     pub kind: &'a str,

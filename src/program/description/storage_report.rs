@@ -17,6 +17,7 @@ use crate::tensor::StorageKind;
 
 /// How much a sparse variable stores: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entries {
     /// As much as is fed.
     Fed,
@@ -32,6 +33,7 @@ pub enum Entries {
 
 /// A variable of a program, as [`Program::storage_report`] tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredVariable {
     /// Which.
     pub var: VarId,

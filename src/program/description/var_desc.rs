@@ -7,6 +7,7 @@ use crate::tensor::named::named;
 
 /// What a variable is, before anything runs.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct VarDesc {
     /// Its name, unique in the program.
     pub name: String,
@@ -28,8 +29,26 @@ pub struct VarDesc {
     pub gradient_of: Option<VarId>,
 }
 
+impl VarDesc {
+    /// A variable that lives for one run, passes gradients and is not trained; the fields say otherwise.
+    pub fn new(name: impl Into<String>, block: BlockId, kind: VarKind, role: VarRole) -> Self {
+        Self {
+            name: name.into(),
+            block,
+            kind,
+            role,
+            persistable: false,
+            trainable: false,
+            stop_gradient: false,
+            initializer: None,
+            gradient_of: None,
+        }
+    }
+}
+
 /// A tensor, or a value that the program carries.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum VarKind {
     /// A tensor, in any storage.
     Tensor(Spec),
@@ -39,6 +58,7 @@ pub enum VarKind {
 
 /// Where a variable's value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VarRole {
     /// The caller gives it at every run.
     Feed,
@@ -93,6 +113,7 @@ impl From<bool> for StopGradient {
 
 /// How a persistable variable starts: the name of an initialiser and its attributes.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Initializer {
     /// The initialiser's name, as `"uniform"`.
     pub kind: String,

@@ -14,6 +14,7 @@ use crate::program::transform::streamed::WindowState;
 /// A program that is run row by row: see [`Program::stepped`]. Its two programs have the variables of the one that they
 /// were made of, with their numbers.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Stepped {
     /// What is computed once for all steps: all that no row of the sequences reaches.
     pub before: Program,

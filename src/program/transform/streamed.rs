@@ -17,6 +17,7 @@ use crate::tensor::StorageKind;
 /// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
 /// variables of the one that they were made of, with their numbers.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct WindowProgram {
     /// The level whose sequences are cut into windows.
     pub level: LevelId,
@@ -28,6 +29,7 @@ pub struct WindowProgram {
 
 /// A pass over all windows.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct WindowPass {
     /// What runs at every window.
     pub program: Program,
@@ -43,6 +45,7 @@ pub struct WindowPass {
 
 /// A value that a window hands to the next one, one row a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WindowState {
     /// The feed that takes what the windows before left.
     pub fed: VarId,

@@ -32,11 +32,10 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Builder::hinge", || net.hinge(x, ids));
     calls.at("Builder::binary_cross_entropy", || net.binary_cross_entropy(x, ids));
     calls.at("Builder::binary_cross_entropy_with", || {
-        net.binary_cross_entropy_with(x, x, BinaryCrossEntropy { weights: Some(x), positive_weights: None })
+        net.binary_cross_entropy_with(x, x, BinaryCrossEntropy::default().weights(x))
     });
     calls.at("Builder::focal_loss", || net.focal_loss(x, ids));
-    calls
-        .at("Builder::focal_loss_with", || net.focal_loss_with(x, x, FocalLoss { gamma: -1.0, alpha: None }));
+    calls.at("Builder::focal_loss_with", || net.focal_loss_with(x, x, FocalLoss::default().gamma(-1.0)));
     calls.at("Builder::cosine_similarity", || net.cosine_similarity(x, ids));
     calls.at("Builder::cosine_loss", || net.cosine_loss(x, foreign, x, 0.0));
     calls.at("Builder::margin_ranking", || net.margin_ranking(x, x, foreign, 0.5));

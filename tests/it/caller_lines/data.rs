@@ -68,7 +68,7 @@ pub(super) fn calls(calls: &mut Calls) {
 
     calls.at("TextFile::translations", || broken.translations().map(drop));
     let pairs = Pairs::of_lines(&TextFile::embedded("pairs.txt", "a\tb\n")).unwrap();
-    let (cut, none) = (Tokenizer::characters(), Limits { max_size: 0, ..Limits::default() });
+    let (cut, none) = (Tokenizer::characters(), Limits::default().max_size(0));
     calls.at("DataSet::open", || Pairs::open(&nowhere));
     let options = ReadOptions::new();
     calls.at("ReadOptions::or_note", || ReadOptions::new().or_note(""));
@@ -103,7 +103,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &broken, None));
     let tagged_wrongly = TaggedTexts::of_columns(&TextFile::embedded("x", "a X-A\nb B-A\n")).unwrap();
-    let few = Limits { max_size: 0, ..Limits::default() };
+    let few = Limits::default().max_size(0);
     calls.at("TaggedTexts::words", || tagged.words(str::to_owned, &few));
     calls.at("TaggedTexts::characters", || tagged.characters(&few));
     calls.at("TaggedTexts::tags", || TaggedTexts::tags([]));
@@ -143,7 +143,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledTexts::of_classes", || LabelledTexts::of_classes("a", class));
     let texts = LabelledTexts::of_lines(&TextFile::embedded("a.tsv", "a\tb\n")).unwrap();
     let (words, labels) = (Vocabulary::labels(["a"]).unwrap(), Vocabulary::labels(["c"]).unwrap());
-    let (cut, rare) = (Tokenizer::words(), Limits { min_count: 2, ..Limits::default() });
+    let (cut, rare) = (Tokenizer::words(), Limits::default().min_count(2));
     calls.at("LabelledTexts::vocabulary", || texts.vocabulary(&cut, &rare));
     fs::write(folder.join("labelled.tsv"), "a\tb\n").unwrap();
     let files = LabelledFiles::open(folder.join("labelled.tsv")).unwrap();
@@ -195,7 +195,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Tokenizer::hugging_face", || Tokenizer::hugging_face(&nowhere));
     calls.at("Tokenizer::vocabulary", || Tokenizer::words().vocabulary([""; 0], &Limits::default()));
     calls.at("Vocabulary::of", || Vocabulary::of::<&str>([], &Limits::default()));
-    let twice = Limits { specials: vec!["a".into(), "a".into()], ..Limits::default() };
+    let twice = Limits::default().specials(["a", "a"]);
     calls.at("Vocabulary::of", || Vocabulary::of(["b"], &twice));
     calls.at("Vocabulary::labels", || Vocabulary::labels::<&str>([]));
     let labels = Vocabulary::labels(["good", "bad"]).unwrap();

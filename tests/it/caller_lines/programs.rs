@@ -89,7 +89,7 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::cast", || net.cast(foreign, DType::F64));
     calls.at("Builder::cross_entropy", || net.cross_entropy(x, x));
     calls.at("Builder::cross_entropy_with", || {
-        net.cross_entropy_with(x, x, CrossEntropy { label_smoothing: 2.0, ..CrossEntropy::default() })
+        net.cross_entropy_with(x, x, CrossEntropy::default().label_smoothing(2.0))
     });
     calls.at("Builder::dropout", || net.dropout(x, 1.0));
     calls.at("Builder::variational_dropout", || net.variational_dropout(x, 1.0));
@@ -244,9 +244,7 @@ fn as_data(calls: &mut Calls) {
     calls.at("Program::spec", || program.spec(literal));
     calls.at("Program::add_var", || own.add_var(program.var(x.id()).clone()));
     let inputs = vec![("x", vec![literal])];
-    calls.at("Program::append", || {
-        own.append(&registry, BlockId(0), Append { inputs, ..Append::forward("tanh") })
-    });
+    calls.at("Program::append", || own.append(&registry, BlockId(0), with!(Append::forward("tanh"), inputs)));
     calls.at("Program::inference", || program.inference(&[literal]));
     calls.at("Program::storage_report", || program.storage_report(&Registry::empty()));
     calls.at("Program::streamed", || program.streamed(&registry, &[literal]));

@@ -78,7 +78,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let none = Checkpoint::default();
     calls.at("Trainer::load_fitting_parameters", || trainer().load_fitting_parameters(&none));
     calls.at("Checkpoint::for_inference", || none.for_inference());
-    let owing = Checkpoint { program: super::programs::owing(), ..Checkpoint::default() };
+    let owing = with!(Checkpoint::default(), program: super::programs::owing());
     calls.at("Checkpoint::settled", || owing.settled());
     calls.at("Trainer::set_parameter", || trainer().set_parameter("bias", array![1.0f32]));
     calls.at("Trainer::set_parameter", || trainer().set_parameter("linear_0.bias", array![1.0f32]));
@@ -100,7 +100,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::load", || Predictor::load("no such folder/x").map(drop));
     calls.at("Predictor::load_with", || Predictor::load_with(&file, &Registry::empty()).map(drop));
     calls.at("Predictor::new", || Predictor::new(broken, &ops::catalogue()).map(drop));
-    let none = Checkpoint { outputs: BTreeMap::new(), ..checkpoint.clone() };
+    let none = with!(checkpoint.clone(), outputs: BTreeMap::new());
     calls.at("Predictor::new", || Predictor::new(none, &ops::catalogue()).map(drop));
     let predictor = Predictor::new(checkpoint.clone(), &ops::catalogue()).unwrap();
     let row = Variable::dense(array![[1.0f32]]);
@@ -114,7 +114,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
     calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
 
-    calls.at("Sampling::sampler", || Sampling { top_p: 0.0, ..Sampling::default() }.sampler(1));
+    calls.at("Sampling::sampler", || Sampling::default().top_p(0.0).sampler(1));
     let mut sampler = Sampling::default().sampler(1).unwrap();
     calls.at("Sampler::draw", || sampler.draw(&[]));
     calls.at("CtcBeam::decode", || CtcBeam::new(1).decode(&Variable::dense(array![0i64])));

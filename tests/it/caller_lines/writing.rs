@@ -32,7 +32,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Generator::attention", || generator.clone().attention("nothing").map(drop));
     let options = Generation::new(0);
     calls.at("Generator::greedy", || generator.greedy(&[("words", &word)], &options).map(drop));
-    let none = Sampling { top_k: Some(0), ..Sampling::default() };
+    let none = Sampling::default().top_k(0);
     calls.at("Generator::sample", || generator.sample(&[], &options, none, 1).map(drop));
     calls.at("Generator::beam", || generator.beam(&[], &options, &Beam::new(0)).map(drop));
     let found = generator.greedy(&[], &options.clone().max_steps(2)).unwrap();

@@ -213,7 +213,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
         let executor = Executor::new(&program, &case.registry, fetch, threads)?;
         let mut executor = if threads == 3 { crate::models::divided(executor) } else { executor };
         for step in 0..steps {
-            let run = unpadded::executor::Run { step, stage: Stage::Updates, ..run(&fed_, &data) };
+            let run = with!(run(&fed_, &data), step, stage: Stage::Updates);
             match executor.run(&mut scope, &run) {
                 Err(e) if e.kind() == unpadded::ErrorKind::NotFinite => break,
                 other => other?,
@@ -232,7 +232,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
         return Ok(());
     }
     let mut scope = Scope::of(&case.program).map_err(err)?;
-    let descent = unpadded::executor::Run { step: 0, ..run(&fed_, &data) };
+    let descent = with!(run(&fed_, &data), step: 0);
     let reference = interpret(&case.program, &case.registry, &mut scope, &descent).map_err(err)?;
     let after = trained(1, 1, &[]).map_err(err)?;
     for (p, after) in case.program.trained_parameters().zip(&after) {

@@ -94,7 +94,7 @@ impl<'a> Trained<'a> {
             step.prepare(&mut scope)?;
             let fed = fed(step.batch);
             let run = step.run(&fed);
-            let run = Run { stage: run.stage.min(Stage::Gradients), ..run };
+            let run = with!(run, stage: run.stage.min(Stage::Gradients));
             let mut values = interpret(&self.program, self.registry, &mut scope, &run)?;
             if !step.infers {
                 let finite = |var: &VarId| match values.get(var).map(Variable::storage) {

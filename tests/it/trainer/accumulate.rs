@@ -181,7 +181,7 @@ struct Unnumbered(Loader);
 
 impl Data for Unnumbered {
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        let without = |batch: Result<Batch>| Ok(Batch { numbers: Vec::new(), ..batch? });
+        let without = |batch: Result<Batch>| Ok(with!(batch?, numbers: Vec::new()));
         Ok(Box::new(self.0.batches(epoch, from)?.map(without)))
     }
     fn batch_count(&self) -> Option<u64> {

@@ -127,7 +127,7 @@ fn the_best_epoch_of_an_old_file_is_measured_anew() {
     let (file, best) = saved("old", 3);
     let mut old = Checkpoint::load(&file).unwrap();
     old.criterion = None;
-    old.position.best = Some(unpadded::checkpoint::Best { value: 0.9999, ..best });
+    old.position.best = Some(with!(best, value: 0.9999));
     old.save(&file).unwrap();
     let mut second = resumed(&file, trainer());
     assert_eq!(fit(&mut second, Until::Epochs(3)).best, Some(best));
@@ -165,8 +165,7 @@ fn a_criterion_is_stored_by_names_and_comes_back() {
         assert!(bytes.windows(word.len()).any(|w| w == word.as_bytes()), "{word}");
     }
     let mut checkpoint = Checkpoint::load(&file).unwrap();
-    let lower =
-        Criterion { metric: "λ".to_owned(), better: unpadded::metrics::Better::Lower, data: u64::MAX };
+    let lower = with!(Criterion::default(), metric: "λ".to_owned(), better: unpadded::metrics::Better::Lower, data: u64::MAX);
     checkpoint.criterion = Some(lower);
     assert_eq!(Checkpoint::from_bytes(&checkpoint.to_bytes().unwrap()).unwrap(), checkpoint);
     std::fs::remove_file(file).unwrap();

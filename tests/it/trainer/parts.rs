@@ -45,8 +45,8 @@ fn rows(dtype: DType, sparse: bool) -> Rows {
     let logits = (x * weight).linear(HEIGHT);
     let weights = net.parameter("class_weights", dtype, &[HEIGHT], init::uniform(0.5, 1.5));
     net.stop_gradient(weights);
-    let ignored = CrossEntropy { ignore_index: Some(3), ..CrossEntropy::default() };
-    let classes = CrossEntropy { class_weights: Some(weights.square()), ..CrossEntropy::default() };
+    let ignored = CrossEntropy::default().ignore_index(3);
+    let classes = CrossEntropy::default().class_weights(weights.square());
     let some = logits.cross_entropy_with(words, ignored);
     let weighted = logits.cross_entropy_with(words, classes);
     let sentences = x.sequence_pool(Pool::Mean).linear(2).cross_entropy(label);

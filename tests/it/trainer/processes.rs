@@ -317,12 +317,7 @@ impl Data for Made {
         let batch = |values: &Vec<(String, unpadded::Variable)>| {
             let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
             let tokens = values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0);
-            Ok(Batch {
-                values: values.clone(),
-                numbers: (0..sequences as u64).collect(),
-                tokens,
-                padded: tokens,
-            })
+            Ok(Batch::of(values.clone(), (0..sequences as u64).collect(), tokens))
         };
         let rest: Vec<Result<Batch>> = self.0.iter().skip(from as usize).map(batch).collect();
         Ok(Box::new(rest.into_iter()))

@@ -43,10 +43,10 @@ impl Maker {
         let q = self.fit_width(net, &q, 2 * heads)?;
         let mut options = DotAttention::heads(heads);
         if !single {
-            options.before = self.dice.chance(30).then(|| self.dice.below(3));
-            options.after = self.dice.chance(30).then(|| self.dice.below(3));
+            options = options.before(self.dice.chance(30).then(|| self.dice.below(3)));
+            options = options.after(self.dice.chance(30).then(|| self.dice.below(3)));
             if self.dice.chance(30) {
-                options.bias = Some(self.constant(net, &[heads, 3], 2)?.var);
+                options = options.bias(self.constant(net, &[heads, 3], 2)?.var);
             }
         }
         let (out, log_sums) = net.dot_attention_with(q.var, k.var, v.var, options);

@@ -55,8 +55,7 @@ impl Maker {
                 let rows = if kind == "hierarchical_sigmoid" { TABLE - 1 } else { TABLE };
                 let table = self.constant(net, &[rows, self.width], 0)?;
                 let bias = if bias { Some(self.constant(net, &[rows], 0)?.var) } else { None };
-                let options =
-                    SampledClasses { bias, gradient, ..SampledClasses::new(1 + self.dice.below(3)) };
+                let options = SampledClasses::new(1 + self.dice.below(3)).bias(bias).gradient(gradient);
                 let loss = match kind {
                     "nce" => net.nce(x.var, table.var, ids.var, options).0,
                     "sampled_softmax" => net.sampled_softmax(x.var, table.var, ids.var, options).0,

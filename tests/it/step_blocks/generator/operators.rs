@@ -234,7 +234,10 @@ impl Maker {
             }
             "cross_entropy" => {
                 let logits = self.weighted_to(net, &x, TABLE)?;
-                let options = CrossEntropy { ignore_index, class_weights: weights, label_smoothing };
+                let options = CrossEntropy::default()
+                    .ignore_index(ignore_index)
+                    .class_weights(weights)
+                    .label_smoothing(label_smoothing);
                 let (loss, share) = net.cross_entropy_with(logits.var, labels.var, options);
                 Ok(vec![self.item(net, loss, 4.0 * logits.size + 2.0)?, self.item(net, share, 1.0)?])
             }
@@ -333,7 +336,11 @@ impl Maker {
         let gradient = if self.gradient_of_rows() { StorageKind::SelectedRows } else { StorageKind::Dense };
         let size = table.size * weights.as_ref().map_or(1.0, |w| w.size);
         let weights = weights.map(|w| w.var);
-        let var = net.lookup_bag(ids.var, table.var, LookupBag { pool, weights, padding_id, gradient });
+        let var = net.lookup_bag(
+            ids.var,
+            table.var,
+            LookupBag::default().pool(pool).weights(weights).padding_id(padding_id).gradient(gradient),
+        );
         let most = if self.kind.wide { 30.0 } else { 8.0 };
         Ok(vec![self.item(net, var, if pool == BagPool::Sum { most * size } else { size })?])
     }
