@@ -51,7 +51,7 @@
 //! registry.add::<Twice>()?;
 //! let net = Builder::with_registry(registry);
 //! let x = net.feed("x", DType::F32, &[3], 1);
-//! x.twice().named("doubled");
+//! assert_eq!(net.describe(x.twice()), "`acme.twice`: f32[rows0, 3] lod(0)");
 //! net.finish()?;
 //! # Ok::<(), unpadded::Error>(())
 //! ```

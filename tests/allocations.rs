@@ -342,9 +342,8 @@ fn a_step_of_a_session() {
         h
     });
     let logits = logits.linear(9);
-    let mut checkpoint = Checkpoint::default();
-    checkpoint.outputs = [("logits".to_owned(), net.name_of(logits))].into();
-    checkpoint.program = net.finish().unwrap();
+    let outputs = [("logits".to_owned(), net.name_of(logits))];
+    let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
     let mut scope = Scope::of(&checkpoint.program).unwrap();
     for (_, parameter) in checkpoint.program.vars().filter(|(_, var)| var.persistable) {
         checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name).unwrap());

@@ -32,8 +32,8 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
     let mut scope = Scope::of(&program).unwrap();
     let kept = program.vars().filter(|(_, desc)| desc.persistable);
     let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.value(&desc.name).unwrap())).collect();
-    let mut checkpoint = Checkpoint::default();
-    (checkpoint.program, checkpoint.tensors, checkpoint.outputs) = (program, tensors, named.into());
+    let mut checkpoint = Checkpoint::of(program, named);
+    checkpoint.tensors = tensors;
     let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
     let predictor = predictor.threads(1).most_rows(most_rows);
     let words = Variable::from_sequence((0..rows as i64).map(|i| i * 7 % 50).collect()).unwrap();

@@ -17,11 +17,10 @@ use crate::{Outcome, data, memory};
 
 /// A predictor of a model's first parameters.
 fn predictor(net: Builder, output: Var, threads: usize) -> Outcome<Predictor> {
-    let outputs = [("out".to_owned(), net.name_of(output))].into();
+    let outputs = [("out".to_owned(), net.name_of(output))];
     let program = net.finish()?;
     let mut scope = Scope::of(&program)?;
-    let mut checkpoint = Checkpoint::default();
-    (checkpoint.outputs, checkpoint.program) = (outputs, program);
+    let mut checkpoint = Checkpoint::of(program, outputs);
     for (_, parameter) in checkpoint.program.vars().filter(|(_, var)| var.persistable) {
         checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
     }

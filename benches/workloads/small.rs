@@ -76,9 +76,8 @@ impl Served {
     }
 
     fn predictor(&self, scope: &mut Scope) -> Outcome<Predictor> {
-        let mut checkpoint = Checkpoint::default();
-        checkpoint.outputs = [("logits".to_owned(), self.program.var(self.logits).name.clone())].into();
-        checkpoint.program = self.program.clone();
+        let outputs = [("logits".to_owned(), self.program.var(self.logits).name.clone())];
+        let mut checkpoint = Checkpoint::of(self.program.clone(), outputs);
         for (_, parameter) in self.program.vars().filter(|(_, var)| var.persistable) {
             checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
         }

@@ -34,18 +34,15 @@ use crate::wire::{self, Reader, Target, Writer};
 ///
 /// ```
 /// use unpadded::executor::Scope;
-/// use unpadded::checkpoint::{Checkpoint, Position};
+/// use unpadded::checkpoint::Checkpoint;
 /// use unpadded::{Builder, DType};
 ///
 /// let net = Builder::new().seed(1);
 /// let x = net.feed("x", DType::F32, &[3], 0);
 /// let y = x.linear(2);
-/// let mut checkpoint = Checkpoint {
-///     outputs: [("y".to_owned(), net.name_of(y))].into(),
-///     position: Position { epoch: 2, step: 640, ..Position::default() },
-///     program: net.finish()?,
-///     ..Checkpoint::default()
-/// };
+/// let outputs = [("y".to_owned(), net.name_of(y))];
+/// let mut checkpoint = Checkpoint::of(net.finish()?, outputs);
+/// (checkpoint.position.epoch, checkpoint.position.step) = (2, 640);
 /// let mut scope = Scope::of(&checkpoint.program)?;
 /// let path = std::env::temp_dir().join(format!("unpadded-doc-{}.ckpt", std::process::id()));
 /// checkpoint.save_from(&mut scope, &path)?;
@@ -87,6 +84,12 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// A training of a program before its first step, without tensors; `outputs` are the names under which a predictor returns
+    /// variables, each with the variable's name.
+    pub fn of(program: Program, outputs: impl Into<BTreeMap<String, String>>) -> Self {
+        Self { program, outputs: outputs.into(), ..Self::default() }
+    }
+
     /// Writes the file: whole, or not at all.
     ///
     /// # Errors

@@ -34,7 +34,6 @@ pub enum TagScheme {
 
 /// A chunk of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Chunk<'a> {
     /// Its words, by number.
     pub words: Range<usize>,

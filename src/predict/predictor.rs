@@ -37,11 +37,8 @@ use crate::tensor::Variable;
 /// let label = net.feed("label", DType::I64, &[], 0);
 /// let logits = x.linear(2);
 /// logits.cross_entropy(label).mean();
-/// let mut checkpoint = Checkpoint {
-///     outputs: [("logits".to_owned(), net.name_of(logits))].into(),
-///     program: net.finish()?,
-///     ..Checkpoint::default()
-/// };
+/// let outputs = [("logits".to_owned(), net.name_of(logits))];
+/// let mut checkpoint = Checkpoint::of(net.finish()?, outputs);
 /// let mut scope = Scope::of(&checkpoint.program)?;
 /// for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
 ///     checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
@@ -186,7 +183,7 @@ impl Predictor {
     /// # let (h, last) = net.gru_states(x, Gru::new(4).initial(before));
     /// # net.carry(before, last);
     /// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))].into(), net.finish()?);
-    /// # let mut checkpoint = Checkpoint { outputs, program, ..Checkpoint::default() };
+    /// # let mut checkpoint = Checkpoint::of(program, outputs);
     /// # let mut scope = Scope::of(&checkpoint.program)?;
     /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
     /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
@@ -320,12 +317,9 @@ impl Predictor {
     /// # let net = Builder::new();
     /// # let x = net.feed("scores", DType::F32, &[3], 0);
     /// # let probabilities = x.softmax();
-    /// # let checkpoint = Checkpoint {
-    /// #     outputs: [("probabilities".to_owned(), net.name_of(probabilities))].into(),
-    /// #     vocabularies: [("labels".to_owned(), Vocabulary::labels(["bad", "fair", "good"])?)].into(),
-    /// #     program: net.finish()?,
-    /// #     ..Checkpoint::default()
-    /// # };
+    /// # let outputs = [("probabilities".to_owned(), net.name_of(probabilities))];
+    /// # let mut checkpoint = Checkpoint::of(net.finish()?, outputs);
+    /// # checkpoint.vocabularies.insert("labels".to_owned(), Vocabulary::labels(["bad", "fair", "good"])?);
     /// # let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
     /// let scores = Variable::dense(ndarray::array![[0.0f32, 0.0, 9.0], [9.0, 0.0, 0.0]]);
     /// let found = predictor.likeliest(&[("scores", &scores)], "probabilities", "labels")?;

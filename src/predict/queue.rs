@@ -26,7 +26,7 @@ use crate::tensor::{StorageKind, Variable};
 /// # let net = Builder::new();
 /// # let h = net.feed("x", DType::I64, &[], 1).embedding(Embedding::new(5, 4)).gru(4);
 /// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))].into(), net.finish()?);
-/// # let mut checkpoint = Checkpoint { outputs, program, ..Checkpoint::default() };
+/// # let mut checkpoint = Checkpoint::of(program, outputs);
 /// # let mut scope = Scope::of(&checkpoint.program)?;
 /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
 /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);

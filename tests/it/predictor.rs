@@ -157,7 +157,7 @@ fn an_output_that_is_no_number_is_an_error() {
     let large = net.exp(x);
     let share = net.softmax(large);
     let outputs = [("large", large), ("share", share)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
-    let checkpoint = with!(Checkpoint::default(), outputs: outputs.into(), program: net.finish().unwrap());
+    let checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
     let some = predictor(&checkpoint);
     let rows = Variable::dense(ndarray::array![[0.0f32, 1.0], [0.0, 1000.0]]);
     let error = some.run(&[("x", &rows)], &["large", "share"]).unwrap_err();

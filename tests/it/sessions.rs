@@ -17,7 +17,7 @@ use crate::thorough::times;
 /// A predictor of some variables, named by their numbers, with the parameters as they start.
 pub(crate) fn predictor(program: &Program, registry: &Registry, outputs: &[VarId]) -> Predictor {
     let mut scope = Scope::of(program).unwrap();
-    let mut checkpoint = with!(Checkpoint::default(), program: program.clone());
+    let mut checkpoint = Checkpoint::of(program.clone(), []);
     for (_, desc) in program.vars().filter(|(_, desc)| desc.persistable) {
         checkpoint.tensors.insert(desc.name.clone(), scope.value(&desc.name).unwrap());
     }

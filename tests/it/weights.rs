@@ -34,7 +34,7 @@ fn tagger<L: RecurrentLayer>(layer: L, dtype: DType) -> Checkpoint {
     let x = words.embedding(Embedding::new(7, 3).dtype(dtype));
     let logits = x.stacked(Stacked::new(layer, 2).bidirectional().dropout(0.25)).linear(3);
     let outputs = [("logits".to_owned(), net.name_of(logits))].into();
-    with!(Checkpoint::default(), outputs, program: net.finish().unwrap())
+    Checkpoint::of(net.finish().unwrap(), outputs)
 }
 
 /// What the attributes are called in PyTorch's.
@@ -421,7 +421,7 @@ fn a_tied_table_is_there_once_and_matrices_lie_as_pytorch_has_them() {
     let embedding = net.layer(Embedding::new(5, 4));
     let h = embedding.of(words).linear(Linear::new(4).named("middle")).norm(unpadded::layers::Norm::layer());
     h.linear(Linear::tied(&embedding));
-    let model = started(with!(Checkpoint::default(), program: net.finish().unwrap()));
+    let model = started(Checkpoint::of(net.finish().unwrap(), []));
     let file = path("tied");
     let written = export(&model, &Names::new(), &file).unwrap();
     let expected = [
@@ -436,7 +436,7 @@ fn a_tied_table_is_there_once_and_matrices_lie_as_pytorch_has_them() {
     let ours = model.tensors["middle.weight"].as_dense().unwrap().view::<f32>().unwrap().to_owned();
     let turned: Vec<f32> = ours.t().iter().copied().collect();
     assert_eq!(floats(&tensors(&file)["middle.weight"].2), turned);
-    let mut other = with!(Checkpoint::default(), program: model.program.clone());
+    let mut other = Checkpoint::of(model.program.clone(), []);
     import(&file, &Names::new(), &mut other).unwrap();
     assert_eq!(other, model);
     fs::remove_file(file).unwrap();
@@ -468,7 +468,7 @@ fn a_training_starts_from_a_file_and_the_best_epoch_is_written() {
 
     let mut trainer = crate::trainer::trainer();
     let written = path("trainer");
-    let started = with!(Checkpoint::default(), program: trainer.program().clone());
+    let started = Checkpoint::of(trainer.program().clone(), []);
     let mut scope = Scope::of(&started.program).unwrap();
     let mut other = started.clone();
     for name in scope.names().map(str::to_owned).collect::<Vec<_>>() {

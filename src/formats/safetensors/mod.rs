@@ -31,8 +31,8 @@
 //! let words = net.feed("words", DType::I64, &[], 1);
 //! let states = words.embedding(Embedding::new(50, 8)).stacked(Stacked::new(Lstm::new(4), 2).bidirectional());
 //! let logits = states.linear(3);
-//! let outputs = [("logits".to_owned(), net.name_of(logits))].into();
-//! let mut model = Checkpoint { outputs, program: net.finish()?, ..Checkpoint::default() };
+//! let outputs = [("logits".to_owned(), net.name_of(logits))];
+//! let mut model = Checkpoint::of(net.finish()?, outputs);
 //! let mut scope = Scope::of(&model.program)?;
 //! for name in scope.names().map(str::to_owned).collect::<Vec<_>>() {
 //!     model.tensors.insert(name.clone(), scope.value(&name)?);
@@ -44,7 +44,8 @@
 //! let written = safetensors::export(&model, &names, &path)?;
 //! assert!(written.tensors.contains(&"encoder.weight_hh_l1_reverse".to_owned()));
 //!
-//! let mut other = Checkpoint { tensors: Default::default(), ..model.clone() };
+//! let mut other = model.clone();
+//! other.tensors.clear();
 //! safetensors::import(&path, &names, &mut other)?;
 //! assert_eq!(other, model);
 //! # std::fs::remove_file(path)?;
