@@ -7,9 +7,8 @@ mod made_up_speech;
 
 use made_up_speech::{BANDS, CLASSES, Utterance, speech, spelled};
 use unpadded::data::{Batches, Batching, Data, Field, Loader, Samples};
-use unpadded::kernels::edit_distance;
 use unpadded::layers::{Conv, Lstm};
-use unpadded::metrics::ErrorRate;
+use unpadded::metrics::{ErrorRate, edit_distance};
 use unpadded::ops;
 use unpadded::optimizer::Adam;
 use unpadded::predict::{CtcBeam, Predictor};
