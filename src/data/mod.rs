@@ -97,7 +97,7 @@ mod word_vectors;
 pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
 pub(crate) use data_set::Passes;
-pub use data_set::{Change, DataSet, Pass, Record};
+pub use data_set::{Change, DataSet, Record, RecordPass};
 pub use encoding::{Encoding, NamedEncoding};
 pub use files::{Files, LabelledFiles, PairFiles, Survey, TaggedFiles};
 pub use fingerprint::Fingerprint;
@@ -108,12 +108,14 @@ pub use labelled_texts::LabelledTexts;
 pub use libsvm::{FirstIndex, LabelledRow};
 pub use loader::{Batching, Loader};
 pub(crate) use open::are_pronunciations;
-pub use open::{Added, Asking, FileFormat, Parts, PlainFiles, PlainText, Question, Questions, ReadOptions};
+pub use open::{
+    AnswerCell, FileFormat, Parts, PlainFiles, PlainText, Question, QuestionKind, Questions, ReadOptions,
+};
 pub use pairs::Pairs;
 pub use plan::Plan;
 pub(crate) use prefetch::until_stopped;
-pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
-pub use source::{SampleStream, Sampled, Samples, Source};
+pub use records::{ColumnSpec, LabelledText, MalformedLines, Pair, Records, SkippedRecords};
+pub use source::{SampleIterator, SampleStream, Samples, Source};
 pub use tag_scheme::{Chunk, TagScheme};
 pub use tag_spelling::{TagSpelling, Tagging};
 pub(crate) use tagged_texts::scheme as scheme_of;

@@ -97,7 +97,7 @@ impl Tagging {
         known: &Self,
         is_set: bool,
         sentences: Sentences<'_>,
-        place: PlaceOf<'_>,
+        place: WordLocation<'_>,
     ) -> Result<Option<Self>> {
         if known.scheme == TagScheme::Plain {
             return Ok(None);
@@ -173,7 +173,7 @@ pub(super) type Sentences<'a> = &'a AllSentences<'a>;
 type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
 /// Where the word of a sentence is, by both their numbers.
-pub(super) type PlaceOf<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
+pub(super) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
 /// What was found about the tags of some sentences.
 pub(super) struct TagSurvey {
@@ -353,7 +353,7 @@ impl TagSurvey {
     }
 
     /// What was found, if no sentence breaks it; `place` says where the word of a sentence is.
-    pub(super) fn whole(self, sentences: Sentences<'_>, place: PlaceOf<'_>) -> Result<Tagging> {
+    pub(super) fn whole(self, sentences: Sentences<'_>, place: WordLocation<'_>) -> Result<Tagging> {
         let Self { tagging, broken, first, all, origin } = self;
         let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
         let (Some((at, word, got)), Some((_, tags))) = (first.as_ref().and_then(of), &first) else {

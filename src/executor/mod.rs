@@ -28,7 +28,7 @@ pub use observe::{bound, listing, profile};
 pub(crate) use parts::{Parts, Totals, Whole, checked_weight};
 pub use reference::{diagnose, interpret};
 pub use run::rank_table::RankTable;
-pub(crate) use run::request::Placed;
+pub(crate) use run::request::PlacedFeeds;
 pub use run::request::{Run, Stage};
 pub use run::scope::Scope;
 pub(crate) use run::threads::Threads;

@@ -66,18 +66,18 @@ pub struct AdditiveResult<'a, T> {
 }
 
 /// A gradient that is asked for, and how it goes to its place.
-type To<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
+type GradientTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 /// The gradients that are asked for, each of the shape of what it is the gradient of.
 pub struct AdditiveGradients<'a, T> {
     /// Of the queries.
-    pub query: To<'a, T>,
+    pub query: GradientTarget<'a, T>,
     /// Of what each column weighs.
-    pub columns: To<'a, T>,
+    pub columns: GradientTarget<'a, T>,
     /// Of the keys.
-    pub keys: To<'a, T>,
+    pub keys: GradientTarget<'a, T>,
     /// Of the values.
-    pub values: To<'a, T>,
+    pub values: GradientTarget<'a, T>,
 }
 
 /// The gradients of [`additive_attention`]; `room` holds a number a key of the longest sequence.

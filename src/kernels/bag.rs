@@ -169,7 +169,7 @@ impl<T: Float> BagGradient<'_, T> {
     /// If a bag is not in `dout`, or there is no row in `out` for a sum.
     pub fn put(&self, dout: View<'_, T>, range: Range<usize>, target: BagTarget, out: ViewMut<'_, T>) {
         assert_eq!(out.width(), dout.width(), "the width of a bag");
-        sweep(Back { gradient: self, dout, range, target, out });
+        sweep(BagBackward { gradient: self, dout, range, target, out });
     }
 }
 
@@ -436,7 +436,7 @@ fn dot<A: Arithmetic, T: Float>(x: &[T], y: &[T]) -> T {
     sums[0]
 }
 
-struct Back<'a, T> {
+struct BagBackward<'a, T> {
     gradient: &'a BagGradient<'a, T>,
     dout: View<'a, T>,
     range: Range<usize>,
@@ -444,7 +444,7 @@ struct Back<'a, T> {
     out: ViewMut<'a, T>,
 }
 
-impl<T: Float> Sweep for Back<'_, T> {
+impl<T: Float> Sweep for BagBackward<'_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
@@ -458,7 +458,7 @@ impl<T: Float> Sweep for Back<'_, T> {
     }
 }
 
-impl<T: Float> Back<'_, T> {
+impl<T: Float> BagBackward<'_, T> {
     /// Of distinct row `i` the row of `out`, and how it is put there.
     #[inline(always)]
     fn place(&self, i: usize) -> (usize, Assign) {

@@ -12,7 +12,7 @@ use super::gradient::{SUM_ROWS, bias_gradient, divided};
 use super::path::Path;
 use super::picked::RowSource;
 use super::product::checked;
-use super::products::{GradientRoom, Gradients, Packed, Products, Transpose};
+use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
 use super::view::{View, ViewMut};
 
 /// Columns that a thread takes at least.
@@ -25,13 +25,13 @@ impl Products for f64 {
         PANEL
     }
 
-    fn put(packed: &mut Packed<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
+    fn put(packed: &mut PackedMatrix<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
         self::put(packed, b, transpose, at);
     }
 
     fn product(
         a: View<'_, f64>,
-        b: &Packed<f64>,
+        b: &PackedMatrix<f64>,
         panels: Range<usize>,
         bias: Option<&[f64]>,
         c: ViewMut<'_, f64>,
@@ -45,9 +45,9 @@ impl Products for f64 {
     }
 }
 
-/// [`Packed::put`] of a part that fits, row by row.
+/// [`PackedMatrix::put`] of a part that fits, row by row.
 pub(super) fn put(
-    packed: &mut Packed<f64>,
+    packed: &mut PackedMatrix<f64>,
     b: View<'_, f64>,
     transpose: Transpose,
     (row, column): (usize, usize),
@@ -67,7 +67,7 @@ pub(super) fn put(
 /// [`product_panels`](super::product_panels).
 pub(super) fn product(
     a: View<'_, f64>,
-    b: &Packed<f64>,
+    b: &PackedMatrix<f64>,
     panels: Range<usize>,
     bias: Option<&[f64]>,
     mut c: ViewMut<'_, f64>,

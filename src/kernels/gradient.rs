@@ -58,7 +58,7 @@ pub(super) fn picked_gradient<T: Float>(
 }
 
 /// The instructions that a call runs with, and the CPU for whose caches it is cut.
-pub(super) type On = (Path, Cpu);
+pub(super) type PathCpu = (Path, Cpu);
 
 /// How many of `threads` are to divide the sums. None if there is nothing to sum: then the gradients are what they should be.
 ///
@@ -83,7 +83,12 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
 }
 
 /// The gradients by tiles.
-pub(super) fn by_tiles(on: On, mut all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {
+pub(super) fn by_tiles(
+    on: PathCpu,
+    mut all: Gradients<'_, f32>,
+    room: &mut GradientRoom<f32>,
+    threads: usize,
+) {
     let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     // As much as one thread alone would take, so that no room grows when fewer threads have larger parts.
@@ -96,7 +101,7 @@ pub(super) fn by_tiles(on: On, mut all: Gradients<'_, f32>, room: &mut GradientR
 }
 
 /// Threads share the result: its columns, as long as these are several panels, else its rows.
-fn share(on: On, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
+fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
     if parts < 2 || panels < 2 && k < 2 {
@@ -140,7 +145,7 @@ struct Sizes {
 
 impl Sizes {
     /// For a result of `n` columns, as large as those of any part of it. Rows that are picked are packed in any case.
-    fn of(on: On, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
+    fn of(on: PathCpu, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, x.width());
         let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::Picked(_));
@@ -151,14 +156,14 @@ impl Sizes {
 }
 
 /// The columns of `x` that are packed at a time.
-fn part((path, cpu): On, k: usize) -> usize {
+fn part((path, cpu): PathCpu, k: usize) -> usize {
     let most = cpu.gradient_columns(SUM_ROWS, PANEL_VECTORS * lanes(path));
     k.min(most).next_multiple_of(max_rows(path, PANEL_VECTORS))
 }
 
 /// Block of rows by block of rows; within it by parts of `x`'s columns, packed where that pays; and for each part by the panels
 /// of `dy`, which are packed. As they lie, the few columns that a tile reads are far apart, and fall into few places of a cache.
-fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
+fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let Gradients { x, dy, dw: (mut dw, store, transpose), mut db } = all;
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
@@ -174,8 +179,8 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
             let part = first..k.min(first + part);
             let x = x.rows_range(row, end).columns(part.start, part.end);
             let left = match x {
-                RowSource::Lying(x) if sizes.left == 0 => Left::AsItLies(x),
-                x => Left::packed(x, packed, most),
+                RowSource::Lying(x) if sizes.left == 0 => LeftSide::AsItLies(x),
+                x => LeftSide::packed(x, packed, most),
             };
             for column in (0..n).step_by(width) {
                 let columns = column..n.min(column + width);
@@ -188,7 +193,7 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
                     (false, true) => (row, 0),
                     (false, false) => (row + SUM_ROWS, 0),
                 };
-                let ahead = Ahead { dy, row: next.0, column: next.1, end: rows.min(next.0 + SUM_ROWS) };
+                let ahead = NextPanel { dy, row: next.0, column: next.1, end: rows.min(next.0 + SUM_ROWS) };
                 match transpose {
                     Transpose::No => {
                         let dw = dw.reborrow().columns(columns.start, columns.end);
@@ -211,7 +216,7 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
 
 /// The left side of a product, whose columns a tile takes a few of.
 #[derive(Clone, Copy)]
-enum Left<'a> {
+enum LeftSide<'a> {
     AsItLies(View<'a, f32>),
     /// The columns of each tile side by side, row by row: `rows` of them, `k` columns in all.
     Packed {
@@ -221,7 +226,7 @@ enum Left<'a> {
     },
 }
 
-impl<'a> Left<'a> {
+impl<'a> LeftSide<'a> {
     /// Packs columns for tiles of at most `most`: some rows at a time, so that what a row brings is used before it goes.
     fn packed(x: RowSource<'_, f32>, to: &'a mut [f32], most: usize) -> Self {
         const ROWS: usize = 8;
@@ -249,28 +254,28 @@ impl<'a> Left<'a> {
                 }
             }
         }
-        Left::Packed { columns: to, rows, k }
+        LeftSide::Packed { columns: to, rows, k }
     }
 
     fn rows(&self) -> usize {
         match self {
-            Left::AsItLies(x) => x.rows(),
-            Left::Packed { rows, .. } => *rows,
+            LeftSide::AsItLies(x) => x.rows(),
+            LeftSide::Packed { rows, .. } => *rows,
         }
     }
 
     fn width(&self) -> usize {
         match self {
-            Left::AsItLies(x) => x.width(),
-            Left::Packed { k, .. } => *k,
+            LeftSide::AsItLies(x) => x.width(),
+            LeftSide::Packed { k, .. } => *k,
         }
     }
 
     /// Where a tile's columns begin, and how far apart their rows are.
     fn tile(&self, columns: &Range<usize>) -> (*const f32, usize) {
         match self {
-            Left::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
-            Left::Packed { columns: packed, rows, .. } => {
+            LeftSide::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
+            LeftSide::Packed { columns: packed, rows, .. } => {
                 (packed[columns.start * rows..].as_ptr(), columns.len())
             }
         }
@@ -373,14 +378,14 @@ impl Turn<'_> {
 }
 
 /// The panel after this one, which is asked for while this one is multiplied: it comes from memory.
-struct Ahead<'a> {
+struct NextPanel<'a> {
     dy: View<'a, f32>,
     row: usize,
     end: usize,
     column: usize,
 }
 
-impl Ahead<'_> {
+impl NextPanel<'_> {
     /// Asks for so many rows of `width` numbers.
     #[inline]
     fn ask(&mut self, rows: usize, width: usize) {
@@ -397,10 +402,10 @@ impl Ahead<'_> {
 /// `dw = xᵀ·dy` for a packed panel of `dy`.
 fn multiply(
     path: Path,
-    x: Left<'_>,
+    x: LeftSide<'_>,
     panel: &[f32],
     (mut dw, store): (ViewMut<'_, f32>, Assign),
-    mut ahead: Ahead<'_>,
+    mut ahead: NextPanel<'_>,
 ) {
     let (width, rows, k) = (PANEL_VECTORS * lanes(path), x.rows(), x.width());
     assert!(panel.len() >= width * rows && dw.width() <= width && dw.rows() == k, "a packed panel");

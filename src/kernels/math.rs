@@ -138,7 +138,7 @@ over_slices! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::path::{Fused, Plain};
+    use crate::kernels::path::{Fma, MulAdd};
 
     /// How many units in the last place of an f32 `x` lies from the exact `y`.
     fn ulps(x: f32, y: f64) -> f64 {
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn errors_stay_below_4_ulp_and_limits_are_exact() {
-        check::<Fused>();
-        check::<Plain>();
+        check::<Fma>();
+        check::<MulAdd>();
     }
 
     struct All<'a>(&'a [f32], &'a mut [f32]);

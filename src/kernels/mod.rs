@@ -44,7 +44,8 @@ pub use additive::{
     Additive, AdditiveGradients, AdditiveResult, additive_attention, additive_attention_backward,
 };
 pub use attention::{
-    Attended, AttentionGradients, AttentionResult, AttentionRoom, Scores, attention, attention_backward,
+    AttentionGradients, AttentionInputs, AttentionResult, AttentionRoom, AttentionScores, attention,
+    attention_backward,
 };
 pub use bag::{
     BagGradient, BagPool, BagShare, BagTarget, Bags, bag_factor_gradient, bag_first_maximum, bag_forward,
@@ -72,7 +73,7 @@ pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use peak::peak;
 pub use prefetch::ask;
 pub use product::{affine, product, product_panels};
-pub use products::{BiasGradient, GradientRoom, Packed, Transpose, WeightGradient};
+pub use products::{BiasGradient, GradientRoom, PackedMatrix, Transpose, WeightGradient};
 pub use random::{RowStream, fill_uniform, philox, uniform01};
 pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};

@@ -12,7 +12,7 @@ use super::cpu::Cpu;
 use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::Path;
-use super::products::{Packed, Transpose};
+use super::products::{PackedMatrix, Transpose};
 use super::tile::{self, MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
@@ -24,13 +24,13 @@ const WORTH_A_THREAD: usize = 1 << 19;
 /// Panels start on a cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
-impl<T: Float> Default for Packed<T> {
+impl<T: Float> Default for PackedMatrix<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Float> Packed<T> {
+impl<T: Float> PackedMatrix<T> {
     /// An empty matrix, 0 × 0.
     pub fn new() -> Self {
         let path = Path::best();
@@ -115,9 +115,9 @@ impl<T: Float> Packed<T> {
     }
 }
 
-/// [`Packed::put`] of a part that fits, into panels.
+/// [`PackedMatrix::put`] of a part that fits, into panels.
 pub(super) fn put_in_panels(
-    packed: &mut Packed<f32>,
+    packed: &mut PackedMatrix<f32>,
     b: View<'_, f32>,
     transpose: Transpose,
     (row, column): (usize, usize),
@@ -170,7 +170,7 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × N.
-pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store: Assign) {
+pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>, store: Assign) {
     product_panels(a, b, 0..b.panels(), None, c, store);
 }
 
@@ -181,7 +181,7 @@ pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
 pub fn affine<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
     store: Assign,
@@ -192,7 +192,7 @@ pub fn affine<T: Float>(
 
 fn share_columns<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     panels: Range<usize>,
     (bias, c, store): (Option<&[T]>, ViewMut<'_, T>, Assign),
     threads: usize,
@@ -213,13 +213,13 @@ fn share_columns<T: Float>(
 }
 
 /// The columns of the product that a range of panels holds, so that threads may share the columns; `c` has just
-/// these columns ([`Packed::columns`]), and so has `bias`.
+/// these columns ([`PackedMatrix::columns`]), and so has `bias`.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × the number of columns.
 pub fn product_panels<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     panels: Range<usize>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
@@ -234,7 +234,7 @@ pub fn product_panels<T: Float>(
 /// As [`product_panels`].
 pub(super) fn checked<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     panels: Range<usize>,
     bias: Option<&[T]>,
     c: &ViewMut<'_, T>,
@@ -251,7 +251,7 @@ pub(super) fn checked<T: Float>(
 pub(super) fn product_by_tiles(
     cpu: Cpu,
     a: View<'_, f32>,
-    b: &Packed<f32>,
+    b: &PackedMatrix<f32>,
     panels: Range<usize>,
     bias: Option<&[f32]>,
     mut c: ViewMut<'_, f32>,
@@ -289,7 +289,7 @@ pub(super) fn product_by_tiles(
                         // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `resize` made
                         // them, and `ks` are rows of theirs; columns from `first` on exist in `c`. Apart, there is one panel
                         // at a time, at most `MAX_COLUMNS` wide, and `part` are rows of the room, which the first cut writes
-                        // before the second reads. The CPU has `path`: `Packed::new` asked it.
+                        // before the second reads. The CPU has `path`: `PackedMatrix::new` asked it.
                         unsafe {
                             let to = c_ptr.add(row * c_stride + first);
                             let (sums, sums_stride) = match apart {

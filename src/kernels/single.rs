@@ -6,7 +6,7 @@ use super::cpu::cpu;
 use super::float::Assign;
 use super::path::Path;
 use super::product;
-use super::products::{GradientRoom, Gradients, Packed, Products, Transpose};
+use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
 use super::view::{View, ViewMut};
 use super::{gradient, tile};
 
@@ -15,13 +15,13 @@ impl Products for f32 {
         tile::panel_vectors(path, n) * tile::lanes(path)
     }
 
-    fn put(packed: &mut Packed<f32>, b: View<'_, f32>, transpose: Transpose, at: (usize, usize)) {
+    fn put(packed: &mut PackedMatrix<f32>, b: View<'_, f32>, transpose: Transpose, at: (usize, usize)) {
         product::put_in_panels(packed, b, transpose, at);
     }
 
     fn product(
         a: View<'_, f32>,
-        b: &Packed<f32>,
+        b: &PackedMatrix<f32>,
         panels: Range<usize>,
         bias: Option<&[f32]>,
         c: ViewMut<'_, f32>,

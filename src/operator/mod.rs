@@ -28,7 +28,7 @@ pub mod table;
 pub use attributes::{Attributes, Literal, LiteralRef};
 pub use context::{Backward, Forward, MOST_TABLES, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};
-pub use declare::{Declaration, Declared};
+pub use declare::{Declaration, DeclaredOp};
 pub use entries::CsrBuffer;
 pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use facts::{Debt, Facts, Gradient, LodEffect, Reach, ReadSlots, StorageBound};

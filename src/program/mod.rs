@@ -28,12 +28,14 @@ pub use construction::vars::{Outputs, Vars};
 pub use construction::warning::{Fallback, Warning};
 pub use description::carried::CarriedState;
 pub use description::language::RECURRENT;
-pub use description::op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient};
+pub use description::op_desc::{
+    Memory, MemoryGradient, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair,
+};
 pub use description::program::{Append, Block, Program};
 pub use description::storage_report::{Entries, StorageReport, StoredVariable};
 pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, VarRole, grad_name};
 pub use transform::backward;
 pub(crate) use transform::decided::decided_late;
-pub use transform::stepped::Stepped;
+pub use transform::stepped::StepProgram;
 pub use transform::streamed::{WindowPass, WindowProgram, WindowState};
 pub(crate) use transform::terms::{LossTerms, TotalVar};

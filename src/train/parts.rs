@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::compiled::{Carry, Compiled};
-use super::progress::BatchesMade;
+use super::compiled::{BatchState, CompiledTraining};
+use super::progress::BatchCounts;
 use super::setting::Setting;
 use super::trainer::Trainer;
 use super::{diagnosed, unprepared};
@@ -34,7 +34,7 @@ pub(super) struct StepParts {
 }
 
 /// What follows from all parts, known before the gradients, with the totals by part and by batch.
-struct Known {
+struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
     all: Totals,
@@ -175,8 +175,8 @@ impl Trainer {
         data: &dyn Data,
         first: Batch,
         rest: &mut Batches,
-    ) -> Result<BatchesMade> {
-        let mut made = BatchesMade::default();
+    ) -> Result<BatchCounts> {
+        let mut made = BatchCounts::default();
         let mut next = Some(first);
         let mut batches = Vec::new();
         while let Some(batch) = next {
@@ -197,7 +197,7 @@ impl Trainer {
         self.share_results(ran, &dealt, &mut results, &format!("step {}", step + 1))?;
         let all = self.total(&results)?;
         let Self { compiled, scope, state, .. } = self;
-        let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all, state.position.step)?;
         let alone = made.batches == 1 && dealt.occupied.len() == 1;
@@ -208,7 +208,7 @@ impl Trainer {
             self.set_gradients(sums, factor, &whole)?;
         }
         let Self { compiled, scope, rate, state, .. } = self;
-        let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         runner.executor.update(scope)?;
         state.position.rate = Some(runner.executor.scalar(*rate)?);
         self.share_statistics(&dealt)?;
@@ -250,7 +250,7 @@ impl Trainer {
     }
 
     /// What follows from all parts, by their numbers of rows, or by a forward pass over each.
-    fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<Known> {
+    fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
         let by_count = counted.is_some();
@@ -273,13 +273,13 @@ impl Trainer {
         })?;
         let all = all.unwrap_or(zero);
         let Self { compiled, scope, state, .. } = self;
-        let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let (parts, step) = (parts.as_mut().ok_or_else(unprepared)?, state.position.step);
         let whole = match by_count {
             true => parts.of_counted(scope, &all, step)?,
             false => parts.whole(scope, &all, step)?,
         };
-        Ok(Known { whole, totals, all })
+        Ok(PartTotals { whole, totals, all })
     }
 
     /// The sums of the gradients of this process's subtrees of the parts.
@@ -287,7 +287,7 @@ impl Trainer {
         &mut self,
         data: &dyn Data,
         dealt: &StepParts,
-        known: Option<&Known>,
+        known: Option<&PartTotals>,
         results: &mut [Option<PartResult>],
     ) -> Result<Vec<(Range<usize>, Option<Sums>)>> {
         let mut sums = Vec::new();
@@ -324,7 +324,7 @@ impl Trainer {
         data: &dyn Data,
         part: usize,
         shares: &[Batch],
-        known: Option<&Known>,
+        known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
         // One part adds to the metrics as it runs; of several, each adds up its own.
@@ -369,11 +369,11 @@ impl Trainer {
         }
     }
 
-    fn seeds(&self, part: usize, batch: usize, known: Option<&Known>) -> Result<Vec<(VarId, Variable)>> {
+    fn seeds(&self, part: usize, batch: usize, known: Option<&PartTotals>) -> Result<Vec<(VarId, Variable)>> {
         let parts = self.loss_parts()?;
         match known {
             // A part without sequences has no totals, and its gradients are none.
-            Some(Known { whole, totals, all }) => {
+            Some(PartTotals { whole, totals, all }) => {
                 let zero = parts.zero();
                 parts.seeds(Some((whole, all)), totals[part].get(batch).unwrap_or(&zero))
             }
@@ -401,7 +401,7 @@ impl Trainer {
     /// Puts the sums, times a factor, and what follows without rows in the place of the gradients of the last run.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
         let Self { compiled, state, trained, .. } = self;
-        let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         for &(param, gradient) in trained.iter() {
             let name = &state.program.var(param).name;
             let mut sum = sums.remove(&param).unwrap_or_default();
@@ -431,7 +431,7 @@ impl Trainer {
         let mut carried = self.carried_of(part).clone();
         for batch in batches {
             let Self { compiled, scope, state, registry, .. } = self;
-            let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+            let CompiledTraining { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
             let step = state.position.step;
             runner.seeds = parts.seeds(None, &parts.zero())?;
@@ -469,7 +469,7 @@ impl Trainer {
         let ran = compiled.run(
             scope,
             DataBatch { data, batch },
-            Carry { carried: &mut carried, metrics },
+            BatchState { carried: &mut carried, metrics },
             |feeds| Run::train(feeds, step).until(Stage::Gradients),
             |executor| {
                 totals = parts.read(executor)?;

@@ -4,7 +4,7 @@ use unpadded::executor::{Executor, Part, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::operator::{Attributes, CheckCase, Forward, InferShape, Op, VarId};
 use unpadded::ops::Pool;
-use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
+use unpadded::optimizer::{Adam, Minimization, Optimizer, Sgd};
 use unpadded::program::{Program, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, operator, ops};
@@ -20,7 +20,7 @@ struct Tagger {
     topic: VarId,
     logits: VarId,
     loss: VarId,
-    made: Minimized,
+    made: Minimization,
 }
 
 const WORDS: [&[i64]; 3] = [&[3, 1, 4], &[], &[1, 5]];

@@ -15,16 +15,16 @@ pub(super) type Path = Vec<[Pair; 2]>;
 
 /// Boxes with their upper left corners, and arrows, none of them left of 0 or above it.
 #[derive(Default)]
-pub(super) struct Arranged {
+pub(super) struct GraphLayout {
     pub(super) boxes: Vec<Pair>,
     pub(super) arrows: Vec<Path>,
     pub(super) size: Pair,
 }
 
 /// Arranges boxes of these sizes, each arrow leading down: none may lead back, over however many boxes.
-pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> Arranged {
+pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout {
     if sizes.is_empty() {
-        return Arranged::default();
+        return GraphLayout::default();
     }
     let mut graph = VisualGraph::new(Orientation::TopToBottom);
     let nodes: Vec<_> = sizes
@@ -56,7 +56,7 @@ struct Places {
 }
 
 impl Places {
-    fn shifted(self, sizes: &[Pair]) -> Arranged {
+    fn shifted(self, sizes: &[Pair]) -> GraphLayout {
         let Self { mut boxes, mut arrows } = self;
         let corners = boxes.iter().zip(sizes).flat_map(|(at, of)| [*at, [at[0] + of[0], at[1] + of[1]]]);
         let points = corners.chain(arrows.iter().flatten().flatten().copied());
@@ -71,7 +71,7 @@ impl Places {
                 point[axis] -= low[axis];
             }
         }
-        Arranged { boxes, arrows, size: [high[0] - low[0], high[1] - low[1]] }
+        GraphLayout { boxes, arrows, size: [high[0] - low[0], high[1] - low[1]] }
     }
 }
 

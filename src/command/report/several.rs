@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::bars;
 use super::chart::{self, Line};
 use super::frame::{foot, head};
-use super::page::{ClassRow, Epoch, Page, Score, Tested};
+use super::page::{ClassRow, Epoch, Page, Score, TestScores};
 use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
 use crate::command::scores::shares;
@@ -22,7 +22,7 @@ pub(crate) struct Run {
     /// What it was trained on.
     pub(crate) data: String,
     pub(crate) epochs: Vec<Epoch>,
-    pub(crate) tested: Option<Tested>,
+    pub(crate) tested: Option<TestScores>,
 }
 
 impl Run {
@@ -37,14 +37,14 @@ impl Run {
 
 /// Several runs.
 #[derive(Debug, Default)]
-pub(crate) struct Several {
+pub(crate) struct SeveralRuns {
     pub(crate) runs: Vec<Run>,
     /// The settings that differ, each with its value in each run.
     pub(crate) settings: Vec<(String, Vec<String>)>,
 }
 
 /// The page of several runs as an HTML document.
-pub(crate) fn several(of: &Several) -> String {
+pub(crate) fn several(of: &SeveralRuns) -> String {
     let runs = &of.runs[..];
     let mut out = String::with_capacity(1 << 16);
     let title = counted(runs.len() as u64, "run", "runs");
@@ -209,7 +209,7 @@ fn scores(out: &mut String, runs: &[Run]) {
     out.push_str("</section>\n");
 }
 
-fn settings(out: &mut String, Several { runs, settings }: &Several) {
+fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     if runs.len() < 2 {
         return;
     }

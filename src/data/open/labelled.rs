@@ -12,8 +12,8 @@ use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
 use crate::data::lines::quoted;
 use crate::data::plan::Plan;
-use crate::data::records::{OneLine, Records, Skipped, Stream, of_columns, to_first_error};
-use crate::data::{Fingerprint, Folder, Labelled, Malformed, TextFile};
+use crate::data::records::{OneLine, Records, SkippedRecords, Stream, of_columns, to_first_error};
+use crate::data::{Fingerprint, Folder, LabelledText, MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file, and what its records are.
@@ -48,7 +48,7 @@ enum Parts {
 
 impl Input {
     /// The records; what is not known of the file is as in `options`.
-    fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<Labelled>> {
+    fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<LabelledText>> {
         match self {
             Self::Records(file, Some(form)) => form.records(file),
             Self::Records(file, None) => {
@@ -59,31 +59,32 @@ impl Input {
                 let label = label.clone();
                 let text = move |line: &str| {
                     let text = line.trim();
-                    Ok((!text.is_empty()).then(|| Labelled::new(text, label.clone())))
+                    Ok((!text.is_empty()).then(|| LabelledText::new(text, label.clone())))
                 };
                 Ok(placed(file, file.records(OneLine(text))?))
             }
             Self::Cells(file, table, label) => {
                 let label = label.clone();
-                let of = move |cell: &mut dyn FnMut(usize) -> String| Labelled::new(cell(0), label.clone());
+                let of =
+                    move |cell: &mut dyn FnMut(usize) -> String| LabelledText::new(cell(0), label.clone());
                 Ok(placed(file, table.records(file, of)?))
             }
             Self::Whole(file, label) => {
                 let text = prepared(file.clone(), options, window)?.text()?;
-                Ok(Box::new(std::iter::once(Ok(Labelled::new(text, label.clone())))))
+                Ok(Box::new(std::iter::once(Ok(LabelledText::new(text, label.clone())))))
             }
         }
     }
 }
 
 /// Texts with the lines that they are read from.
-fn placed(file: &TextFile, records: Records<Labelled>) -> Stream<Labelled> {
+fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
 /// The texts of lines that have several each, with their lines.
-fn all_placed(file: &TextFile, records: Records<Vec<Labelled>>) -> Stream<Labelled> {
+fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<LabelledText> {
     let name: Arc<str> = Arc::from(file.name());
     Box::new(records.with_lines().flat_map(move |one| match one {
         Ok((texts, line)) => texts.into_iter().map(|text| Ok(text.placed(&name, line))).collect(),
@@ -150,9 +151,9 @@ impl Form {
         options.to_string()
     }
 
-    fn records(&self, file: &TextFile) -> Result<Stream<Labelled>> {
+    fn records(&self, file: &TextFile) -> Result<Stream<LabelledText>> {
         let grouped = self.options.group.is_some();
-        let found: Result<Stream<Labelled>> = match &self.parts {
+        let found: Result<Stream<LabelledText>> = match &self.parts {
             Parts::Tree => {
                 let binary = self.options.binary;
                 match self.options.phrases {
@@ -172,7 +173,7 @@ impl Form {
                 let pair = self.options.pair;
                 picked.records(file, move |object| {
                     let text = fields::text_in(object, &texts, fields::text, pair)?;
-                    let mut found = Labelled::new(text, fields::label(object, &label, lists)?);
+                    let mut found = LabelledText::new(text, fields::label(object, &label, lists)?);
                     found.group =
                         group.as_deref().map(|name| fields::label(object, name, false)).transpose()?;
                     Ok(found.placed(&name, object.line))
@@ -182,7 +183,7 @@ impl Form {
                 let label = table.names().len().saturating_sub(1 + usize::from(grouped));
                 let of = move |cell: &mut dyn FnMut(usize) -> String| {
                     let text = of_columns((0..label).map(&mut *cell).collect());
-                    let mut found = Labelled::new(text, cell(label).trim());
+                    let mut found = LabelledText::new(text, cell(label).trim());
                     found.group = grouped.then(|| cell(label + 1).trim().to_owned());
                     found
                 };
@@ -428,19 +429,19 @@ impl Inputs {
     }
 
     /// All that is in them, one after another; what is wrong in a file comes as an item.
-    fn records(self: Arc<Self>) -> Stream<Labelled> {
+    fn records(self: Arc<Self>) -> Stream<LabelledText> {
         // Files that are no texts are named together.
-        let (mut number, mut strays) = (0, Skipped::default());
-        let next = move || -> Option<Stream<Labelled>> {
+        let (mut number, mut strays) = (0, SkippedRecords::default());
+        let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {
-                let error = std::mem::take(&mut strays).all::<Labelled>().err()?;
+                let error = std::mem::take(&mut strays).all::<LabelledText>().err()?;
                 let error = error.noted("move what is no text out of the class folders");
                 return Some(Box::new(std::iter::once(Err(error))));
             };
             number += 1;
-            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<Labelled> {
+            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<LabelledText> {
                 match input {
-                    Input::Whole(..) if self.options.malformed == Malformed::Collect => {
+                    Input::Whole(..) if self.options.malformed == MalformedLines::Collect => {
                         strays.add(|| e);
                         Box::new(std::iter::empty())
                     }
@@ -452,7 +453,7 @@ impl Inputs {
     }
 }
 
-impl Record for Labelled {
+impl Record for LabelledText {
     const PLURAL: &'static str = "texts";
 
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {

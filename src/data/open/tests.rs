@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::data::{
-    Data, LabelledFiles, LabelledTexts, Limits, Loader, Malformed, Pair, Pairs, TaggedText, TaggedTexts,
+    Data, LabelledFiles, LabelledTexts, Limits, Loader, MalformedLines, Pair, Pairs, TaggedText, TaggedTexts,
     Tokenizer,
 };
 use crate::error::Result;
@@ -138,7 +138,7 @@ fn malformed_records_have_their_line_and_the_guess() {
         "{}",
         said("d.jsonl")
     );
-    let skip = ReadOptions::new().malformed(Malformed::Skip);
+    let skip = ReadOptions::new().malformed(MalformedLines::Skip);
     assert_eq!(LabelledTexts::open_with([files.at("a.tsv")], &skip).unwrap().records().len(), 2);
 }
 

@@ -4,28 +4,28 @@
 use super::blocks::Blocks;
 use super::chains;
 use super::effort::effort;
-use super::layouts::{Layouts, Ranked};
+use super::layouts::{Layouts, RankedLayout};
 use super::loops::block::MemoryReads;
 use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::slots::{Copy, Slots, read_again};
-use super::source::{Parsed, Source};
-use super::stores::{Handed, Stores};
+use super::source::{ParsedOp, Source};
+use super::stores::{HandedGradient, Writers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{
     Access, Chains, Effort, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
 };
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Assign;
-use crate::operator::context::{OperandAt, Wiring};
+use crate::operator::context::{OperandPosition, Wiring};
 use crate::operator::{BlockId, Extent, LevelId, Pass, Reach, VarId};
-use crate::program::{Pair, Program, Role, StepDesc, StepGradient};
+use crate::program::{Program, Role, StepDesc, StepGradient, VarPair};
 
 /// What was found of a program.
 pub(crate) struct Analysis<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) blocks: &'a Blocks,
     pub(crate) layouts: &'a Layouts,
-    pub(crate) stores: &'a Stores,
+    pub(crate) stores: &'a Writers,
     pub(crate) slots: &'a Slots,
 }
 
@@ -90,7 +90,7 @@ impl Analysis<'_> {
     }
 
     /// A call without its views.
-    fn call_of(&self, call: &ScheduledCall, parsed: &Parsed) -> OpInstr {
+    fn call_of(&self, call: &ScheduledCall, parsed: &ParsedOp) -> OpInstr {
         let desc = self.source.desc(call.id);
         let inputs = Program::slots_of(parsed.signature.inputs, &desc.inputs, "");
         OpInstr {
@@ -127,7 +127,7 @@ impl Analysis<'_> {
     }
 
     /// The name of the variable in each input slot that has one variable.
-    fn names(&self, id: OpId, parsed: &Parsed) -> Vec<(&'static str, String)> {
+    fn names(&self, id: OpId, parsed: &ParsedOp) -> Vec<(&'static str, String)> {
         let desc = self.source.desc(id);
         let named = |slot: &crate::operator::Slot| match *desc.input(slot.name) {
             [var] if var != VarId::NONE => Some((slot.name, self.source.program.var(var).name.clone())),
@@ -136,7 +136,7 @@ impl Analysis<'_> {
         parsed.signature.inputs.iter().filter_map(named).collect()
     }
 
-    fn parsed(&self, id: OpId) -> Result<&Parsed> {
+    fn parsed(&self, id: OpId) -> Result<&ParsedOp> {
         self.source.parsed(id).ok_or_else(|| {
             Error::of(ErrorKind::Program, "operator", "one that runs", self.source.desc(id).kind.clone())
         })
@@ -196,7 +196,7 @@ impl Analysis<'_> {
             prepared: parsed.hints.prepares.then_some(0),
             constants,
             wanted: (0..parsed.signature.inputs.len()).map(|slot| call.wanted.contains(&slot)).collect(),
-            order: order.map(|Ranked { block, rows, .. }| (block, rows)),
+            order: order.map(|RankedLayout { block, rows, .. }| (block, rows)),
             stands_for: self.source.note(call.id),
             ..self.call_of(call, parsed)
         };
@@ -205,7 +205,7 @@ impl Analysis<'_> {
     }
 
     /// What a call writes that passes from step to step.
-    fn flushed(&self, call: &ScheduledCall, parsed: &Parsed) -> Result<Vec<Ref>> {
+    fn flushed(&self, call: &ScheduledCall, parsed: &ParsedOp) -> Result<Vec<Ref>> {
         let mut flushed = Vec::new();
         if call.pass == Pass::Backward {
             let written = call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE);
@@ -281,12 +281,12 @@ impl Analysis<'_> {
         Ok(instr)
     }
 
-    fn moves(&self, pair: Pair, store: Assign) -> Result<Move> {
+    fn moves(&self, pair: VarPair, store: Assign) -> Result<Move> {
         Ok(Move { outer: self.reference(pair.outer)?, inner: self.reference(pair.inner)?, store })
     }
 
     fn forward_moves(&self, step: &StepDesc, instr: &mut Loop) -> Result<()> {
-        let taken = |pair: &&Pair| self.layouts.taken.contains_key(&pair.inner);
+        let taken = |pair: &&VarPair| self.layouts.taken.contains_key(&pair.inner);
         for pair in step.inputs.iter().filter(|pair| !taken(pair)) {
             instr.gather.push(self.moves(*pair, Assign::Write)?);
         }
@@ -347,7 +347,7 @@ impl Analysis<'_> {
             let spec = self.source.program.spec(step.memories[memory].previous)?;
             let store = self.stores.of_memory(gradient.block, m.memory);
             let initial = m.initial.map(|var| {
-                Ok::<_, Error>((self.reference(var)?, self.stores.of_loop(id, Handed::Initial(i))))
+                Ok::<_, Error>((self.reference(var)?, self.stores.of_loop(id, HandedGradient::Initial(i))))
             });
             instr.gradients.push(MemoryGradientPlan {
                 memory,
@@ -362,11 +362,13 @@ impl Analysis<'_> {
         instr.gradients.sort_by_key(|plan| plan.memory);
         for (i, pair) in gradient.inputs.iter().enumerate() {
             if !self.layouts.left.contains_key(&pair.outer) {
-                instr.scatter.push(self.moves(*pair, self.stores.of_loop(id, Handed::Input(i)))?);
+                instr.scatter.push(self.moves(*pair, self.stores.of_loop(id, HandedGradient::Input(i)))?);
             }
         }
         for (i, pair) in gradient.statics.iter().enumerate() {
-            instr.scatter_statics.push(self.moves(*pair, self.stores.of_loop(id, Handed::Static(i)))?);
+            instr
+                .scatter_statics
+                .push(self.moves(*pair, self.stores.of_loop(id, HandedGradient::Static(i)))?);
         }
         for &var in self.stores.zeroed_in(id) {
             instr.zero.push(self.reference(var)?);
@@ -407,23 +409,23 @@ impl Analysis<'_> {
 /// Makes views of the variables of slots.
 struct Views<'a> {
     found: &'a Analysis<'a>,
-    order: Option<Ranked>,
+    order: Option<RankedLayout>,
     refs: Vec<Ref>,
 }
 
 impl Views<'_> {
-    fn slots(&mut self, slots: &[Vec<VarId>]) -> Result<Vec<Vec<OperandAt>>> {
+    fn slots(&mut self, slots: &[Vec<VarId>]) -> Result<Vec<Vec<OperandPosition>>> {
         slots.iter().map(|vars| self.places(vars)).collect()
     }
 
-    fn places(&mut self, vars: &[VarId]) -> Result<Vec<OperandAt>> {
+    fn places(&mut self, vars: &[VarId]) -> Result<Vec<OperandPosition>> {
         vars.iter().map(|&var| self.place(var)).collect()
     }
 
-    fn place(&mut self, var: VarId) -> Result<OperandAt> {
+    fn place(&mut self, var: VarId) -> Result<OperandPosition> {
         let Analysis { source, slots, .. } = *self.found;
         if var == VarId::NONE {
-            return Ok(OperandAt::Absent);
+            return Ok(OperandPosition::Absent);
         }
         let view = match self.order {
             Some(_) => slots.ranked_reference(source, var)?,
@@ -432,10 +434,10 @@ impl Views<'_> {
         if let Access::Slot(slot) = view.access
             && let Some(pool) = slots.slots[slot].pool
         {
-            return Ok(OperandAt::Pooled(pool));
+            return Ok(OperandPosition::Pooled(pool));
         }
         self.refs.push(view);
-        Ok(OperandAt::Dense(self.refs.len() - 1))
+        Ok(OperandPosition::Dense(self.refs.len() - 1))
     }
 }
 
@@ -448,7 +450,7 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
         Extent::Rows(level) => statics(level),
         rows => rows == Extent::Alive(step.block),
     };
-    let pools = |p: &OperandAt| matches!(p, OperandAt::Pooled(_));
+    let pools = |p: &OperandPosition| matches!(p, OperandPosition::Pooled(_));
     op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
         && op.writes.iter().all(row)
         && lanes_can_cut(op)

@@ -6,13 +6,13 @@ use super::blocks::Blocks;
 use super::layouts::Layouts;
 use super::lives::Lives;
 use super::loops::block::GradientHome;
-use super::loops::when::{Does, Unit, When};
-use super::saved::Saved;
+use super::loops::when::{Timing, Unit, UnitWork};
+use super::saved::SavedValues;
 use super::schedule::{Item, Schedule, ScheduledCall};
 use super::slots::Slots;
 use super::source::Source;
-use super::stores::{Handed, Stores};
-use crate::executor::plan::{Home, OpId, Span, Why};
+use super::stores::{HandedGradient, Writers};
+use crate::executor::plan::{Home, OpId, Span, TimingReason};
 use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 
@@ -43,21 +43,23 @@ impl Names<'_> {
         }
     }
 
-    pub(crate) fn saved(&self, saved: &Saved) -> String {
+    pub(crate) fn saved(&self, saved: &SavedValues) -> String {
         self.list(saved.iter().copied())
     }
 
     fn units(&self, block: BlockId, units: &[Unit], out: &mut String) {
-        for time in [When::Before, When::Body, When::After] {
+        for time in [Timing::Before, Timing::Body, Timing::After] {
             for unit in units.iter().filter(|unit| unit.when == time) {
                 let why = match unit.why {
-                    Why::Apart => "no step reaches it".to_owned(),
-                    Why::Between(from, to) => format!("between {} and {}", self.var(from), self.var(to)),
-                    Why::Sinks(from) => format!("behind {}", self.var(from)),
-                    Why::Pinned(pin) => pin.to_string(),
-                    Why::Decides => "decides rows".to_owned(),
+                    TimingReason::Apart => "no step reaches it".to_owned(),
+                    TimingReason::Between(from, to) => {
+                        format!("between {} and {}", self.var(from), self.var(to))
+                    }
+                    TimingReason::Sinks(from) => format!("behind {}", self.var(from)),
+                    TimingReason::Pinned(pin) => pin.to_string(),
+                    TimingReason::Decides => "decides rows".to_owned(),
                 };
-                let what = if unit.does == Does::MakesLevels { "levels of " } else { "" };
+                let what = if unit.does == UnitWork::MakesLevels { "levels of " } else { "" };
                 let op = self.op(OpId { block, number: unit.op });
                 let slots = if unit.wrt.is_empty() { String::new() } else { format!(" {:?}", unit.wrt) };
                 let _ = writeln!(out, "{time:?} {what}{op}{slots}: {why}");
@@ -161,7 +163,7 @@ impl Names<'_> {
         out
     }
 
-    pub(crate) fn stores(&self, schedule: &Schedule, stores: &Stores) -> String {
+    pub(crate) fn stores(&self, schedule: &Schedule, stores: &Writers) -> String {
         let mut out = String::new();
         for (items, &number) in schedule.iter().zip(&self.0.live) {
             let id = OpId { block: BlockId(0), number };
@@ -173,7 +175,7 @@ impl Names<'_> {
         out
     }
 
-    fn store(&self, item: &Item, stores: &Stores, out: &mut String) {
+    fn store(&self, item: &Item, stores: &Writers, out: &mut String) {
         let mut line = |var: VarId, store: Assign, id: OpId| {
             let how = if store == Assign::Add { "added" } else { "written" };
             let _ = writeln!(out, "{}: {how} by {}", self.var(var), self.op(id));
@@ -193,7 +195,7 @@ impl Names<'_> {
                     return;
                 };
                 for (i, pair) in gradient.inputs.iter().enumerate() {
-                    let how = stores.of_loop(inner.id, Handed::Input(i));
+                    let how = stores.of_loop(inner.id, HandedGradient::Input(i));
                     let how = if how == Assign::Add { "added" } else { "written" };
                     let _ = writeln!(out, "{}: {how} by {}", self.var(pair.outer), self.op(inner.id));
                 }

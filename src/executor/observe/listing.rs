@@ -24,10 +24,10 @@ use std::fmt::{self, Write};
 
 use crate::error::Place;
 use crate::executor::plan::{
-    Access, Chain, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span, Why, parts,
+    Access, Chain, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span, TimingReason, parts,
 };
 use crate::kernels::Assign;
-use crate::operator::context::OperandAt;
+use crate::operator::context::OperandPosition;
 use crate::operator::{BlockId, Extent, Pass, VarId};
 use crate::program::{OpDesc, Program, grad_name};
 use crate::tensor::StorageKind;
@@ -210,9 +210,9 @@ impl<'a> Text<'a> {
         let inputs = Program::slots_of(signature.inputs, &desc.inputs, "");
         let outputs = Program::slots_of(signature.outputs, forward_outputs, "");
         let mut reads = Vec::new();
-        let mut take = |vars: &[Vec<VarId>], places: &[Vec<OperandAt>]| {
+        let mut take = |vars: &[Vec<VarId>], places: &[Vec<OperandPosition>]| {
             for (var, place) in vars.iter().flatten().zip(places.iter().flatten()) {
-                if *place != OperandAt::Absent {
+                if *place != OperandPosition::Absent {
                     reads.push(self.name(*var));
                 }
             }
@@ -236,11 +236,11 @@ impl<'a> Text<'a> {
             let store = if op.wiring.adds { Assign::Add } else { Assign::Write };
             written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, store)));
         }
-        let shown = |(var, place, store): (VarId, OperandAt, Assign)| {
+        let shown = |(var, place, store): (VarId, OperandPosition, Assign)| {
             let at = match place {
-                OperandAt::Absent => return None,
-                OperandAt::Pooled(pool) => self.pooled(pool),
-                OperandAt::Dense(i) => self.place_of(op.writes.get(i)?),
+                OperandPosition::Absent => return None,
+                OperandPosition::Pooled(pool) => self.pooled(pool),
+                OperandPosition::Dense(i) => self.place_of(op.writes.get(i)?),
             };
             let spec = self.plan.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
             let added = if store == Assign::Add { ", added" } else { "" };
@@ -298,15 +298,15 @@ impl<'a> Text<'a> {
         at
     }
 
-    fn why(&self, why: Why) -> String {
+    fn why(&self, why: TimingReason) -> String {
         match why {
-            Why::Apart => "no other step reaches it".to_owned(),
-            Why::Between(from, to) => {
+            TimingReason::Apart => "no other step reaches it".to_owned(),
+            TimingReason::Between(from, to) => {
                 format!("`{}` reaches it, and it reaches `{}`", self.name(from), self.name(to))
             }
-            Why::Sinks(from) => format!("`{}` reaches it, and no step needs it", self.name(from)),
-            Why::Pinned(pin) => pin.to_string(),
-            Why::Decides => "decides the rows of sequences that are made in the step".to_owned(),
+            TimingReason::Sinks(from) => format!("`{}` reaches it, and no step needs it", self.name(from)),
+            TimingReason::Pinned(pin) => pin.to_string(),
+            TimingReason::Decides => "decides the rows of sequences that are made in the step".to_owned(),
         }
     }
 

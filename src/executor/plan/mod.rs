@@ -12,12 +12,12 @@ use std::sync::Arc;
 pub(crate) use chain::{Chain, parts};
 pub(crate) use effort::Effort;
 pub(crate) use slot::{Access, Home, Ref, Slot};
-pub(crate) use why::{Pin, Why};
+pub(crate) use why::{Pin, TimingReason};
 
 use crate::error::{Error, Place};
 use crate::kernels::Assign;
-use crate::operator::context::{OperandAt, Wiring};
-use crate::operator::levels::Made;
+use crate::operator::context::{OperandPosition, Wiring};
+use crate::operator::levels::MadeLevelIds;
 use crate::operator::{BlockId, Extent, LevelId, Literal, Op, Pass, Reach, Spec, VarId};
 use crate::program::{Program, Role, StepDesc};
 use crate::tensor::{DType, StorageKind};
@@ -60,7 +60,7 @@ pub(crate) struct OpInstr {
     pub(crate) literals: Vec<Vec<Literal>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
     /// Levels that the operator makes, where it is called for their offsets.
-    pub(crate) made: Vec<Made>,
+    pub(crate) made: Vec<MadeLevelIds>,
     /// The block's count of top-level sequences.
     pub(crate) top: Extent,
     pub(crate) stream: u64,
@@ -79,7 +79,7 @@ pub(crate) struct OpInstr {
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
     /// Why it runs before, in or after the loop of its step block.
-    pub(crate) why: Option<Why>,
+    pub(crate) why: Option<TimingReason>,
     /// What it stands for, if for several.
     pub(crate) stands_for: Option<Note>,
     /// Its number in the plan.
@@ -109,7 +109,7 @@ impl OpInstr {
         let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
         let places = places.chain(&wiring.results).flatten();
         let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
-        places.chain(gradients).any(|place| matches!(place, OperandAt::Pooled(_)))
+        places.chain(gradients).any(|place| matches!(place, OperandPosition::Pooled(_)))
     }
 }
 
@@ -221,7 +221,7 @@ pub(crate) struct Loop {
     pub(crate) desc: StepDesc,
     pub(crate) place: Place,
     /// Why it runs before, in or after the loop around it.
-    pub(crate) why: Option<Why>,
+    pub(crate) why: Option<TimingReason>,
     /// Its number in the plan, before those of its instructions.
     pub(crate) index: usize,
     pub(crate) backward: bool,

@@ -9,7 +9,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Instr, OpInstr, Plan};
-use crate::executor::run::frame::At;
+use crate::executor::run::frame::FrameRows;
 use crate::executor::run::state::{RunMemory, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::Lane;
@@ -81,7 +81,7 @@ impl<'p> RunState<'p> {
             })
         };
         for t in 0..self.frames[at].rank.steps() {
-            self.go(block, At::Step { t, from: 0, to: usize::MAX })?;
+            self.go(block, FrameRows::Step { t, from: 0, to: usize::MAX })?;
             for &(level, _) in &instr.made {
                 let i = index(self, level)?;
                 let kept = self.frames[at].levels[i].step.take();
@@ -105,7 +105,7 @@ impl<'p> RunState<'p> {
             let i = index(self, level)?;
             self.frames[at].close_made(i)?;
         }
-        self.go(block, At::All)?;
+        self.go(block, FrameRows::All)?;
         let slots = self.loops[at].map_or(&[][..], |instr| &instr.slots);
         self.make_room(block, slots, lane);
         Ok(())

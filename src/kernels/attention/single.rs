@@ -26,7 +26,7 @@ pub(super) struct SingleResult<'a, T> {
 }
 
 /// A gradient that is asked for, and how it goes to its place.
-type To<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
+type AttentionTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 impl<T: Float> Single<'_, T> {
     /// Writes the attended values, and returns the logarithm of the sum of the exponentials of the scores.
@@ -35,7 +35,12 @@ impl<T: Float> Single<'_, T> {
     }
 
     /// The gradients of query, keys and values that are asked for; keys that the query does not see have none.
-    pub(super) fn descend(self, result: SingleResult<'_, T>, gradients: [To<'_, T>; 3], room: &mut Vec<T>) {
+    pub(super) fn descend(
+        self,
+        result: SingleResult<'_, T>,
+        gradients: [AttentionTarget<'_, T>; 3],
+        room: &mut Vec<T>,
+    ) {
         sweep(Descend { single: self, result, gradients, room });
     }
 
@@ -108,7 +113,7 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
 struct Descend<'a, 'r, 'g, T> {
     single: Single<'a, T>,
     result: SingleResult<'r, T>,
-    gradients: [To<'g, T>; 3],
+    gradients: [AttentionTarget<'g, T>; 3],
     room: &'r mut Vec<T>,
 }
 

@@ -122,8 +122,10 @@ fn check<T: Float>(bound: f64) {
         let cast = |x: &[f64]| x.iter().map(|&x| T::from_f64(x)).collect::<Vec<T>>();
         let (q, k, v, dout, bias) = (cast(&q), cast(&k), cast(&v), cast(&dout), cast(&bias));
         let dlog_sums = cast(&dlog_sums);
-        let scores = Scores { scale: T::from_f64(0.7), before: c.before, after: c.after, bias: &bias };
-        let attended = Attended { q: View::new(&q, n, d), k: View::new(&k, m, d), v: View::new(&v, m, e) };
+        let scores =
+            AttentionScores { scale: T::from_f64(0.7), before: c.before, after: c.after, bias: &bias };
+        let attended =
+            AttentionInputs { q: View::new(&q, n, d), k: View::new(&k, m, d), v: View::new(&v, m, e) };
         let nan = T::from_f64(f64::NAN);
         let (mut out, mut log_sums) = (vec![nan; n * e], vec![nan; n]);
         let views = (ViewMut::new(&mut out, n, e), ViewMut::new(&mut log_sums, n, 1));
@@ -173,8 +175,8 @@ fn large_scores_overflow_nothing() {
     let k: Vec<f32> = (0..m).map(|j| if j == 3 { 1e4 } else { -1e4 * j as f32 }).collect();
     let v: Vec<f32> = (0..m).map(|j| j as f32).collect();
     let (mut out, mut log_sums) = (vec![0.0; n], vec![0.0; n]);
-    let attended = Attended { q: View::new(&q, n, 1), k: View::new(&k, m, 1), v: View::new(&v, m, 1) };
-    let scores = Scores { scale: 1.0, before: FAR, after: FAR, bias: &[] };
+    let attended = AttentionInputs { q: View::new(&q, n, 1), k: View::new(&k, m, 1), v: View::new(&v, m, 1) };
+    let scores = AttentionScores { scale: 1.0, before: FAR, after: FAR, bias: &[] };
     let views = (ViewMut::new(&mut out, n, 1), ViewMut::new(&mut log_sums, n, 1));
     attention(attended, scores, views.0, views.1, &mut AttentionRoom::default());
     assert_eq!((out, log_sums), (vec![3.0; n], vec![1e4; n]));

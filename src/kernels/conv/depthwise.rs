@@ -30,10 +30,10 @@ pub fn depthwise_forward<T: Float>(
     assert_eq!((w.rows(), w.width()), (rows.window.taps, width), "the shape of a filter");
     assert_eq!((out.rows(), out.width()), (rows.x.rows(), width), "the shape of a convolution");
     assert!(bias.is_none_or(|bias| bias.len() == width), "the length of a bias");
-    sweep(Each { rows, w, bias, out, store });
+    sweep(DepthwiseRows { rows, w, bias, out, store });
 }
 
-struct Each<'a, 'o, T> {
+struct DepthwiseRows<'a, 'o, T> {
     rows: ConvRows<'a, T>,
     w: View<'a, T>,
     bias: Option<&'a [T]>,
@@ -41,13 +41,13 @@ struct Each<'a, 'o, T> {
     store: Assign,
 }
 
-impl<T: Float> Sweep for Each<'_, '_, T> {
+impl<T: Float> Sweep for DepthwiseRows<'_, '_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Each { rows, w, bias, mut out, store } = self;
+        let DepthwiseRows { rows, w, bias, mut out, store } = self;
         let width = rows.x.width();
         for pair in rows.offsets.windows(2) {
             let sequence = pair[0] - rows.offsets[0]..pair[1] - rows.offsets[0];

@@ -3,7 +3,7 @@
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::product::{ALIGNMENT, affine};
-use crate::kernels::products::Packed;
+use crate::kernels::products::PackedMatrix;
 use crate::kernels::view::{Extent2, View, ViewMut};
 
 use super::rows::ConvRows;
@@ -23,7 +23,7 @@ pub struct ConvRoom<T> {
 /// `bias`.
 pub fn conv_forward<T: Float>(
     rows: ConvRows<'_, T>,
-    weights: &[Packed<T>],
+    weights: &[PackedMatrix<T>],
     bias: Option<&[T]>,
     (mut out, store): (ViewMut<'_, T>, Assign),
     room: &mut ConvRoom<T>,

@@ -6,7 +6,7 @@ use crate::kernels::gradient::picked_gradient;
 use crate::kernels::helpers;
 use crate::kernels::picked::PickedRows;
 use crate::kernels::product::product;
-use crate::kernels::products::{BiasGradient, GradientRoom, Packed, Transpose};
+use crate::kernels::products::{BiasGradient, GradientRoom, PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 use super::super::fork::join;
@@ -19,14 +19,14 @@ const WORTH_A_THREAD: usize = 1 << 20;
 /// What the gradients of a convolution work in, kept from call to call.
 #[derive(Debug, Default)]
 pub struct ConvGradient<T> {
-    threads: Vec<Own<T>>,
+    threads: Vec<ThreadRoom<T>>,
     zeros: Vec<T>,
     sums: Vec<T>,
 }
 
 /// What a thread works in.
 #[derive(Debug, Default)]
-struct Own<T> {
+struct ThreadRoom<T> {
     room: GradientRoom<T>,
     index: Vec<usize>,
 }
@@ -54,7 +54,7 @@ pub fn conv_gradient<T: Float>(
     let k = width * rows.window.taps;
     assert_eq!((dw.rows(), dw.width()), (k, n), "the shape of a filter's gradient");
     let threads = helpers(dy.rows() * k * (n / groups.max(1)), WORTH_A_THREAD, threads);
-    room.threads.resize_with(room.threads.len().max(threads), Own::default);
+    room.threads.resize_with(room.threads.len().max(threads), ThreadRoom::default);
     if room.zeros.len() < rows.x.width() {
         room.zeros.resize(rows.x.width(), T::ZERO);
     }
@@ -78,7 +78,7 @@ impl<T: Float> Shares<'_, T> {
         self,
         (dw, first): (ViewMut<'_, T>, usize),
         db: Option<BiasGradient<'_, T>>,
-        rooms: &mut [Own<T>],
+        rooms: &mut [ThreadRoom<T>],
     ) {
         let parts = rooms.len();
         if parts < 2 || dw.rows() < 2 {
@@ -95,7 +95,7 @@ impl<T: Float> Shares<'_, T> {
         self,
         (mut dw, first): (ViewMut<'_, T>, usize),
         mut db: Option<BiasGradient<'_, T>>,
-        own: &mut Own<T>,
+        own: &mut ThreadRoom<T>,
     ) {
         let Shares { rows, dy, groups, store, zeros } = self;
         let (width, n, end) = (rows.x.width() / groups, dy.width() / groups, first + dw.rows());
@@ -141,7 +141,7 @@ impl<T: Float> ConvRows<'_, T> {
 /// If the shapes do not fit.
 pub fn conv_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
-    weights: &[Packed<T>],
+    weights: &[PackedMatrix<T>],
     (mut padding, store): (ViewMut<'_, T>, Assign),
     room: &mut ConvGradient<T>,
 ) {

@@ -38,7 +38,7 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
 
 /// How a type's gradients are made, and what they are to be, up to a few roundings of so much.
 struct Kind<T: Float> {
-    gradients: fn(On, Gradients<'_, T>, &mut GradientRoom<T>, usize),
+    gradients: fn(PathCpu, Gradients<'_, T>, &mut GradientRoom<T>, usize),
     expected: fn(View<'_, T>, View<'_, T>) -> [Vec<f64>; 2],
     epsilon: f64,
 }
@@ -50,7 +50,7 @@ const DOUBLE: Kind<f64> = Kind {
     epsilon: f64::EPSILON,
 };
 
-fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) -> Vec<f64> {
+fn check<T: Float>(on: PathCpu, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) -> Vec<f64> {
     let path = on.0;
     let x = numbers::<T>((rows + 1) * (k + 1), 1);
     let dy = numbers::<T>((rows + 1) * (n + 2), 2);
@@ -189,7 +189,7 @@ fn rows_that_are_picked_give_the_bits_of_the_same_rows_as_they_lie() {
     same_bits_of_picked((Path::best(), CPUS[0]), &DOUBLE);
 }
 
-fn same_bits_of_picked<T: Float>(on: On, kind: &Kind<T>) {
+fn same_bits_of_picked<T: Float>(on: PathCpu, kind: &Kind<T>) {
     let (rows, k, n) = (300, 19, 21);
     let x = numbers::<T>(rows * k, 1);
     let (beside, zeros, dy) = (numbers::<T>(2 * k, 2), vec![T::ZERO; k], numbers::<T>(rows * n, 3));

@@ -78,18 +78,18 @@ impl<T: Float> Rows<'_, T> {
         match self.y.width() {
             0 => {}
             1 => sweep(Vector(self)),
-            2 => self.each::<Few<2, 1>>(),
-            3 => self.each::<Few<2, 2>>(),
-            4 => self.each::<Few<4, 1>>(),
-            5..8 => self.each::<Few<4, 2>>(),
+            2 => self.each::<FewVectors<2, 1>>(),
+            3 => self.each::<FewVectors<2, 2>>(),
+            4 => self.each::<FewVectors<4, 1>>(),
+            5..8 => self.each::<FewVectors<4, 2>>(),
             // A constant condition: each float compiles its own loops only.
             width => {
                 if const { size_of::<T>() > 4 } {
                     self.each::<Wide<8>>();
                 } else if width == 8 {
-                    self.each::<Few<8, 1>>();
+                    self.each::<FewVectors<8, 1>>();
                 } else if width < 16 {
-                    self.each::<Few<8, 2>>();
+                    self.each::<FewVectors<8, 2>>();
                 } else {
                     self.each::<Wide<16>>();
                 }
@@ -98,7 +98,7 @@ impl<T: Float> Rows<'_, T> {
     }
 
     fn each<B: Blocks>(self) {
-        sweep(Each::<T, B> { rows: self, blocks: PhantomData });
+        sweep(WidthLoop::<T, B> { rows: self, blocks: PhantomData });
     }
 }
 
@@ -156,12 +156,12 @@ impl<T: Float> Column<'_, T> {
 }
 
 /// The loop for one kind of width: each is compiled alone, or they would share the registers.
-struct Each<'a, T, B> {
+struct WidthLoop<'a, T, B> {
     rows: Rows<'a, T>,
     blocks: PhantomData<B>,
 }
 
-impl<T: Float, B: Blocks> Sweep for Each<'_, T, B> {
+impl<T: Float, B: Blocks> Sweep for WidthLoop<'_, T, B> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
@@ -182,9 +182,9 @@ trait Blocks {
 }
 
 /// `V` vectors of `L`.
-struct Few<const L: usize, const V: usize>;
+struct FewVectors<const L: usize, const V: usize>;
 
-impl<const L: usize, const V: usize> Blocks for Few<L, V> {
+impl<const L: usize, const V: usize> Blocks for FewVectors<L, V> {
     #[inline(always)]
     fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Assign) {
         row.block::<A, L, V, 4>(0, out, store);

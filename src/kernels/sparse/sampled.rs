@@ -136,7 +136,7 @@ pub fn sampled_left<T: Float>(
     let (y, dc) = if Narrow::pays(y) { narrow.of_both(y, dc) } else { (y, dc) };
     let part = &mut SparseRoom::parts(parts, 1)[0];
     part.sums.reach(y.columns());
-    sweep(Left { x, y, dc, out, store, part });
+    sweep(LeftGradient { x, y, dc, out, store, part });
 }
 
 fn check<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, dc: CsrView<'_, T>) {
@@ -144,7 +144,7 @@ fn check<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, dc: CsrView<'_, T>) {
     assert_eq!(shapes, ((y.rows(), x.rows()), y.columns()), "shapes of the gradient of a product");
 }
 
-struct Left<'a, T> {
+struct LeftGradient<'a, T> {
     x: CsrView<'a, T>,
     y: CsrView<'a, T>,
     dc: CsrView<'a, T>,
@@ -153,7 +153,7 @@ struct Left<'a, T> {
     part: &'a mut Part<T>,
 }
 
-impl<T: Float> Sweep for Left<'_, T> {
+impl<T: Float> Sweep for LeftGradient<'_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::kernels::{
-    Assign, Attended, AttentionGradients, AttentionResult, AttentionRoom, Float, Scores, View, ViewMut,
-    attention, attention_backward, helpers, join,
+    Assign, AttentionGradients, AttentionInputs, AttentionResult, AttentionRoom, AttentionScores, Float,
+    View, ViewMut, attention, attention_backward, helpers, join,
 };
 use crate::lod::Lod;
 use crate::operator::Sequences;
@@ -148,16 +148,16 @@ impl<'a, T: Float> Inputs<'a, T> {
         span(sequences, |sequence| self.keys.rows(sequence))
     }
 
-    fn attended(&self, sequence: usize, head: usize) -> Attended<'a, T> {
+    fn attended(&self, sequence: usize, head: usize) -> AttentionInputs<'a, T> {
         let of = |x: View<'a, T>, rows: &Range<usize>| read(x, rows, self.columns(x.width(), head..head + 1));
         let (queries, keys) = (self.queries.rows(sequence), self.keys.rows(sequence));
-        Attended { q: of(self.q, &queries), k: of(self.k, &keys), v: of(self.v, &keys) }
+        AttentionInputs { q: of(self.q, &queries), k: of(self.k, &keys), v: of(self.v, &keys) }
     }
 
-    fn scores(&self, head: usize) -> Scores<'a, T> {
+    fn scores(&self, head: usize) -> AttentionScores<'a, T> {
         let Geometry { scale, before, after, .. } = self.geometry;
         let bias = self.bias.map_or(&[][..], |bias| bias.row(head));
-        Scores { scale: T::from_f64(scale), before, after, bias }
+        AttentionScores { scale: T::from_f64(scale), before, after, bias }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Extent, Forward, Gradient, Hints, InferShape, Op, ReadSlots,
+    Attributes, Backward, CheckCase, DeclaredOp, Extent, Forward, Gradient, Hints, InferShape, Op, ReadSlots,
     RowValue, Spec,
 };
 use crate::program::{Builder, Var};
@@ -26,7 +26,7 @@ impl Builder {
 }
 
 /// A function of two numbers, and its derivatives.
-pub(in crate::ops) trait Function: Declared {
+pub(in crate::ops) trait Function: DeclaredOp {
     /// What the derivatives by x and by y read.
     const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
@@ -429,24 +429,24 @@ pub(in crate::ops) type Combine<T> = fn(Elements<'_, T>);
 
 /// The kernel of a function's value.
 pub(in crate::ops) fn value<F: Function, T: Float>() -> Combine<T> {
-    |elements| sweep(Each::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
+    |elements| sweep(ElementLoop::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
 }
 
 /// The kernels of a function's derivatives by x and by y.
 pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     [
-        |elements| sweep(Each::<_, T, true> { f: F::dx::<T>, elements }),
-        |elements| sweep(Each::<_, T, true> { f: F::dy::<T>, elements }),
+        |elements| sweep(ElementLoop::<_, T, true> { f: F::dx::<T>, elements }),
+        |elements| sweep(ElementLoop::<_, T, true> { f: F::dy::<T>, elements }),
     ]
 }
 
 /// Writes or adds f(x, y, g), element by element.
-struct Each<'a, F, T, const READS_G: bool> {
+struct ElementLoop<'a, F, T, const READS_G: bool> {
     f: F,
     elements: Elements<'a, T>,
 }
 
-impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for Each<'_, F, T, READS_G> {
+impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for ElementLoop<'_, F, T, READS_G> {
     type Output = ();
 
     const PORTABLE: bool = T::PORTABLE;

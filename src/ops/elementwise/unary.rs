@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
+    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::with_float;
 
@@ -13,7 +13,7 @@ const OUT: usize = 0;
 
 /// What the derivative is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum From {
+pub(in crate::ops) enum SlopeSource {
     /// It is a constant.
     Nothing,
     /// The argument.
@@ -23,9 +23,9 @@ pub(in crate::ops) enum From {
 }
 
 /// A function of one number, and its derivative.
-pub(in crate::ops) trait Function: Declared + Copy {
+pub(in crate::ops) trait Function: DeclaredOp + Copy {
     /// What [`Self::slope`] is given.
-    const SLOPE_FROM: From;
+    const SLOPE_FROM: SlopeSource;
     /// Whether it takes only positive numbers.
     const POSITIVE: bool;
     /// The attributes of its samples.
@@ -56,9 +56,9 @@ impl<F: Function> Op for Unary<F> {
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         match F::SLOPE_FROM {
-            From::Nothing => Gradient::reads_nothing(),
-            From::Input => Gradient::reads_nothing().input(X),
-            From::Output => Gradient::reads_nothing().output(OUT),
+            SlopeSource::Nothing => Gradient::reads_nothing(),
+            SlopeSource::Input => Gradient::reads_nothing().input(X),
+            SlopeSource::Output => Gradient::reads_nothing().output(OUT),
         }
     }
 
@@ -83,14 +83,14 @@ fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
     })
 }
 
-fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: From) -> Result<()> {
+fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: SlopeSource) -> Result<()> {
     let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
         return Ok(());
     };
     let from = match from {
-        From::Nothing => dout,
-        From::Input => run.input::<T>(X)?,
-        From::Output => run.output::<T>(OUT)?,
+        SlopeSource::Nothing => dout,
+        SlopeSource::Input => run.input::<T>(X)?,
+        SlopeSource::Output => run.output::<T>(OUT)?,
     };
     function.slopes(from, dout, dx, store);
     Ok(())
@@ -192,7 +192,7 @@ macro_rules! functions {
         }
 
         impl $crate::ops::elementwise::unary::Function for $type {
-            const SLOPE_FROM: $crate::ops::elementwise::unary::From = $crate::ops::elementwise::unary::From::$source;
+            const SLOPE_FROM: $crate::ops::elementwise::unary::SlopeSource = $crate::ops::elementwise::unary::SlopeSource::$source;
 
             const POSITIVE: bool = !concat!("", $(stringify!($positive))?).is_empty();
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Centre, Float, RowNorm, RowNormGradients, norm_rows, norm_rows_gradient};
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
+    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::tensor::DType;
 use crate::with_float;
@@ -102,7 +102,7 @@ pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) 
 }
 
 /// Which of the two.
-pub(in crate::ops) trait Form: Declared {
+pub(in crate::ops) trait Form: DeclaredOp {
     /// What is taken off a row.
     const CENTRE: Centre;
     /// Whether there is a slot for a bias.

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Assign, Float, exceeds};
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
     Spec, Total,
 };
 use crate::with_float;
@@ -13,7 +13,7 @@ const X: usize = 0;
 const OUT: usize = 0;
 
 /// How numbers become one.
-pub(in crate::ops) trait Reduction: Declared {
+pub(in crate::ops) trait Reduction: DeclaredOp {
     /// Whether the gradient reads the numbers.
     const NEEDS_X: bool = false;
     /// Whether the result is the sum or the mean of the numbers.

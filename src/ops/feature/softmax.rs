@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator;
-use crate::operator::{Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, Spec};
 use crate::with_float;
 
 /// The slots of both.
@@ -61,7 +61,7 @@ operator! {
 }
 
 /// Whether the logarithm is taken.
-pub(in crate::ops) trait Form: Declared {
+pub(in crate::ops) trait Form: DeclaredOp {
     /// The logarithm.
     const LOG: bool;
 }

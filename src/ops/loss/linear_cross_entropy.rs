@@ -6,7 +6,7 @@ use ndarray::{Array1, Array2, array};
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Assign, Cpu, Float, GradientRoom, Packed, SUM_ROWS, Sweep, Transpose, View, ViewMut,
+    Arithmetic, Assign, Cpu, Float, GradientRoom, PackedMatrix, SUM_ROWS, Sweep, Transpose, View, ViewMut,
     WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
 };
 use crate::lod::Lod;
@@ -240,8 +240,8 @@ enum Products {
 /// W, packed for the logits and, transposed, for the gradient of x.
 #[derive(Default)]
 struct Weights<T: Float> {
-    logits: Packed<T>,
-    inputs: Packed<T>,
+    logits: PackedMatrix<T>,
+    inputs: PackedMatrix<T>,
 }
 
 impl<T: Float> Weights<T> {

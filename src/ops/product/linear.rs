@@ -3,7 +3,7 @@
 use ndarray::{Array2, array};
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
+use crate::kernels::{Float, PackedMatrix, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
@@ -85,7 +85,7 @@ enum PackedFor {
 
 /// Packs `count` weights.
 fn pack<'v, T: Float + 'v>(
-    packed: &mut Packed<T>,
+    packed: &mut PackedMatrix<T>,
     count: usize,
     weight: impl Fn(usize) -> Result<View<'v, T>>,
     transposed: Transpose,
@@ -115,7 +115,7 @@ fn pack<'v, T: Float + 'v>(
 /// What a call needs beside what was prepared.
 #[derive(Default)]
 struct Scratch<T: Float> {
-    weights: Packed<T>,
+    weights: PackedMatrix<T>,
     /// Biases side by side.
     bias: Vec<T>,
 }
@@ -203,13 +203,13 @@ impl Op for Linear {
                     Pass::Forward => PackedFor::Product,
                     Pass::Backward => PackedFor::InputGradient,
                 };
-                let mut weights = std::mem::take(prepare.keep::<Packed<T>>());
+                let mut weights = std::mem::take(prepare.keep::<PackedMatrix<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "one that stays the same", "another");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
                 pack(&mut weights, prepare.count(Self::WEIGHT), constant, self.transposed, purpose)?;
-                *prepare.keep::<Packed<T>>() = weights;
+                *prepare.keep::<PackedMatrix<T>>() = weights;
             }
             Ok(())
         })
@@ -276,7 +276,7 @@ impl Linear {
         let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
         let (store, threads) = (run.store(), run.run().threads);
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
-        let weights = match run.prepared::<Packed<T>>() {
+        let weights = match run.prepared::<PackedMatrix<T>>() {
             Some(weights) => weights,
             None => {
                 pack(
@@ -312,7 +312,7 @@ impl Linear {
         let threads = run.run().threads;
         if let Some((dx, store)) = run.gradient::<T>(Self::X)? {
             let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
-            let weights = match run.prepared::<Packed<T>>() {
+            let weights = match run.prepared::<PackedMatrix<T>>() {
                 Some(weights) => weights,
                 None => {
                     pack(

@@ -1,7 +1,7 @@
 //! `matmul`: the product of two matrices that are not batched.
 
 use crate::error::{Error, Result};
-use crate::kernels::{Assign, Float, Packed, Transpose, View, ViewMut, product};
+use crate::kernels::{Assign, Float, PackedMatrix, Transpose, View, ViewMut, product};
 use crate::operator::sample::numbers;
 use crate::operator::{
     Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
@@ -162,7 +162,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
 /// Scratch for a packed right side and a transposed left side.
 #[derive(Default)]
 struct Scratch<T: Float> {
-    packed: Packed<T>,
+    packed: PackedMatrix<T>,
     transposed: Vec<T>,
 }
 

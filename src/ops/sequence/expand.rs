@@ -231,7 +231,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::operator::Declared;
+    use crate::operator::DeclaredOp;
     use crate::operator::call::Direct;
     use crate::program::Builder;
     use crate::tensor::DType;

@@ -8,7 +8,7 @@ use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
     Pieces, RowValue, Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};

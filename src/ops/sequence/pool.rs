@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::pool_kind::{Before, Pool};
+use super::pool_kind::{EarlierRows, Pool};
 use super::pool_piece::SequencePoolPiece;
 use crate::error::{Error, Result};
 use crate::kernels::{Assign, Float, View, exceeds};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
+    Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
     RowValue, Spec,
 };
 use crate::tensor::Variable;
@@ -138,7 +138,7 @@ impl SequencePool {
                 out.fill(T::from_f64(self.pad_value));
                 continue;
             }
-            self.pool.take(x, rows.clone(), Before::Nothing, out);
+            self.pool.take(x, rows.clone(), EarlierRows::Nothing, out);
             self.pool.finish(rows.len(), out);
         }
         Ok(())

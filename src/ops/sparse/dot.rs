@@ -2,7 +2,7 @@
 
 use ndarray::array;
 
-use super::among::{Among, given, values};
+use super::among::{RenumberedColumns, given, values};
 use super::linear::rows_of;
 use crate::error::{Error, Result};
 use crate::kernels::sparse::{
@@ -145,7 +145,7 @@ fn is_csr(spec: &Spec) -> bool {
 /// What a call works in.
 struct Scratch<T> {
     columns: Columns<T>,
-    among: Among<T>,
+    among: RenumberedColumns<T>,
     sparse: SparseRoom<T>,
 }
 
@@ -154,7 +154,11 @@ where
     SparseRoom<T>: Default,
 {
     fn default() -> Self {
-        Self { columns: Columns::default(), among: Among::default(), sparse: SparseRoom::default() }
+        Self {
+            columns: Columns::default(),
+            among: RenumberedColumns::default(),
+            sparse: SparseRoom::default(),
+        }
     }
 }
 

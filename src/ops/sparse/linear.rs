@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, array};
 
-use super::among::{Among, given, values};
+use super::among::{RenumberedColumns, given, values};
 use crate::error::Result;
 use crate::kernels::sparse::{Columns, csr_dense, sampled_product};
 use crate::kernels::{Assign, Float, Transpose, View, ViewMut, affine_gradient};
@@ -51,7 +51,7 @@ operator! {
 /// What a call works in.
 struct Scratch<T> {
     columns: Columns<T>,
-    among: Among<T>,
+    among: RenumberedColumns<T>,
     /// A transposed weight as it is taken.
     turned: Vec<T>,
     /// The gradient of a weight at the columns that occur.
@@ -60,7 +60,7 @@ struct Scratch<T> {
 
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
-        let (columns, among) = (Columns::default(), Among::default());
+        let (columns, among) = (Columns::default(), RenumberedColumns::default());
         Self { columns, among, turned: Vec::new(), gradient: Vec::new() }
     }
 }

@@ -31,7 +31,7 @@ impl Zeros {
 #[derive(Clone, Copy)]
 pub(super) enum Sparse<'a, T> {
     Csr(CsrView<'a, T>),
-    Rows(Selected<'a, T>),
+    Rows(SelectedReader<'a, T>),
 }
 
 /// A row of it.
@@ -52,7 +52,7 @@ impl<'a, T: RowValue> Sparse<'a, T> {
     ) -> Result<Self> {
         Ok(match (csr, rows) {
             (Some(csr), _) => Self::Csr(csr.view()?),
-            (None, rows) => Self::Rows(Selected::of(rows, zero)?),
+            (None, rows) => Self::Rows(SelectedReader::of(rows, zero)?),
         })
     }
 
@@ -69,13 +69,13 @@ impl<'a, T: RowValue> Sparse<'a, T> {
 
 /// Selected rows, read row by row.
 #[derive(Clone, Copy)]
-pub(super) struct Selected<'a, T> {
+pub(super) struct SelectedReader<'a, T> {
     ids: &'a [i64],
     values: View<'a, T>,
     zero: &'a [T; 1],
 }
 
-impl<'a, T: RowValue> Selected<'a, T> {
+impl<'a, T: RowValue> SelectedReader<'a, T> {
     /// Of none, because nobody reads its numbers, zeros are read.
     pub(super) fn of(rows: Option<&'a RowBuffer>, zero: &'a [T; 1]) -> Result<Self> {
         let none = Self { ids: &[], values: View::new(&[], 0, 1), zero };
@@ -104,12 +104,12 @@ pub(super) const MANY: usize = 64;
 
 /// The kernel of f(first, second, g), where the first operand is the sparse variable, whether x or y.
 #[derive(Clone, Copy)]
-pub(super) struct Meet<T> {
+pub(super) struct MeetKernel<T> {
     f: Combine<T>,
     y_first: bool,
 }
 
-impl<T: RowValue> Meet<T> {
+impl<T: RowValue> MeetKernel<T> {
     /// From a kernel of x and y; `first` is the slot of the sparse variable.
     pub(super) fn new(f: Combine<T>, first: usize) -> Self {
         Self { f, y_first: first == 1 }
@@ -171,8 +171,8 @@ fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
 }
 
 /// Writes or adds f(sparse, dense, g) in every row.
-pub(super) struct Mixed<'a, T> {
-    pub(super) f: Meet<T>,
+pub(super) struct DenseMeet<'a, T> {
+    pub(super) f: MeetKernel<T>,
     pub(super) sparse: Sparse<'a, T>,
     /// Each of its rows, or one for all.
     pub(super) dense: View<'a, T>,
@@ -184,7 +184,7 @@ pub(super) struct Mixed<'a, T> {
     pub(super) store: Assign,
 }
 
-impl<T: RowValue> Mixed<'_, T> {
+impl<T: RowValue> DenseMeet<'_, T> {
     pub(super) fn share(self, threads: usize) {
         let work = self.to.rows().saturating_mul(self.to.width());
         self.on(helpers(work, WORTH_A_THREAD, threads));
@@ -196,8 +196,8 @@ impl<T: RowValue> Mixed<'_, T> {
             let left = threads / 2;
             let middle = rows * left / threads;
             let (to, to_after) = self.to.split_rows(middle);
-            let before = Mixed { to, ..self };
-            let after = Mixed { to: to_after, first: self.first + middle, ..self };
+            let before = DenseMeet { to, ..self };
+            let after = DenseMeet { to: to_after, first: self.first + middle, ..self };
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
@@ -211,14 +211,14 @@ impl<T: RowValue> Mixed<'_, T> {
 
 /// What stands beside the entries of a matrix.
 #[derive(Clone, Copy)]
-pub(super) enum Beside<'a, T> {
+pub(super) enum SecondOperand<'a, T> {
     /// Each of its rows, or one for all; each of its columns, or one for all.
     Dense(View<'a, T>),
     /// Zeros where it has no entry.
     Csr(CsrView<'a, T>),
 }
 
-impl<'a, T: RowValue> Beside<'a, T> {
+impl<'a, T: RowValue> SecondOperand<'a, T> {
     fn row(&self, i: usize) -> Row<'a, T> {
         match self {
             Self::Dense(view) => Row::Whole(beside(*view, i)),
@@ -247,10 +247,10 @@ impl<T: RowValue> Row<'_, T> {
 
 /// Writes or adds f(value, other, g) for each entry of a matrix.
 pub(super) struct Entries<'a, T> {
-    pub(super) f: Meet<T>,
+    pub(super) f: MeetKernel<T>,
     pub(super) of: CsrView<'a, T>,
-    pub(super) other: Beside<'a, T>,
-    pub(super) g: Beside<'a, T>,
+    pub(super) other: SecondOperand<'a, T>,
+    pub(super) g: SecondOperand<'a, T>,
     pub(super) to: &'a mut [T],
     /// The number of the first row of `of`.
     pub(super) first: usize,
@@ -334,7 +334,7 @@ mod tests {
         let others = others.into_iter().chain([View::new(&dense[..1], 1, 1)]);
         for (other, part) in others.flat_map(|other| (0..3).map(move |part| (other, part))) {
             for (first, store, threads) in [(0, Assign::Write, 1), (1, Assign::Add, 1), (0, Assign::Add, 3)] {
-                let f = Meet::new([value::<F, f32>(), dx, dy][part], first);
+                let f = MeetKernel::new([value::<F, f32>(), dx, dy][part], first);
                 let put = |to: f32, term: f32| if store == Assign::Write { term } else { to + term };
                 let at = |r: usize, c: usize| [super::at(beside(other, r), c), gradient[r * columns + c]];
 
@@ -359,13 +359,13 @@ mod tests {
 
                 let to = ViewMut::new(&mut all, rows, columns);
                 let g = (part > 0).then_some(g);
-                Mixed { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, store }.on(threads);
+                DenseMeet { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, store }.on(threads);
                 assert_eq!(all, naive, "part {part}, {store:?}, {threads} threads");
-                let beside = Beside::Dense(View::new(&gradient, rows, columns));
+                let beside = SecondOperand::Dense(View::new(&gradient, rows, columns));
                 let of = Entries {
                     f,
                     of: csr,
-                    other: Beside::Dense(other),
+                    other: SecondOperand::Dense(other),
                     g: beside,
                     to: &mut stored,
                     first: 0,

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernels::Float;
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints,
+    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, DeclaredOp, Facts, Forward, Gradient, Hints,
     InferShape, LodEffect, Op, ROWS, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::feature::reduce::{self, Reduction};
@@ -29,7 +29,7 @@ pub(in crate::ops) trait OnSparse: Reduction {
 /// Makes a wrapper of what has kernels for sparse variables a family of operators.
 macro_rules! sparse_family {
     ($wrapper:ident) => {
-        impl<R: OnSparse> Declared for $wrapper<R> {
+        impl<R: OnSparse> DeclaredOp for $wrapper<R> {
             fn declaration() -> &'static Declaration {
                 R::DECLARATION
             }

@@ -1,6 +1,6 @@
 //! `transposed_dot`: the product of a transposed sparse matrix, a sum over its rows.
 
-use super::among::{Among, given, values};
+use super::among::{RenumberedColumns, given, values};
 use super::linear::rows_of;
 use crate::error::Result;
 use crate::kernels::Assign;
@@ -53,7 +53,7 @@ operator! {
 struct Scratch<T> {
     columns: Columns<T>,
     back: Columns<T>,
-    among: Among<T>,
+    among: RenumberedColumns<T>,
     sparse: SparseRoom<T>,
     indptr: Vec<i64>,
 }
@@ -64,7 +64,13 @@ where
 {
     fn default() -> Self {
         let (columns, back) = (Columns::default(), Columns::default());
-        Self { columns, back, among: Among::default(), sparse: SparseRoom::default(), indptr: Vec::new() }
+        Self {
+            columns,
+            back,
+            among: RenumberedColumns::default(),
+            sparse: SparseRoom::default(),
+            indptr: Vec::new(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! parameter. What an untouched row owes has no form: the length of every step is that of the whole table.
 
 use super::adam::Moments;
-use super::engine::{Merged, check_range};
+use super::engine::{MergedRows, check_range};
 use super::rule::{self, GRAD, SparseMode, over};
 use super::settings::{after, dense_or_rows, fraction, not_negative, or_one, or_zero, steps};
 use crate::error::{Error, Result};
@@ -268,7 +268,7 @@ struct Places([Vec<usize>; 3]);
 
 /// The touched rows move as if they were all.
 fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Result<()> {
-    let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
+    let mut merged = std::mem::take(run.scratch().get::<MergedRows<T>>());
     let mut places = std::mem::take(run.scratch().get::<Places>());
     let result = if run.output_spec(0).storage == StorageKind::SelectedRows {
         run.update_tables(GRAD, [0, 1, 2]).and_then(|(rows, tables)| {
@@ -303,7 +303,7 @@ fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Res
             Ok(())
         })
     };
-    *run.scratch().get::<Merged<T>>() = merged;
+    *run.scratch().get::<MergedRows<T>>() = merged;
     *run.scratch().get::<Places>() = places;
     result
 }

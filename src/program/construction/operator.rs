@@ -152,7 +152,7 @@ macro_rules! operator {
             }
         }
 
-        impl $crate::operator::Declared for $type {
+        impl $crate::operator::DeclaredOp for $type {
             fn declaration() -> &'static $crate::operator::Declaration {
                 const {
                     &$crate::operator::Declaration {
@@ -178,7 +178,7 @@ macro_rules! operator {
             }
 
             fn declared(&self) -> &'static $crate::operator::Declaration {
-                <Self as $crate::operator::Declared>::declaration()
+                <Self as $crate::operator::DeclaredOp>::declaration()
             }
         }
 
@@ -290,7 +290,7 @@ macro_rules! operator_part {
         $($($before)*)?
         let operator = $type { $($field: $field.into()),* };
         $self.append(
-            <$type as $crate::operator::Declared>::declaration().kind,
+            <$type as $crate::operator::DeclaredOp>::declaration().kind,
             &[$((stringify!($slot), $crate::program::construction::operator::InputArgument::vars(&$slot))),*],
             operator.attributes(),
         )

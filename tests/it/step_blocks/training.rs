@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret, settle};
 use unpadded::operator::call::Direct;
 use unpadded::operator::{Operand, Registry, RunFacts, VarId};
-use unpadded::optimizer::{Minimized, Optimizer, RATE_SCALE};
+use unpadded::optimizer::{Minimization, Optimizer, RATE_SCALE};
 use unpadded::program::{Program, Role};
 use unpadded::tensor::{Dense, Storage, StorageKind};
 use unpadded::{ErrorKind, Mode, Result, Variable};
@@ -23,7 +23,7 @@ struct Trained<'a> {
     program: Program,
     registry: &'a Registry,
     loss: VarId,
-    made: Minimized,
+    made: Minimization,
 }
 
 /// One step: its batch, and what is done before it.

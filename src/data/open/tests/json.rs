@@ -142,7 +142,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
             ("names.json", b"{\"text\":{\"b\":\"a\"},\"label\":{\"b\":\"x\"}}"),
         ],
     );
-    let collect = ReadOptions::new().malformed(Malformed::Collect);
+    let collect = ReadOptions::new().malformed(MalformedLines::Collect);
     let said = |name: &str| files.said(LabelledTexts::open_with([files.at(name)], &collect));
     for (name, expected) in [
         (
@@ -194,7 +194,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     ] {
         assert!(found.contains(expected), "{found}");
     }
-    let skip = ReadOptions::new().malformed(Malformed::Skip);
+    let skip = ReadOptions::new().malformed(MalformedLines::Skip);
     assert_eq!(texts(&LabelledTexts::open_with([files.at("bad.json")], &skip).unwrap()), [("a", "y")]);
 }
 

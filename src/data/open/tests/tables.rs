@@ -260,7 +260,7 @@ fn lines_that_are_no_text_count() {
     let records = "caf\u{e9},x\n".repeat(5);
     let bytes = [records.as_bytes(), b"\xff,c\nd,\"e\n"].concat();
     let files = Files::new("counted", &[("some.csv", &bytes)]);
-    let collect = ReadOptions::new().malformed(crate::data::Malformed::Collect);
+    let collect = ReadOptions::new().malformed(crate::data::MalformedLines::Collect);
     let said = files.said(LabelledTexts::open_with([files.at("some.csv")], &collect));
     assert!(said.contains("some.csv:6: expected UTF-8"), "{said}");
     assert!(said.contains("the cell whose quotation mark is in line 7, got"), "{said}");

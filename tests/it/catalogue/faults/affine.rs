@@ -4,7 +4,7 @@ use ndarray::array;
 use unpadded::kernels::{Assign, Float};
 use unpadded::operator::sample::numbers;
 use unpadded::operator::{
-    Attributes, Backward, CheckCase, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
+    Attributes, Backward, CheckCase, Declaration, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape,
     Merge, Op, Prepare, RowValue, Signature, Slot, Spec,
 };
 use unpadded::{Result, Variable, with_float};
@@ -20,7 +20,7 @@ const MERGES_INTO_NO_PARTS: u8 = 5;
 /// out = x · [W₁ W₂ …].
 struct Affine<const FAULT: u8>;
 
-impl<const FAULT: u8> Declared for Affine<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Affine<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {

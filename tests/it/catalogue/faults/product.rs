@@ -4,8 +4,8 @@ use unpadded::kernels::Assign;
 use unpadded::operator::attributes::or_default;
 use unpadded::operator::sample::numbers;
 use unpadded::operator::{
-    Attributes, Backward, CheckCase, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints,
-    InferShape, LodEffect, Op, Registry, RowValue, Signature, Slot, Spec, Total,
+    Attributes, Backward, CheckCase, Declaration, DeclaredOp, Extent, Facts, Forward, Fusion, Gradient,
+    Hints, InferShape, LodEffect, Op, Registry, RowValue, Signature, Slot, Spec, Total,
 };
 use unpadded::testing;
 use unpadded::{Error, Result, Variable, with_float};
@@ -58,7 +58,7 @@ struct Scaled<const FAULT: u8> {
     offset: f64,
 }
 
-impl<const FAULT: u8> Declared for Product<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Product<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
@@ -87,7 +87,7 @@ impl<const FAULT: u8> Declared for Product<FAULT> {
     }
 }
 
-impl<const FAULT: u8> Declared for Scaled<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Scaled<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {

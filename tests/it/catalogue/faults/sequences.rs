@@ -3,7 +3,7 @@
 use unpadded::kernels::{Assign, Float};
 use unpadded::operator::sample::numbers;
 use unpadded::operator::{
-    Attributes, Backward, CheckCase, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape,
+    Attributes, Backward, CheckCase, Declaration, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape,
     LodEffect, Op, Pieces, RowValue, Signature, Slot, Spec,
 };
 use unpadded::{Result, Variable, with_float};
@@ -16,7 +16,7 @@ const READS_THE_WHOLE_BATCH: u8 = 2;
 /// out = the last row of each sequence; zeros of an empty one.
 struct Last<const FAULT: u8>;
 
-impl<const FAULT: u8> Declared for Last<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Last<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
