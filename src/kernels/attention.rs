@@ -207,8 +207,8 @@ pub fn attention_backward<T: Float>(
         return;
     }
     let AttentionResult { out, log_sums, dout, dlog_sums } = result;
-    if let Some((dq, store)) = &mut gradients.q {
-        store.put_nothing(dq.reborrow());
+    if let Some((dq, assign)) = &mut gradients.q {
+        assign.put_nothing(dq.reborrow());
     }
     // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, less what reaches all scores of a row by the logarithm of their sum.
     room.sums.clear();
@@ -290,8 +290,8 @@ pub fn attention_backward<T: Float>(
             }
         }
         for (gradient, tile, width) in [(&mut dk, &*dk_tile, d), (&mut dv, &*dv_tile, e)] {
-            if let Some((to, store)) = gradient {
-                store.put_rows(rows(to, &keys), turn(View::new(tile, width, len), &mut room.back));
+            if let Some((to, assign)) = gradient {
+                assign.put_rows(rows(to, &keys), turn(View::new(tile, width, len), &mut room.back));
             }
         }
     }

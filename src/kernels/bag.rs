@@ -292,9 +292,9 @@ fn add_rows<A: Arithmetic, T: Float>(
     rows: Range<usize>,
     out: &mut [T],
     terms: &impl Terms<T>,
-    mut store: Assign,
+    mut assign: Assign,
 ) {
-    if rows.is_empty() && store == Assign::Write {
+    if rows.is_empty() && assign == Assign::Write {
         out.fill(T::ZERO);
     }
     let block = if out.len() <= WIDEST { rows.len().max(1) } else { BLOCK };
@@ -304,14 +304,14 @@ fn add_rows<A: Arithmetic, T: Float>(
         while column < out.len() {
             let rows = rows.clone();
             column += match out.len() - column {
-                64.. => add_columns::<A, T, 64>(rows, column, out, terms, store),
-                32.. => add_columns::<A, T, 32>(rows, column, out, terms, store),
-                16.. => add_columns::<A, T, 16>(rows, column, out, terms, store),
-                8.. => add_columns::<A, T, 8>(rows, column, out, terms, store),
-                _ => add_columns::<A, T, 1>(rows, column, out, terms, store),
+                64.. => add_columns::<A, T, 64>(rows, column, out, terms, assign),
+                32.. => add_columns::<A, T, 32>(rows, column, out, terms, assign),
+                16.. => add_columns::<A, T, 16>(rows, column, out, terms, assign),
+                8.. => add_columns::<A, T, 8>(rows, column, out, terms, assign),
+                _ => add_columns::<A, T, 1>(rows, column, out, terms, assign),
             };
         }
-        store = Assign::Add;
+        assign = Assign::Add;
     }
 }
 
@@ -322,11 +322,11 @@ fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     column: usize,
     out: &mut [T],
     terms: &impl Terms<T>,
-    store: Assign,
+    assign: Assign,
 ) -> usize {
     let out = &mut out[column..column + N];
     let mut sums = [T::ZERO; N];
-    if store == Assign::Add {
+    if assign == Assign::Add {
         sums.copy_from_slice(out);
     }
     for at in rows {
@@ -472,9 +472,9 @@ impl<T: Float> BagBackward<'_, T> {
     fn add<A: Arithmetic>(mut self, factors: impl Weigh<T> + Copy) {
         let &BagGradient { plan, bags, .. } = self.gradient;
         for i in self.range.clone() {
-            let ((place, store), occurrences) = (self.place(i), plan.occurrences(i));
+            let ((place, assign), occurrences) = (self.place(i), plan.occurrences(i));
             let given = Contribution { occurrences, bags, dout: self.dout, factors };
-            add_rows::<A, T>(0..occurrences.len(), self.out.row(place), &given, store);
+            add_rows::<A, T>(0..occurrences.len(), self.out.row(place), &given, assign);
         }
     }
 
@@ -482,9 +482,9 @@ impl<T: Float> BagBackward<'_, T> {
     fn add_maxima(mut self, which: &[u32]) {
         let &BagGradient { plan, bags, .. } = self.gradient;
         for i in self.range.clone() {
-            let (place, store) = self.place(i);
+            let (place, assign) = self.place(i);
             let out = self.out.row(place);
-            if store == Assign::Write {
+            if assign == Assign::Write {
                 out.fill(T::ZERO);
             }
             let width = out.len();

@@ -10,7 +10,7 @@ use super::view::{View, ViewMut};
 struct Map<'a, T, F> {
     x: View<'a, T>,
     out: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
     f: F,
 }
 
@@ -21,18 +21,18 @@ impl<T: Float, F: Fn(T) -> T> Sweep for Map<'_, T, F> {
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
         if let (Some(x), Some(out)) = (self.x.contiguous(), self.out.contiguous()) {
-            map_run(x, out, self.store, &self.f);
+            map_run(x, out, self.assign, &self.f);
             return;
         }
         for (x, out) in self.x.iter().zip(self.out.iter_mut()) {
-            map_run(x, out, self.store, &self.f);
+            map_run(x, out, self.assign, &self.f);
         }
     }
 }
 
 #[inline(always)]
-fn map_run<T: Float>(x: &[T], out: &mut [T], store: Assign, f: &impl Fn(T) -> T) {
-    match store {
+fn map_run<T: Float>(x: &[T], out: &mut [T], assign: Assign, f: &impl Fn(T) -> T) {
+    match assign {
         Assign::Write => {
             for (out, &x) in out.iter_mut().zip(x) {
                 *out = f(x);
@@ -50,7 +50,7 @@ struct Zip<'a, T, F> {
     x: View<'a, T>,
     y: View<'a, T>,
     out: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
     f: F,
 }
 
@@ -63,19 +63,19 @@ impl<T: Float, F: Fn(T, T) -> T> Sweep for Zip<'_, T, F> {
         if let (Some(x), Some(y), Some(out)) =
             (self.x.contiguous(), self.y.contiguous(), self.out.contiguous())
         {
-            zip_run(x, y, out, self.store, &self.f);
+            zip_run(x, y, out, self.assign, &self.f);
             return;
         }
         for ((x, y), out) in self.x.iter().zip(self.y.iter()).zip(self.out.iter_mut()) {
-            zip_run(x, y, out, self.store, &self.f);
+            zip_run(x, y, out, self.assign, &self.f);
         }
     }
 }
 
 #[inline(always)]
-fn zip_run<T: Float>(x: &[T], y: &[T], out: &mut [T], store: Assign, f: &impl Fn(T, T) -> T) {
+fn zip_run<T: Float>(x: &[T], y: &[T], out: &mut [T], assign: Assign, f: &impl Fn(T, T) -> T) {
     let pairs = x.iter().zip(y);
-    match store {
+    match assign {
         Assign::Write => {
             for (out, (&x, &y)) in out.iter_mut().zip(pairs) {
                 *out = f(x, y);
@@ -118,9 +118,9 @@ impl<T: Float, F: Fn(T) -> T> Sweep for Update<'_, T, F> {
 ///
 /// # Panics
 /// If the shapes differ.
-pub fn map<T: Float>(x: View<'_, T>, out: ViewMut<'_, T>, store: Assign, f: impl Fn(T) -> T) {
+pub fn map<T: Float>(x: View<'_, T>, out: ViewMut<'_, T>, assign: Assign, f: impl Fn(T) -> T) {
     assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
-    sweep(Map { x, out, store, f });
+    sweep(Map { x, out, assign, f });
 }
 
 /// `out = f(x, y)` or `out += f(x, y)`, element by element.
@@ -131,12 +131,12 @@ pub fn zip<T: Float>(
     x: View<'_, T>,
     y: View<'_, T>,
     out: ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
     f: impl Fn(T, T) -> T,
 ) {
     assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
     assert_eq!((y.rows(), y.width()), (out.rows(), out.width()), "shapes");
-    sweep(Zip { x, y, out, store, f });
+    sweep(Zip { x, y, out, assign, f });
 }
 
 /// `x = f(x)` in place.

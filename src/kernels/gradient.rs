@@ -41,7 +41,7 @@ pub fn affine_gradient<T: Float>(
         (Some((x, dw)), db) => {
             T::gradients(Gradients { x: RowSource::Lying(x), dy, dw, db }, room, threads);
         }
-        (None, Some((db, store))) => bias_gradient(dy, db, store, threads),
+        (None, Some((db, assign))) => bias_gradient(dy, db, assign, threads),
         (None, None) => {}
     }
 }
@@ -65,7 +65,7 @@ pub(super) type PathCpu = (Path, Cpu);
 /// # Panics
 /// As [`affine_gradient`].
 pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> Option<usize> {
-    let Gradients { x, dy, dw: (dw, store, transpose), db } = all;
+    let Gradients { x, dy, dw: (dw, assign, transpose), db } = all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
     assert_eq!((dw.rows(), dw.width()), transpose.shape((k, n)), "the shape of a weight gradient");
@@ -73,11 +73,11 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
     if rows > 0 && k > 0 && n > 0 {
         return Some(super::helpers(rows * k * n, WORTH_A_THREAD, threads));
     }
-    if *store == Assign::Write {
+    if *assign == Assign::Write {
         dw.fill(T::ZERO);
     }
-    if let Some((db, store)) = db {
-        bias_gradient(*dy, db, *store, threads);
+    if let Some((db, assign)) = db {
+        bias_gradient(*dy, db, *assign, threads);
     }
     None
 }
@@ -108,19 +108,19 @@ fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
         return blocks(on, all, &mut rooms[0]);
     }
     let (left, right) = rooms.split_at_mut(parts / 2);
-    let Gradients { x, dy, dw: (dw, store, transpose), db } = all;
+    let Gradients { x, dy, dw: (dw, assign, transpose), db } = all;
     let (a, b) = if panels > 1 {
         let middle = (panels * left.len() / parts).max(1) * width;
         let (dw, dw_after) = match transpose {
             Transpose::No => dw.split_columns(middle),
             Transpose::Yes => dw.split_rows(middle),
         };
-        let db = db.map(|(db, store)| (db.split_at_mut(middle), store));
-        let (db, db_after) = db.map(|((db, after), store)| ((db, store), (after, store))).unzip();
+        let db = db.map(|(db, assign)| (db.split_at_mut(middle), assign));
+        let (db, db_after) = db.map(|((db, after), assign)| ((db, assign), (after, assign))).unzip();
         let dy_after = dy.columns(middle, dy.width());
         (
-            Gradients { x, dy: dy.columns(0, middle), dw: (dw, store, transpose), db },
-            Gradients { x, dy: dy_after, dw: (dw_after, store, transpose), db: db_after },
+            Gradients { x, dy: dy.columns(0, middle), dw: (dw, assign, transpose), db },
+            Gradients { x, dy: dy_after, dw: (dw_after, assign, transpose), db: db_after },
         )
     } else {
         let middle = (k * left.len() / parts).max(1);
@@ -129,8 +129,8 @@ fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
             Transpose::Yes => dw.split_columns(middle),
         };
         (
-            Gradients { x: x.columns(0, middle), dy, dw: (dw, store, transpose), db },
-            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, store, transpose), db: None },
+            Gradients { x: x.columns(0, middle), dy, dw: (dw, assign, transpose), db },
+            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, assign, transpose), db: None },
         )
     };
     join(|| share(on, a, left), || share(on, b, right));
@@ -164,7 +164,7 @@ fn part((path, cpu): PathCpu, k: usize) -> usize {
 /// Block of rows by block of rows; within it by parts of `x`'s columns, packed where that pays; and for each part by the panels
 /// of `dy`, which are packed. As they lie, the few columns that a tile reads are far apart, and fall into few places of a cache.
 fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
-    let Gradients { x, dy, dw: (mut dw, store, transpose), mut db } = all;
+    let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db } = all;
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     let part = part((path, cpu), k);
@@ -174,7 +174,7 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
     let (packed, turned) = rest.split_at_mut(sizes.left);
     for row in (0..rows).step_by(SUM_ROWS) {
         let end = rows.min(row + SUM_ROWS);
-        let later = |store: Assign| if row > 0 { Assign::Add } else { store };
+        let later = |assign: Assign| if row > 0 { Assign::Add } else { assign };
         for first in (0..k).step_by(part) {
             let part = first..k.min(first + part);
             let x = x.rows_range(row, end).columns(part.start, part.end);
@@ -186,7 +186,7 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                 let columns = column..n.min(column + width);
                 let dy_part = dy.rows_range(row, end).columns(columns.start, columns.end);
                 let db = db.as_mut().filter(|_| first == 0);
-                let db = db.map(|(db, store)| (&mut db[columns.clone()], later(*store)));
+                let db = db.map(|(db, assign)| (&mut db[columns.clone()], later(*assign)));
                 sweep(Pack { dy: dy_part, panel, width, db });
                 let next = match (columns.end < n, part.end < k) {
                     (true, _) => (row, columns.end),
@@ -198,7 +198,7 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                     Transpose::No => {
                         let dw = dw.reborrow().columns(columns.start, columns.end);
                         let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
-                        multiply(path, left, panel, (dw, later(store)), ahead);
+                        multiply(path, left, panel, (dw, later(assign)), ahead);
                     }
                     // The same products in a part that stays in the cache; only then rows become columns.
                     Transpose::Yes => {
@@ -206,7 +206,7 @@ fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
                         multiply(path, left, panel, (ViewMut::strided(turned, extent), Assign::Write), ahead);
                         let dw = dw.reborrow().columns(part.start, part.end);
                         let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
-                        sweep(Turn { from: turned, width, to: dw, store: later(store) });
+                        sweep(Turn { from: turned, width, to: dw, assign: later(assign) });
                     }
                 }
             }
@@ -330,8 +330,8 @@ impl Pack<'_> {
             }
             sums.iter_mut().zip(to).for_each(|(sum, &mut dy)| *sum += dy);
         }
-        if let Some((db, store)) = self.db {
-            put(&sums[..db.len()], db, store);
+        if let Some((db, assign)) = self.db {
+            put(&sums[..db.len()], db, assign);
         }
     }
 }
@@ -341,7 +341,7 @@ struct Turn<'a> {
     from: &'a [f32],
     width: usize,
     to: ViewMut<'a, f32>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl Sweep for Turn<'_> {
@@ -369,8 +369,8 @@ impl Turn<'_> {
             for (j, to) in self.to.iter_mut().enumerate().take(WIDTH) {
                 let to = &mut to[start..start + from.len()];
                 match from.first_chunk::<BLOCK>() {
-                    Some(from) => to.iter_mut().zip(from).for_each(|(to, row)| self.store.put(to, row[j])),
-                    None => to.iter_mut().zip(from).for_each(|(to, row)| self.store.put(to, row[j])),
+                    Some(from) => to.iter_mut().zip(from).for_each(|(to, row)| self.assign.put(to, row[j])),
+                    None => to.iter_mut().zip(from).for_each(|(to, row)| self.assign.put(to, row[j])),
                 }
             }
         }
@@ -404,7 +404,7 @@ fn multiply(
     path: Path,
     x: LeftSide<'_>,
     panel: &[f32],
-    (mut dw, store): (ViewMut<'_, f32>, Assign),
+    (mut dw, assign): (ViewMut<'_, f32>, Assign),
     mut ahead: NextPanel<'_>,
 ) {
     let (width, rows, k) = (PANEL_VECTORS * lanes(path), x.rows(), x.width());
@@ -430,7 +430,7 @@ fn multiply(
                 from: std::ptr::null(),
                 from_stride: 0,
                 bias: std::ptr::null(),
-                add: store == Assign::Add,
+                add: assign == Assign::Add,
             });
         }
     }
@@ -441,25 +441,25 @@ fn multiply(
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.
-pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Assign, threads: usize) {
+pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], assign: Assign, threads: usize) {
     let width = dy.width();
     assert_eq!(db.len(), width, "the length of a bias gradient");
     if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {
-        return sweep(ColumnSums { dy, db, store });
+        return sweep(ColumnSums { dy, db, assign });
     }
     let left = threads / 2;
     let middle = width * left / threads;
     let (a, b) = db.split_at_mut(middle);
     join(
-        || bias_gradient(dy.columns(0, middle), a, store, left),
-        || bias_gradient(dy.columns(middle, width), b, store, threads - left),
+        || bias_gradient(dy.columns(0, middle), a, assign, left),
+        || bias_gradient(dy.columns(middle, width), b, assign, threads - left),
     );
 }
 
 struct ColumnSums<'a, T> {
     dy: View<'a, T>,
     db: &'a mut [T],
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for ColumnSums<'_, T> {
@@ -472,7 +472,7 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
         for (chunk, db) in self.db.chunks_mut(COLUMNS).enumerate() {
             let from = chunk * COLUMNS;
             let columns = self.dy.columns(from, from + db.len());
-            let mut store = self.store;
+            let mut assign = self.assign;
             // Without rows there is a sum, too.
             for row in (0..columns.rows().max(1)).step_by(SUM_ROWS) {
                 let mut block = [T::ZERO; COLUMNS];
@@ -481,15 +481,15 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
                         *sum += dy;
                     }
                 }
-                put(&block[..db.len()], db, std::mem::replace(&mut store, Assign::Add));
+                put(&block[..db.len()], db, std::mem::replace(&mut assign, Assign::Add));
             }
         }
     }
 }
 
-fn put<T: Float>(sums: &[T], to: &mut [T], store: Assign) {
+fn put<T: Float>(sums: &[T], to: &mut [T], assign: Assign) {
     for (to, &sum) in to.iter_mut().zip(sums) {
-        *to = if store == Assign::Add { *to + sum } else { sum };
+        *to = if assign == Assign::Add { *to + sum } else { sum };
     }
 }
 

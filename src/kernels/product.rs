@@ -170,8 +170,8 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × N.
-pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>, store: Assign) {
-    product_panels(a, b, 0..b.panels(), None, c, store);
+pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>, assign: Assign) {
+    product_panels(a, b, 0..b.panels(), None, c, assign);
 }
 
 /// `c = bias + a·b` with the finished sums, or `c += …`; without a bias as [`product`]. Up to `threads` threads of
@@ -184,22 +184,22 @@ pub fn affine<T: Float>(
     b: &PackedMatrix<T>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
     threads: usize,
 ) {
-    share_columns(a, b, 0..b.panels(), (bias, c, store), threads);
+    share_columns(a, b, 0..b.panels(), (bias, c, assign), threads);
 }
 
 fn share_columns<T: Float>(
     a: View<'_, T>,
     b: &PackedMatrix<T>,
     panels: Range<usize>,
-    (bias, c, store): (Option<&[T]>, ViewMut<'_, T>, Assign),
+    (bias, c, assign): (Option<&[T]>, ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let work = a.rows() * b.k * b.columns(panels.clone()).len();
     if threads < 2 || panels.len() < 2 || work < WORTH_A_THREAD {
-        return product_panels(a, b, panels, bias, c, store);
+        return product_panels(a, b, panels, bias, c, assign);
     }
     let left = threads / 2;
     let middle = panels.start + (panels.len() * left / threads).max(1);
@@ -207,8 +207,8 @@ fn share_columns<T: Float>(
     let (left_bias, right_bias) = bias.map(|bias| bias.split_at(columns)).unzip();
     let (left_c, right_c) = c.split_columns(columns);
     join(
-        || share_columns(a, b, panels.start..middle, (left_bias, left_c, store), left),
-        || share_columns(a, b, middle..panels.end, (right_bias, right_c, store), threads - left),
+        || share_columns(a, b, panels.start..middle, (left_bias, left_c, assign), left),
+        || share_columns(a, b, middle..panels.end, (right_bias, right_c, assign), threads - left),
     );
 }
 
@@ -223,9 +223,9 @@ pub fn product_panels<T: Float>(
     panels: Range<usize>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
 ) {
-    T::product(a, b, panels, bias, c, store);
+    T::product(a, b, panels, bias, c, assign);
 }
 
 /// The columns of `b` that a range of panels holds.
@@ -255,7 +255,7 @@ pub(super) fn product_by_tiles(
     panels: Range<usize>,
     bias: Option<&[f32]>,
     mut c: ViewMut<'_, f32>,
-    store: Assign,
+    assign: Assign,
 ) {
     let columns = checked(a, b, panels.clone(), bias, &c).len();
     let (rows, k) = (a.rows(), b.k);
@@ -272,7 +272,7 @@ pub(super) fn product_by_tiles(
     let cuts = k.div_ceil(block.k).max(1);
     // Sums that are added to what is there wait in a place of their own until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
-    let apart = store == Assign::Add && cuts > 1;
+    let apart = assign == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
         let largest = rows.len().div_ceil(rows.len().div_ceil(max_rows));
         let at_once = tile::max_panels(path, vectors, largest).min(if apart { 1 } else { usize::MAX });
@@ -316,7 +316,7 @@ pub(super) fn product_by_tiles(
                                 } else {
                                     std::ptr::null()
                                 },
-                                add: last && store == Assign::Add,
+                                add: last && assign == Assign::Add,
                             });
                         }
                     }

@@ -79,7 +79,7 @@ pub trait Products: Sized {
         panels: Range<usize>,
         bias: Option<&[Self]>,
         c: ViewMut<'_, Self>,
-        store: Assign,
+        assign: Assign,
     );
     /// The gradients of a weight and a bias, on up to `threads` threads.
     fn gradients(all: Gradients<'_, Self>, room: &mut GradientRoom<Self>, threads: usize);

@@ -25,9 +25,9 @@ impl Products for f32 {
         panels: Range<usize>,
         bias: Option<&[f32]>,
         c: ViewMut<'_, f32>,
-        store: Assign,
+        assign: Assign,
     ) {
-        product::product_by_tiles(cpu(), a, b, panels, bias, c, store);
+        product::product_by_tiles(cpu(), a, b, panels, bias, c, assign);
     }
 
     fn gradients(all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {

@@ -11,7 +11,7 @@ use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::tokens::TOKENS;
 use super::{
     Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
-    LabelSetF1, Loss, MeanError, Metric, Precision, Recall, RocAuc, LossFigure, TokenAccuracy, TopK,
+    LabelSetF1, Loss, LossFigure, MeanError, Metric, Precision, Recall, RocAuc, TokenAccuracy, TopK,
 };
 use crate::checkpoint::MetricDesc;
 use crate::data::TagScheme;

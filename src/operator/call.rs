@@ -515,7 +515,7 @@ impl Direct {
         for (slot, row) in values.iter_mut().enumerate() {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
-                let store = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
+                let assign = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
                 // A sparse variable's gradient is stored as the variable is; a dense one's as the operator says.
                 let own = self.input_specs[slot][k].storage;
                 let kind = match own {
@@ -523,15 +523,15 @@ impl Direct {
                     own => own,
                 };
                 places.push(match (value, given(slot, k), PooledStorage::of(kind)) {
-                    (None, ..) => (OperandPosition::Absent, store),
+                    (None, ..) => (OperandPosition::Absent, assign),
                     (Some(_), None, Some(empty)) => {
                         pool.push(empty);
-                        (OperandPosition::Pooled(pool.len() - 1), store)
+                        (OperandPosition::Pooled(pool.len() - 1), assign)
                     }
                     (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
                         Intake::default().take_in(&mut buffer, before, DuplicateRows::Kept)?;
                         pool.push(buffer);
-                        (OperandPosition::Pooled(pool.len() - 1), store)
+                        (OperandPosition::Pooled(pool.len() - 1), assign)
                     }
                     (Some(dense), given, _) => {
                         if let Some(other) = given.filter(|given| given.kind() != StorageKind::Dense) {
@@ -539,7 +539,7 @@ impl Direct {
                         }
                         lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
                         writes += 1;
-                        (OperandPosition::Dense(writes - 1), store)
+                        (OperandPosition::Dense(writes - 1), assign)
                     }
                 });
             }

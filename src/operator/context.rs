@@ -384,7 +384,7 @@ impl<'a> Forward<'a> {
 
     /// Whether the output is written, or added to what is there; the latter only if the operator
     /// [accumulates](crate::operator::Hints::accumulates).
-    pub fn store(&self) -> Assign {
+    pub fn assign(&self) -> Assign {
         if self.call.wiring.adds { Assign::Add } else { Assign::Write }
     }
 
@@ -484,8 +484,8 @@ impl<'a> Backward<'a> {
         k: usize,
     ) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         match self.call.wiring.input_gradients[slot].get(k) {
-            Some(&(OperandPosition::Dense(i), store)) => match self.operands.write(i) {
-                Some(view) => Ok(Some((view, store))),
+            Some(&(OperandPosition::Dense(i), assign)) => match self.operands.write(i) {
+                Some(view) => Ok(Some((view, assign))),
                 None => Err(Error::of(
                     ErrorKind::Program,
                     format!("gradient of `{}`", self.call.signature.inputs[slot].name),

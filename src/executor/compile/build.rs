@@ -9,7 +9,7 @@ use super::loops::block::MemoryReads;
 use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::slots::{Copy, Slots, read_again};
 use super::source::{ParsedOp, Source};
-use super::stores::{HandedGradient, Writers};
+use super::writers::{HandedGradient, Writers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{
     Access, Chains, Effort, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
@@ -25,7 +25,7 @@ pub(crate) struct Analysis<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) blocks: &'a Blocks,
     pub(crate) layouts: &'a Layouts,
-    pub(crate) stores: &'a Writers,
+    pub(crate) writers: &'a Writers,
     pub(crate) slots: &'a Slots,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn build(found: &Analysis<'_>, schedule: &Schedule) -> Result<Vec<Vec
         let now = at + 1;
         let id = OpId { block: BlockId(0), number: found.source.live[at] };
         let mut instrs = Vec::new();
-        for &var in found.stores.zeroed_before(id) {
+        for &var in found.writers.zeroed_before(id) {
             instrs.push(Instr::Zero(found.reference(var)?, 0));
         }
         found.copies(now, &mut instrs)?;
@@ -173,8 +173,8 @@ impl Analysis<'_> {
             wiring.output_gradients = reads.slots(&call.output_gradients)?;
             for vars in &call.input_gradients {
                 let places = writes.places(vars)?;
-                let stores = vars.iter().map(|&var| self.stores.of_call(call, var));
-                wiring.input_gradients.push(places.into_iter().zip(stores).collect());
+                let writers = vars.iter().map(|&var| self.writers.of_call(call, var));
+                wiring.input_gradients.push(places.into_iter().zip(writers).collect());
             }
             wiring.results = writes.slots(&call.results)?;
         } else {
@@ -281,8 +281,8 @@ impl Analysis<'_> {
         Ok(instr)
     }
 
-    fn moves(&self, pair: VarPair, store: Assign) -> Result<Move> {
-        Ok(Move { outer: self.reference(pair.outer)?, inner: self.reference(pair.inner)?, store })
+    fn moves(&self, pair: VarPair, assign: Assign) -> Result<Move> {
+        Ok(Move { outer: self.reference(pair.outer)?, inner: self.reference(pair.inner)?, assign })
     }
 
     fn forward_moves(&self, step: &StepDesc, instr: &mut Loop) -> Result<()> {
@@ -332,7 +332,7 @@ impl Analysis<'_> {
                 instr.zero.push(self.reference(var)?);
             }
         }
-        for pair in self.stores.gathered(id) {
+        for pair in self.writers.gathered(id) {
             instr.gather.push(self.moves(*pair, Assign::Write)?);
         }
         for pair in read_again(self.source, forward, step, gradient) {
@@ -345,16 +345,16 @@ impl Analysis<'_> {
         for (i, m) in gradient.memories.iter().enumerate() {
             let memory = m.memory as usize;
             let spec = self.source.program.spec(step.memories[memory].previous)?;
-            let store = self.stores.of_memory(gradient.block, m.memory);
+            let assign = self.writers.of_memory(gradient.block, m.memory);
             let initial = m.initial.map(|var| {
-                Ok::<_, Error>((self.reference(var)?, self.stores.of_loop(id, HandedGradient::Initial(i))))
+                Ok::<_, Error>((self.reference(var)?, self.writers.of_loop(id, HandedGradient::Initial(i))))
             });
             instr.gradients.push(MemoryGradientPlan {
                 memory,
                 next: self.reference(m.next)?,
                 start: self.slots.start(gradient.block, memory, spec)?,
-                passes: store.passes,
-                filled: store.filled,
+                passes: assign.passes,
+                filled: assign.filled,
                 last: m.last.map(|var| self.reference(var)).transpose()?,
                 initial: initial.transpose()?,
             });
@@ -362,15 +362,15 @@ impl Analysis<'_> {
         instr.gradients.sort_by_key(|plan| plan.memory);
         for (i, pair) in gradient.inputs.iter().enumerate() {
             if !self.layouts.left.contains_key(&pair.outer) {
-                instr.scatter.push(self.moves(*pair, self.stores.of_loop(id, HandedGradient::Input(i)))?);
+                instr.scatter.push(self.moves(*pair, self.writers.of_loop(id, HandedGradient::Input(i)))?);
             }
         }
         for (i, pair) in gradient.statics.iter().enumerate() {
             instr
                 .scatter_statics
-                .push(self.moves(*pair, self.stores.of_loop(id, HandedGradient::Static(i)))?);
+                .push(self.moves(*pair, self.writers.of_loop(id, HandedGradient::Static(i)))?);
         }
-        for &var in self.stores.zeroed_in(id) {
+        for &var in self.writers.zeroed_in(id) {
             instr.zero.push(self.reference(var)?);
         }
         Ok(())

@@ -7,7 +7,7 @@ use super::layouts::{Layouts, RankedLayout};
 use super::loops::block::{Forward, GradientHome, MemoryReads};
 use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::source::Source;
-use super::stores::Writers;
+use super::writers::Writers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Home, Ref, Views};
 use crate::operator::{BlockId, Extent, Spec, VarId};
@@ -66,11 +66,11 @@ pub(crate) fn slots(
     blocks: &Blocks,
     schedule: &Schedule,
     layouts: &Layouts,
-    stores: &Writers,
+    writers: &Writers,
     fetched: &[VarId],
 ) -> Result<Slots> {
     let slots = Slots { views: blocks.views(), ..Slots::default() };
-    let mut maker = Maker { source, blocks, layouts, stores, now: 0, slots };
+    let mut maker = Maker { source, blocks, layouts, writers, now: 0, slots };
     // Feeds that nothing reads are still checked when they come; the others are slots from the start.
     let read: HashSet<VarId> =
         source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
@@ -161,7 +161,7 @@ struct Maker<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
     layouts: &'a Layouts,
-    stores: &'a Writers,
+    writers: &'a Writers,
     /// The number of the operator of the root block, among those that run, from 1.
     now: usize,
     slots: Slots,
@@ -349,7 +349,7 @@ impl Maker<'_> {
                 self.slots.access.insert(var, access);
             }
         }
-        for pair in self.stores.gathered(inner.id) {
+        for pair in self.writers.gathered(inner.id) {
             self.natural(pair.outer)?;
         }
         for pair in read_again(self.source, blocks.forward(block)?, step, gradient) {

@@ -11,7 +11,7 @@ use super::saved::SavedValues;
 use super::schedule::{Item, Schedule, ScheduledCall};
 use super::slots::Slots;
 use super::source::Source;
-use super::stores::{HandedGradient, Writers};
+use super::writers::{HandedGradient, Writers};
 use crate::executor::plan::{Home, OpId, Span, TimingReason};
 use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
@@ -163,39 +163,39 @@ impl Names<'_> {
         out
     }
 
-    pub(crate) fn stores(&self, schedule: &Schedule, stores: &Writers) -> String {
+    pub(crate) fn writers(&self, schedule: &Schedule, writers: &Writers) -> String {
         let mut out = String::new();
         for (items, &number) in schedule.iter().zip(&self.0.live) {
             let id = OpId { block: BlockId(0), number };
-            for &var in stores.zeroed_before(id) {
+            for &var in writers.zeroed_before(id) {
                 let _ = writeln!(out, "{}: zeroed before {}", self.var(var), self.op(id));
             }
-            items.iter().for_each(|item| self.store(item, stores, &mut out));
+            items.iter().for_each(|item| self.assigns(item, writers, &mut out));
         }
         out
     }
 
-    fn store(&self, item: &Item, stores: &Writers, out: &mut String) {
-        let mut line = |var: VarId, store: Assign, id: OpId| {
-            let how = if store == Assign::Add { "added" } else { "written" };
+    fn assigns(&self, item: &Item, writers: &Writers, out: &mut String) {
+        let mut line = |var: VarId, assign: Assign, id: OpId| {
+            let how = if assign == Assign::Add { "added" } else { "written" };
             let _ = writeln!(out, "{}: {how} by {}", self.var(var), self.op(id));
         };
         match item {
             Item::Call(call) if call.pass == Pass::Backward => {
                 let vars: Vec<VarId> = written(call);
-                vars.iter().for_each(|&var| line(var, stores.of_call(call, var), call.id));
+                vars.iter().for_each(|&var| line(var, writers.of_call(call, var), call.id));
             }
             Item::Call(_) | Item::Levels(_) => {}
             Item::Loop(inner) => {
-                for &var in stores.zeroed_in(inner.id) {
+                for &var in writers.zeroed_in(inner.id) {
                     let _ = writeln!(out, "{}: zeroed in {}", self.var(var), self.op(inner.id));
                 }
-                inner.items().for_each(|item| self.store(item, stores, out));
+                inner.items().for_each(|item| self.assigns(item, writers, out));
                 let Some(gradient) = self.0.step(inner.id).ok().and_then(|(_, gradient)| gradient) else {
                     return;
                 };
                 for (i, pair) in gradient.inputs.iter().enumerate() {
-                    let how = stores.of_loop(inner.id, HandedGradient::Input(i));
+                    let how = writers.of_loop(inner.id, HandedGradient::Input(i));
                     let how = if how == Assign::Add { "added" } else { "written" };
                     let _ = writeln!(out, "{}: {how} by {}", self.var(pair.outer), self.op(inner.id));
                 }

@@ -227,23 +227,24 @@ impl<'a> Text<'a> {
             );
             let grads = Program::slots_of(signature.inputs, &desc.outputs, &grad_name(""));
             let places = op.wiring.input_gradients.iter().flatten();
-            written.extend(grads.iter().flatten().zip(places).map(|(&v, &(place, store))| (v, place, store)));
+            written
+                .extend(grads.iter().flatten().zip(places).map(|(&v, &(place, assign))| (v, place, assign)));
             let results = Program::slots_of(signature.outputs, &desc.outputs, "");
             let places = op.wiring.results.iter().flatten();
             written.extend(results.iter().flatten().zip(places).map(|(&v, &at)| (v, at, Assign::Write)));
         } else {
             let places = op.wiring.outputs.iter().flatten();
-            let store = if op.wiring.adds { Assign::Add } else { Assign::Write };
-            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, store)));
+            let assign = if op.wiring.adds { Assign::Add } else { Assign::Write };
+            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, assign)));
         }
-        let shown = |(var, place, store): (VarId, OperandPosition, Assign)| {
+        let shown = |(var, place, assign): (VarId, OperandPosition, Assign)| {
             let at = match place {
                 OperandPosition::Absent => return None,
                 OperandPosition::Pooled(pool) => self.pooled(pool),
                 OperandPosition::Dense(i) => self.place_of(op.writes.get(i)?),
             };
             let spec = self.plan.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
-            let added = if store == Assign::Add { ", added" } else { "" };
+            let added = if assign == Assign::Add { ", added" } else { "" };
             Some(format!("{}{spec} in {at}{added}", self.name(var)))
         };
         let written: Vec<String> = written.into_iter().filter_map(shown).collect();
@@ -352,15 +353,15 @@ impl<'a> Text<'a> {
     }
 
     fn gathers(&mut self, title: &str, moves: &[Move]) {
-        moves.iter().for_each(|rows| self.moved(title, &rows.outer, &rows.inner, rows.store));
+        moves.iter().for_each(|rows| self.moved(title, &rows.outer, &rows.inner, rows.assign));
     }
 
     fn scatters(&mut self, title: &str, moves: &[Move]) {
-        moves.iter().for_each(|rows| self.moved(title, &rows.inner, &rows.outer, rows.store));
+        moves.iter().for_each(|rows| self.moved(title, &rows.inner, &rows.outer, rows.assign));
     }
 
-    fn moved(&mut self, title: &str, from: &Ref, to: &Ref, store: Assign) {
-        let added = if store == Assign::Add { ", added" } else { "" };
+    fn moved(&mut self, title: &str, from: &Ref, to: &Ref, assign: Assign) {
+        let added = if assign == Assign::Add { ", added" } else { "" };
         let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
         self.line(&text);
     }
@@ -403,8 +404,8 @@ impl<'a> Text<'a> {
                 let (next, from) = (self.slot_name(&plan.next), self.slot_name(last));
                 self.line(&format!("before the loop, at the last row of each sequence: {from} into {next}"));
             }
-            if let Some((initial, store)) = &plan.initial {
-                let added = if *store == Assign::Add { ", added" } else { "" };
+            if let Some((initial, assign)) = &plan.initial {
+                let added = if *assign == Assign::Add { ", added" } else { "" };
                 let (name, to) = (self.slot_name(initial), self.place_of(initial));
                 self.line(&format!("what the first step passes back: {name} -> {to}{added}"));
             }

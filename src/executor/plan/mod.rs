@@ -164,7 +164,7 @@ impl Instr {
 pub(crate) struct Move {
     pub(crate) outer: Ref,
     pub(crate) inner: Ref,
-    pub(crate) store: Assign,
+    pub(crate) assign: Assign,
 }
 
 /// A memory of a forward loop.

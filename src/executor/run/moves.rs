@@ -47,7 +47,7 @@ impl RunState<'_> {
         let threads = self.movers(to, tools);
         let inverse = &tools.lists.index;
         let room = &mut tools.workers[0].room;
-        match (rows.store, self.dtype(&rows.inner)) {
+        match (rows.assign, self.dtype(&rows.inner)) {
             (Assign::Add, DType::F32) => {
                 two::<f32, _>(lane, room, from, to, |from, to| add_rows(from, inverse, to))
             }
@@ -153,7 +153,7 @@ impl RunState<'_> {
             start: self.region(&plan.start, Some(CallRows::new(block, FrameRows::Sequences))),
             last: plan.last.as_ref().map(|last| self.region(last, None)),
             // Beside earlier contributions the last value's gradient is one more; else it is the only one at these rows.
-            store: if plan.filled { Assign::Add } else { Assign::Write },
+            assign: if plan.filled { Assign::Add } else { Assign::Write },
         };
         let rank = &self.frames[block.0 as usize].rank;
         match self.dtype(&plan.next) {
@@ -171,8 +171,8 @@ impl RunState<'_> {
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) {
-        if let Some((initial, store)) = plan.initial {
-            let rows = Move { outer: initial, inner: plan.start, store };
+        if let Some((initial, assign)) = plan.initial {
+            let rows = Move { outer: initial, inner: plan.start, assign };
             self.scatter(block, &rows, FrameRows::Sequences, lane, tools);
         }
     }
@@ -187,7 +187,7 @@ struct Ends {
     /// The gradient of the last values, one row a sequence.
     last: Option<Region>,
     /// How that goes into the rows of the last steps.
-    store: Assign,
+    assign: Assign,
 }
 
 impl Ends {
@@ -210,7 +210,7 @@ impl Ends {
                 0 => start.row(place),
                 steps => next.row(rank.starts()[steps - 1] + place),
             };
-            match (&last, self.store) {
+            match (&last, self.assign) {
                 (Some(last), Assign::Write) => row.copy_from_slice(last.row(sequence)),
                 (Some(last), Assign::Add) => add(last.row(sequence), row),
                 (None, Assign::Write) => row.fill(T::default()),

@@ -125,7 +125,7 @@ impl<'p> RunState<'p> {
         for memory in instr.memories.iter().filter(|m| m.read) {
             match memory.initial {
                 Some(outer) => {
-                    let rows = Move { outer, inner: memory.start, store: Assign::Write };
+                    let rows = Move { outer, inner: memory.start, assign: Assign::Write };
                     self.gather(block, &rows, FrameRows::Sequences, lane, tools);
                 }
                 None => self.zero(&memory.start, lane, &mut tools.workers[0].room, tools.pool),

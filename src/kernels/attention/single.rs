@@ -140,24 +140,24 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
             let weight = (*score - log_sum).exp_with::<A>();
             let dweight = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, v.row(row)));
             *score = weight * (dweight - reaches) * single.scale;
-            if let Some((dv, store)) = &mut dv {
+            if let Some((dv, assign)) = &mut dv {
                 let dv = dv.row(row);
                 for from in (0..dv.len()).step_by(CHUNK) {
                     let mut d = dout.map_or([T::ZERO; CHUNK], |dout| part(dout, from));
                     d.iter_mut().for_each(|d| *d *= weight);
-                    put(dv, from, &d, *store);
+                    put(dv, from, &d, *assign);
                 }
             }
-            if let Some((dk, store)) = &mut dk {
+            if let Some((dk, assign)) = &mut dk {
                 let dk = dk.row(row);
                 for from in (0..dk.len()).step_by(CHUNK) {
                     let mut d = part(single.query, from);
                     d.iter_mut().for_each(|d| *d *= *score);
-                    put(dk, from, &d, *store);
+                    put(dk, from, &d, *assign);
                 }
             }
         }
-        if let Some((mut dq, store)) = dq {
+        if let Some((mut dq, assign)) = dq {
             let dq = dq.row(0);
             for from in (0..dq.len()).step_by(CHUNK) {
                 let mut sums = [T::ZERO; CHUNK];
@@ -167,7 +167,7 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
                         sums[j] = A::mul_add(dscore, key[j], sums[j]);
                     }
                 }
-                put(dq, from, &sums, store);
+                put(dq, from, &sums, assign);
             }
         }
     }

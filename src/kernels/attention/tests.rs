@@ -132,14 +132,14 @@ fn check<T: Float>(bound: f64) {
         attention(attended, scores, views.0, views.1, &mut room);
         near(&out, &expected.out, bound, &format!("case {at}: out"));
         near(&log_sums, &expected.log_sums, bound, &format!("case {at}: log_sums"));
-        for store in [Assign::Write, Assign::Add] {
-            let start = if store == Assign::Write { nan } else { T::ZERO };
+        for assign in [Assign::Write, Assign::Add] {
+            let start = if assign == Assign::Write { nan } else { T::ZERO };
             let (mut dq, mut dk, mut dv) = (vec![start; n * d], vec![start; m * d], vec![start; m * e]);
             let mut dbias = vec![T::ZERO; bias.len()];
             let gradients = AttentionGradients {
-                q: Some((ViewMut::new(&mut dq, n, d), store)),
-                k: Some((ViewMut::new(&mut dk, m, d), store)),
-                v: Some((ViewMut::new(&mut dv, m, e), store)),
+                q: Some((ViewMut::new(&mut dq, n, d), assign)),
+                k: Some((ViewMut::new(&mut dk, m, d), assign)),
+                v: Some((ViewMut::new(&mut dv, m, e), assign)),
                 bias: c.radius.map(|_| &mut *dbias),
             };
             let result = AttentionResult {

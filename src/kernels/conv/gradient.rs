@@ -41,7 +41,7 @@ pub fn conv_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
     groups: usize,
-    (dw, store): (ViewMut<'_, T>, Assign),
+    (dw, assign): (ViewMut<'_, T>, Assign),
     db: Option<BiasGradient<'_, T>>,
     room: &mut ConvGradient<T>,
     threads: usize,
@@ -58,7 +58,7 @@ pub fn conv_gradient<T: Float>(
     if room.zeros.len() < rows.x.width() {
         room.zeros.resize(rows.x.width(), T::ZERO);
     }
-    let shares = Shares { rows, dy, groups, store, zeros: &room.zeros };
+    let shares = Shares { rows, dy, groups, assign, zeros: &room.zeros };
     shares.divide((dw, 0), db, &mut room.threads[..threads]);
 }
 
@@ -68,7 +68,7 @@ struct Shares<'a, T> {
     rows: ConvRows<'a, T>,
     dy: View<'a, T>,
     groups: usize,
-    store: Assign,
+    assign: Assign,
     zeros: &'a [T],
 }
 
@@ -97,7 +97,7 @@ impl<T: Float> Shares<'_, T> {
         mut db: Option<BiasGradient<'_, T>>,
         own: &mut ThreadRoom<T>,
     ) {
-        let Shares { rows, dy, groups, store, zeros } = self;
+        let Shares { rows, dy, groups, assign, zeros } = self;
         let (width, n, end) = (rows.x.width() / groups, dy.width() / groups, first + dw.rows());
         let mut at = first;
         while at < end {
@@ -111,8 +111,8 @@ impl<T: Float> Shares<'_, T> {
                 let dw = dw.columns(group * n, (group + 1) * n);
                 let (dw, _) = dw.split_rows(at - first).1.split_rows(columns.len());
                 let db = db.as_mut().filter(|_| at == first);
-                let db = db.map(|(db, store)| (&mut db[group * n..(group + 1) * n], *store));
-                picked_gradient(dy, picked, (dw, store, Transpose::No), db, &mut own.room);
+                let db = db.map(|(db, assign)| (&mut db[group * n..(group + 1) * n], *assign));
+                picked_gradient(dy, picked, (dw, assign, Transpose::No), db, &mut own.room);
             }
             at += columns.len();
         }
@@ -142,7 +142,7 @@ impl<T: Float> ConvRows<'_, T> {
 pub fn conv_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
     weights: &[PackedMatrix<T>],
-    (mut padding, store): (ViewMut<'_, T>, Assign),
+    (mut padding, assign): (ViewMut<'_, T>, Assign),
     room: &mut ConvGradient<T>,
 ) {
     let Some(first) = weights.first() else { return };
@@ -168,6 +168,6 @@ pub fn conv_padding_gradient<T: Float>(
             });
         }
         let to = padding.reborrow().columns(group * width, (group + 1) * width);
-        product(View::new(&room.sums, count, k), weights, to, store);
+        product(View::new(&room.sums, count, k), weights, to, assign);
     }
 }

@@ -158,12 +158,12 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
         for threads in [1, 2, 5] {
             let (mut to, mut sums) = (vec![nan; w.len()], vec![nan; n]);
             let mut room = ConvGradient::default();
-            let mut run = |store| {
-                let to = (ViewMut::new(&mut to, taps * input, n), store);
+            let mut run = |assign| {
+                let to = (ViewMut::new(&mut to, taps * input, n), assign);
                 if (input, output) == (1, 1) {
                     depthwise_gradient(read, back.x, to, threads);
                 } else {
-                    let db = Some((&mut sums[..], store));
+                    let db = Some((&mut sums[..], assign));
                     conv_gradient(read, back.x, groups, to, db, &mut room, threads);
                 }
             };

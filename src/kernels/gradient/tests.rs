@@ -61,8 +61,8 @@ fn check<T: Float>(on: PathCpu, (rows, k, n): (usize, usize, usize), kind: &Kind
     let mut db = vec![T::from_f64(f64::NAN); n];
     let mut room = GradientRoom::default();
     let source = RowSource::Lying(x);
-    let mut run = |dw: &mut [T], db: &mut [T], store, threads| {
-        let (dw, db) = ((ViewMut::strided(dw, extent), store, Transpose::No), Some((db, store)));
+    let mut run = |dw: &mut [T], db: &mut [T], assign, threads| {
+        let (dw, db) = ((ViewMut::strided(dw, extent), assign, Transpose::No), Some((db, assign)));
         (kind.gradients)(on, Gradients { x: source, dy, dw, db }, &mut room, threads);
     };
     run(&mut dw, &mut db, Assign::Write, 1);
@@ -70,8 +70,8 @@ fn check<T: Float>(on: PathCpu, (rows, k, n): (usize, usize, usize), kind: &Kind
     run(&mut dw, &mut db, Assign::Add, 2);
     let extent = Extent2 { rows: n, width: k, stride: k + 5 };
     let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
-    for (store, threads, expected) in [(Assign::Write, 1, &once), (Assign::Add, 2, &dw)] {
-        let to = (ViewMut::strided(&mut turned, extent), store, Transpose::Yes);
+    for (assign, threads, expected) in [(Assign::Write, 1, &once), (Assign::Add, 2, &dw)] {
+        let to = (ViewMut::strided(&mut turned, extent), assign, Transpose::Yes);
         (kind.gradients)(on, Gradients { x: source, dy, dw: to, db: None }, &mut room, threads);
         for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
             let (ours, theirs) = (turned[j * (k + 5) + i], expected[i * (n + 3) + j]);
@@ -256,12 +256,12 @@ fn sums_go_on<T: Float>() {
     let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
     let run = |cuts: &[usize], with_weight: bool| {
         let (mut dw, mut db) = (vec![T::ZERO; k * n], vec![T::ZERO; n]);
-        let (mut room, mut store, mut from) = (GradientRoom::default(), Assign::Write, 0);
+        let (mut room, mut assign, mut from) = (GradientRoom::default(), Assign::Write, 0);
         for &to in cuts.iter().chain(&[rows]) {
-            let dw = (ViewMut::new(&mut dw, k, n), store, Transpose::No);
+            let dw = (ViewMut::new(&mut dw, k, n), assign, Transpose::No);
             let weight = with_weight.then_some((x.rows_range(from, to), dw));
-            affine_gradient(dy.rows_range(from, to), weight, Some((&mut db, store)), &mut room, 2);
-            (store, from) = (Assign::Add, to);
+            affine_gradient(dy.rows_range(from, to), weight, Some((&mut db, assign)), &mut room, 2);
+            (assign, from) = (Assign::Add, to);
         }
         (dw, db)
     };

@@ -87,21 +87,21 @@ fn every_cpu_makes_the_same_bits() {
             let (bias, start) = (numbers::<f32>(n, 6), numbers::<f32>(m * n, 7));
             let mut packed = PackedMatrix::on(path);
             packed.pack(View::new(&b, k, n), Transpose::No);
-            let run = |cpu, store, bias| {
+            let run = |cpu, assign, bias| {
                 let mut c = start.clone();
                 let to = ViewMut::new(&mut c, m, n);
-                product_by_tiles(cpu, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, store);
+                product_by_tiles(cpu, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, assign);
                 c
             };
-            for (store, bias) in
+            for (assign, bias) in
                 [(Assign::Write, None), (Assign::Write, Some(&bias[..])), (Assign::Add, Some(&bias[..]))]
             {
                 let [first, others @ ..] = CPUS;
-                let expected = run(first, store, bias);
+                let expected = run(first, assign, bias);
                 for other in others {
                     assert!(
-                        run(other, store, bias) == expected,
-                        "{path:?} {m}x{k}x{n} {store:?} on {other:?}"
+                        run(other, assign, bias) == expected,
+                        "{path:?} {m}x{k}x{n} {assign:?} on {other:?}"
                     );
                 }
             }

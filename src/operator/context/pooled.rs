@@ -197,8 +197,8 @@ impl Backward<'_> {
     /// `None` if it is not asked for or stored otherwise.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
-            Some(&(OperandPosition::Pooled(i), store)) => {
-                self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, store))
+            Some(&(OperandPosition::Pooled(i), assign)) => {
+                self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, assign))
             }
             _ => None,
         }
@@ -217,9 +217,10 @@ impl Backward<'_> {
         k: usize,
         fill: impl FnOnce(&Self, &mut [T], Assign) -> Result<()>,
     ) -> Result<bool> {
-        let Some(&(place, store)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
+        let Some(&(place, assign)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
         let Some((place, mut gradient)) = self.lend(place) else { return Ok(false) };
-        let outcome = self.zeroed::<T>((slot, k), &mut gradient, store).and_then(|to| fill(self, to, store));
+        let outcome =
+            self.zeroed::<T>((slot, k), &mut gradient, assign).and_then(|to| fill(self, to, assign));
         self.give_back(place, gradient);
         outcome.map(|()| true).at_caller()
     }
@@ -230,11 +231,11 @@ impl Backward<'_> {
         &self,
         (slot, k): (usize, usize),
         gradient: &'g mut PooledStorage,
-        store: Assign,
+        assign: Assign,
     ) -> Result<&'g mut [T]> {
         let of = self.call.wiring.inputs[slot].get(k).and_then(|place| self.pooled(place));
         let of = of.ok_or_else(|| other_storage(self.call.signature.inputs[slot].name))?;
-        if store == Assign::Write || gradient.numbers() != of.numbers() {
+        if assign == Assign::Write || gradient.numbers() != of.numbers() {
             gradient.zeros_at::<T>(of)?;
         }
         gradient.numbers_mut::<T>()

@@ -267,9 +267,9 @@ fn halves<'a, T>(
     split: impl FnOnce(ViewMut<'a, T>) -> (ViewMut<'a, T>, ViewMut<'a, T>),
 ) -> Halves<'a, T> {
     gradient
-        .map(|(view, store)| {
+        .map(|(view, assign)| {
             let (a, b) = split(view);
-            ((a, store), (b, store))
+            ((a, assign), (b, assign))
         })
         .unzip()
 }
@@ -292,9 +292,9 @@ pub(super) fn backward<T: Float>(
         ViewMut::new(&mut sums, dbias.rows(), dbias.width())
     });
     backward_part(inputs, inputs.all(), result, gradients, bias, rooms.some(threads));
-    if let Some((dbias, store)) = dbias {
+    if let Some((dbias, assign)) = dbias {
         let (rows, width) = (dbias.rows(), dbias.width());
-        store.put_rows(dbias, View::new(&sums, rows, width));
+        assign.put_rows(dbias, View::new(&sums, rows, width));
     }
     rooms.bias = sums;
 }
@@ -333,9 +333,9 @@ fn backward_part<'a, T: Float>(
                 let (q_columns, v_columns) = (own(inputs.q.width()), own(inputs.v.width()));
                 let (q_place, k_place) = ((first.0, q_columns.clone()), (first.1, q_columns));
                 let v_place = (first.1, v_columns);
-                let q = dq.as_mut().map(|(to, store)| (within(to, queries, q_place), *store));
-                let k = dk.as_mut().map(|(to, store)| (within(to, keys.clone(), k_place), *store));
-                let v = dv.as_mut().map(|(to, store)| (within(to, keys, v_place), *store));
+                let q = dq.as_mut().map(|(to, assign)| (within(to, queries, q_place), *assign));
+                let k = dk.as_mut().map(|(to, assign)| (within(to, keys.clone(), k_place), *assign));
+                let v = dv.as_mut().map(|(to, assign)| (within(to, keys, v_place), *assign));
                 let gradients = AttentionGradients { q, k, v, bias: bias.as_mut().map(|bias| bias.row(at)) };
                 attention_backward(
                     inputs.attended(sequence, head),

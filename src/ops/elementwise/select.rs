@@ -173,12 +173,12 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let (dx, dy) = (run.gradient::<T>(Select::X)?, run.gradient::<T>(Select::Y)?);
     let holds = &mut run.scratch().get::<ConditionRows>().0;
     for (side, taken) in [(dx, true), (dy, false)] {
-        let Some((mut side, store)) = side else { continue };
+        let Some((mut side, assign)) = side else { continue };
         for (row, to) in side.iter_mut().enumerate() {
             condition.row(row, holds);
             for (j, (to, &g)) in to.iter_mut().zip(dout.row(row)).enumerate() {
                 let g = if at(holds, j) == taken { g } else { T::ZERO };
-                match store {
+                match assign {
                     Assign::Write => *to = g,
                     Assign::Add => *to += g,
                 }

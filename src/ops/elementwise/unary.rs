@@ -84,7 +84,7 @@ fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
 }
 
 fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: SlopeSource) -> Result<()> {
-    let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
+    let (Some((dx, assign)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
         return Ok(());
     };
     let from = match from {
@@ -92,7 +92,7 @@ fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from
         SlopeSource::Input => run.input::<T>(X)?,
         SlopeSource::Output => run.output::<T>(OUT)?,
     };
-    function.slopes(from, dout, dx, store);
+    function.slopes(from, dout, dx, assign);
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub(in crate::ops) trait OverViews<T>: Send + Sync {
     /// out = f(x).
     fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>);
     /// dx = dout · f', or dx += dout · f'.
-    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Assign);
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, assign: Assign);
 }
 
 impl<F: Function, T: Float> OverViews<T> for F {
@@ -109,8 +109,8 @@ impl<F: Function, T: Float> OverViews<T> for F {
         sweep(Values { function: *self, x, out });
     }
 
-    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Assign) {
-        sweep(Slopes { function: *self, from, dout, dx, store });
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, assign: Assign) {
+        sweep(Slopes { function: *self, from, dout, dx, assign });
     }
 }
 
@@ -141,7 +141,7 @@ struct Slopes<'a, F, T> {
     from: View<'a, T>,
     dout: View<'a, T>,
     dx: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
@@ -152,7 +152,7 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
     fn run<A: Arithmetic>(mut self) {
         for (i, dx) in self.dx.iter_mut().enumerate() {
             let values = dx.iter_mut().zip(self.from.row(i)).zip(self.dout.row(i));
-            match self.store {
+            match self.assign {
                 Assign::Write => {
                     for ((dx, &from), &g) in values {
                         *dx = g * self.function.slope::<T, A>(from);

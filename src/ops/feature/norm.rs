@@ -202,8 +202,8 @@ impl<F: Form> Normalise<F> {
         let norm = RowNorm { centre: F::CENTRE, epsilon: T::from_f64(self.0.epsilon()), gain };
         let to = RowNormGradients {
             dx,
-            dgain: dgain.as_mut().map(|(dgain, store)| (dgain.row(0), *store)),
-            dbias: dbias.as_mut().map(|(dbias, store)| (dbias.row(0), *store)),
+            dgain: dgain.as_mut().map(|(dgain, assign)| (dgain.row(0), *assign)),
+            dbias: dbias.as_mut().map(|(dbias, assign)| (dbias.row(0), *assign)),
         };
         let (x, threads) = (run.input::<T>(X)?, run.run().threads);
         norm_rows_gradient(x, dout, norm, to, &mut run.scratch().get::<Scratch<T>>().0, threads);

@@ -199,9 +199,9 @@ impl<R: Reduction> Op for Whole<R> {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
+            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
                 let g = dout.row(0)[0] * R::slope::<T>(0, dx.rows() * dx.width(), 0);
-                match store {
+                match assign {
                     Assign::Write => dx.fill(g),
                     Assign::Add => dx.iter_mut().flatten().for_each(|dx| *dx += g),
                 }
@@ -245,12 +245,12 @@ impl<R: Reduction> Op for PerRow<R> {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
+            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
                 let x = if R::NEEDS_X { Some(run.input::<T>(X)?) } else { None };
                 for (i, dx) in dx.iter_mut().enumerate() {
                     let (g, n) = (dout.row(i)[0], dx.len());
                     let best = x.map_or(0, |x| first_maximum(x.row(i)));
-                    dx.iter_mut().enumerate().for_each(|(j, dx)| store.put(dx, g * R::slope::<T>(j, n, best)));
+                    dx.iter_mut().enumerate().for_each(|(j, dx)| assign.put(dx, g * R::slope::<T>(j, n, best)));
                 }
             }
             Ok(())

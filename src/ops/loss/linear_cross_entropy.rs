@@ -116,7 +116,7 @@ impl Op for LinearCrossEntropy {
             let loss = run.result::<T>(Self::LOSS)?;
             let (dx, dw, db) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::WEIGHT)?, run.gradient::<T>(Self::BIAS)?);
             let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
-                [dx, dw, db].into_iter().flatten().for_each(|(to, store)| store.put_nothing(to));
+                [dx, dw, db].into_iter().flatten().for_each(|(to, assign)| assign.put_nothing(to));
                 return Ok(());
             };
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
@@ -131,7 +131,7 @@ impl Op for LinearCrossEntropy {
             let weights = room.weights.packed(prepared, weight, self.transposed, products);
             let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
             let rows = Chunk { first: 0, x, loss, dloss: Some(dloss), dx };
-            let dw = dw.map(|(dw, store)| (dw, store, self.transposed));
+            let dw = dw.map(|(dw, assign)| (dw, assign, self.transposed));
             all(&shared, weights, rows, Some(Sums { dw, db }), tools)
         })
     }
@@ -310,8 +310,8 @@ impl<'a, T> Chunk<'a, T> {
         let Self { first, x, loss, dloss, dx } = self;
         let rows = x.rows();
         let (loss, loss_after) = loss.map(|loss| loss.split_rows(at)).unzip();
-        let dx = dx.map(|(dx, store)| (dx.split_rows(at), store));
-        let (dx, dx_after) = dx.map(|((dx, after), store)| ((dx, store), (after, store))).unzip();
+        let dx = dx.map(|(dx, assign)| (dx.split_rows(at), assign));
+        let (dx, dx_after) = dx.map(|((dx, after), assign)| ((dx, assign), (after, assign))).unzip();
         let dloss_after = dloss.as_ref().map(|d| d.rows_range(at, rows));
         let dloss = dloss.map(|d| d.rows_range(0, at));
         (
@@ -389,8 +389,8 @@ fn take<T: RowValue>(
     affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Assign::Write, 1);
     let Chunk { first, loss, dloss, dx, .. } = rows;
     sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
-    if let Some((dx, store)) = dx {
-        product(logits.as_view(), &weights.inputs, dx, store);
+    if let Some((dx, assign)) = dx {
+        product(logits.as_view(), &weights.inputs, dx, assign);
     }
     Ok(())
 }
@@ -403,9 +403,9 @@ fn add<T: RowValue>(
     room: &mut GradientRoom<T>,
     threads: usize,
 ) {
-    let after = |store: &mut Assign| std::mem::replace(store, Assign::Add);
-    let weight = sums.dw.as_mut().map(|(dw, store, turn)| (x, (dw.reborrow(), after(store), *turn)));
-    let bias = sums.db.as_mut().map(|(db, store)| (db.row(0), after(store)));
+    let after = |assign: &mut Assign| std::mem::replace(assign, Assign::Add);
+    let weight = sums.dw.as_mut().map(|(dw, assign, turn)| (x, (dw.reborrow(), after(assign), *turn)));
+    let bias = sums.db.as_mut().map(|(db, assign)| (db.row(0), after(assign)));
     affine_gradient(dlogits, weight, bias, room, threads);
 }
 

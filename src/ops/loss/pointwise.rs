@@ -150,8 +150,8 @@ fn gradients<T: RowValue>(
     let weights = weights!(weighed, T, run);
     let (x, y) = (run.input::<T>(X)?, run.input::<T>(Y)?);
     for (slot, by) in [(X, Argument::X), (Y, Argument::Y)] {
-        if let Some((to, store)) = run.gradient::<T>(slot)? {
-            function.slopes(Slopes { by, x, y, weights, dout, to, store });
+        if let Some((to, assign)) = run.gradient::<T>(slot)? {
+            function.slopes(Slopes { by, x, y, weights, dout, to, assign });
         }
     }
     Ok(())
@@ -227,7 +227,7 @@ struct Slopes<'a, T> {
     weights: Columns<'a, T>,
     dout: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 struct Derive<'a, F, T> {
@@ -241,7 +241,7 @@ impl<F: Pointwise, T: Float> Sweep for Derive<'_, F, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Self { function, slopes: Slopes { by, x, y, weights, dout, mut to, store } } = self;
+        let Self { function, slopes: Slopes { by, x, y, weights, dout, mut to, assign } } = self;
         let share = share::<F, T>(x.width());
         let rows = x.iter().zip(y.iter()).zip(dout.iter());
         for (to, ((x, y), dout)) in to.iter_mut().zip(rows) {
@@ -250,12 +250,12 @@ impl<F: Pointwise, T: Float> Sweep for Derive<'_, F, T> {
             match by {
                 Argument::X => {
                     for (j, (to, (&x, &y))) in cells.enumerate() {
-                        store.put(to, g * function.dx::<T, A>(x, y, weights.at(j)));
+                        assign.put(to, g * function.dx::<T, A>(x, y, weights.at(j)));
                     }
                 }
                 Argument::Y => {
                     for (to, (&x, &y)) in cells {
-                        store.put(to, g * function.dy::<T, A>(x, y));
+                        assign.put(to, g * function.dy::<T, A>(x, y));
                     }
                 }
             }

@@ -274,7 +274,7 @@ impl Op for Linear {
 impl Linear {
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-        let (store, threads) = (run.store(), run.run().threads);
+        let (assign, threads) = (run.assign(), run.run().threads);
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let weights = match run.prepared::<PackedMatrix<T>>() {
             Some(weights) => weights,
@@ -300,7 +300,7 @@ impl Linear {
                 Some(&room.bias[..])
             }
         };
-        affine(x, weights, bias, out, store, threads);
+        affine(x, weights, bias, out, assign, threads);
         *run.scratch().get::<Scratch<T>>() = room;
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Linear {
             return Err(Error::new("linear", "a gradient of its output", "none"));
         };
         let threads = run.run().threads;
-        if let Some((dx, store)) = run.gradient::<T>(Self::X)? {
+        if let Some((dx, assign)) = run.gradient::<T>(Self::X)? {
             let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
             let weights = match run.prepared::<PackedMatrix<T>>() {
                 Some(weights) => weights,
@@ -325,7 +325,7 @@ impl Linear {
                     &room.weights
                 }
             };
-            affine(dout, weights, None, dx, store, threads);
+            affine(dout, weights, None, dx, assign, threads);
             *run.scratch().get::<Scratch<T>>() = room;
         }
         let mut from = 0;
@@ -334,11 +334,11 @@ impl Linear {
             let (_, width) = self.transposed.shape((spec.shape[0].known().unwrap_or(0), spec.width()));
             let to = from + width;
             let weight = match run.gradient_at::<T>(Self::WEIGHT, k)? {
-                Some((dw, store)) => Some((run.input::<T>(Self::X)?, (dw, store, self.transposed))),
+                Some((dw, assign)) => Some((run.input::<T>(Self::X)?, (dw, assign, self.transposed))),
                 None => None,
             };
             let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;
-            let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+            let bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
             affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
             from = to;
         }

@@ -148,9 +148,9 @@ impl SequencePool {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("sequence_pool", "a gradient of its output", "none"));
         };
-        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
         let sequences = run.sequences(Self::X)?;
-        if store == Assign::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
+        if assign == Assign::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
             dx.fill(T::ZERO);
         }
         for (rows, dout) in sequences.iter().zip(dout.iter()).filter(|(rows, _)| !rows.is_empty()) {
@@ -169,7 +169,7 @@ impl SequencePool {
                     let divisor = self.pool.divisor::<T>(rows.len());
                     for row in rows {
                         let pairs = dx.row(row).iter_mut().zip(dout);
-                        match store {
+                        match assign {
                             Assign::Write => pairs.for_each(|(dx, &d)| *dx = d / divisor),
                             Assign::Add => pairs.for_each(|(dx, &d)| *dx += d / divisor),
                         }

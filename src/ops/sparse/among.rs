@@ -60,14 +60,14 @@ impl<T: Float> RenumberedColumns<T> {
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],
-        store: Assign,
+        assign: Assign,
         fill: impl FnOnce(CsrView<'_, T>, &mut [T]),
     ) {
         let Self { indptr, places, values, entries, ids, numbers } = self;
         numbers.clear();
         numbers.resize(entries.len(), T::ZERO);
         fill(CsrView::new(*ids, indptr, places, values), numbers);
-        if store == Assign::Write {
+        if assign == Assign::Write {
             to.fill(T::ZERO);
         }
         entries.iter().zip(numbers).for_each(|(&entry, &mut number)| to[entry] += number);

@@ -141,7 +141,7 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) ->
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
     let sparse = Sparse::of(run.csr(sparse), run.rows(sparse), &zero)?;
-    DenseMeet { f, sparse, dense, g: None, to: out, first: 0, store: Assign::Write }.share(threads);
+    DenseMeet { f, sparse, dense, g: None, to: out, first: 0, assign: Assign::Write }.share(threads);
     Ok(())
 }
 
@@ -208,7 +208,7 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
         let g = SecondOperand::Dense(View::new(&zero, 1, 1));
         out.zeros_at::<T>(x);
         let to = out.values_mut::<T>()?;
-        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store: Assign::Write }.share(threads);
+        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, assign: Assign::Write }.share(threads);
         Ok(())
     })
 }
@@ -222,7 +222,7 @@ fn gradient<T: RowValue>(
 ) -> Result<()> {
     if run.input_spec(slot).storage != StorageKind::Dense {
         let f = MeetKernel::new(slope, slot);
-        run.fill_gradient::<T>(slot, 0, |run, to, store| of_stored(run, slot, reads, (to, store), f))?;
+        run.fill_gradient::<T>(slot, 0, |run, to, assign| of_stored(run, slot, reads, (to, assign), f))?;
         return Ok(());
     }
     let Some(to) = run.gradient::<T>(slot)? else { return Ok(()) };
@@ -251,7 +251,7 @@ fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
     reads: ReadSlots,
-    (to, store): (&mut [T], Assign),
+    (to, assign): (&mut [T], Assign),
     f: MeetKernel<T>,
 ) -> Result<()> {
     let zero = &[T::ZERO];
@@ -269,7 +269,7 @@ fn of_stored<T: RowValue>(
             (None, Some(dout)) => SecondOperand::Csr(dout.view()?),
             (None, None) => return Ok(()),
         };
-        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store }.share(run.run().threads);
+        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, assign }.share(run.run().threads);
         return Ok(());
     }
     let Some(x) = run.rows(slot).filter(|x| !x.ids().is_empty()) else { return Ok(()) };
@@ -283,8 +283,8 @@ fn of_stored<T: RowValue>(
         let other = dense.map_or(others.row(id), |dense| beside(dense, id));
         let g = dout.map_or(gradients.row(id), |dout| dout.row(id));
         if g.len() == to.len() {
-            f.put(x, other, g, to, store);
-        } else if store == Assign::Write {
+            f.put(x, other, g, to, assign);
+        } else if assign == Assign::Write {
             // The output has no such row.
             to.fill(T::ZERO);
         }
@@ -297,11 +297,11 @@ fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
     reads: ReadSlots,
-    (mut to, store): (ViewMut<'_, T>, Assign),
+    (mut to, assign): (ViewMut<'_, T>, Assign),
     f: MeetKernel<T>,
     terms: &mut Vec<T>,
 ) -> Result<()> {
-    if store == Assign::Write {
+    if assign == Assign::Write {
         to.fill(T::ZERO);
     }
     let zero = &[T::ZERO];
@@ -354,7 +354,7 @@ fn everywhere<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
     reads: ReadSlots,
-    (mut to, store): (ViewMut<'_, T>, Assign),
+    (mut to, assign): (ViewMut<'_, T>, Assign),
     f: MeetKernel<T>,
     Sums { all, row }: &mut Sums<T>,
 ) -> Result<()> {
@@ -364,7 +364,7 @@ fn everywhere<T: RowValue>(
     let sparse = Sparse::of(run.csr(1 - slot), run.rows(1 - slot), zero)?;
     let (own_row, own_column) = (to.rows() == dout.rows(), to.width() == dout.width());
     if own_row && own_column {
-        DenseMeet { f, sparse, dense, g: Some(dout), to, first: 0, store }.share(run.run().threads);
+        DenseMeet { f, sparse, dense, g: Some(dout), to, first: 0, assign }.share(run.run().threads);
         return Ok(());
     }
     all.clear();
@@ -379,13 +379,13 @@ fn everywhere<T: RowValue>(
         f.put_row(sparse, dense, g, row, Assign::Write);
         let sum: T = row.iter().copied().sum();
         if own_row {
-            store.put_row(to.row(i), &[sum]);
+            assign.put_row(to.row(i), &[sum]);
         } else {
             all[0] += sum;
         }
     }
     if !own_row {
-        store.put_row(to.row(0), all);
+        assign.put_row(to.row(0), all);
     }
     Ok(())
 }

@@ -124,7 +124,7 @@ fn backward<T: RowValue>(
     from: SlopeSource,
 ) -> Result<()> {
     let threads = run.run().threads;
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let dout = numbers::<T>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;
         let from = match from {
             SlopeSource::Nothing => dout,
@@ -133,7 +133,7 @@ fn backward<T: RowValue>(
         };
         // Without a gradient of the output there is none.
         if dout.len() == dx.len() {
-            slopes(function, [from, dout], dx, store, threads);
+            slopes(function, [from, dout], dx, assign, threads);
         }
         Ok(())
     })?;
@@ -188,18 +188,18 @@ fn slopes<T: RowValue>(
     function: &dyn OverViews<T>,
     [from, dout]: [&[T]; 2],
     dx: &mut [T],
-    store: Assign,
+    assign: Assign,
     threads: usize,
 ) {
     let Some((middle, [left, right])) = divided(dx.len(), threads) else {
-        return function.slopes(row(from), row(dout), row_mut(dx), store);
+        return function.slopes(row(from), row(dout), row_mut(dx), assign);
     };
     let (from, from_after) = from.split_at(middle);
     let (dout, dout_after) = dout.split_at(middle);
     let (dx, dx_after) = dx.split_at_mut(middle);
     join(
-        || slopes(function, [from, dout], dx, store, left),
-        || slopes(function, [from_after, dout_after], dx_after, store, right),
+        || slopes(function, [from, dout], dx, assign, left),
+        || slopes(function, [from_after, dout_after], dx_after, assign, right),
     );
 }
 

@@ -117,15 +117,15 @@ impl<T: RowValue> MeetKernel<T> {
 
     /// Writes or adds f(first, second, g); first and second have `to.len()` numbers, or one that is broadcast. The kernel of a
     /// value reads no `g`.
-    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], store: Assign) {
+    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (x, y) = if self.y_first { (second, first) } else { (first, second) };
-        (self.f)(Elements { x, y, g, to, store });
+        (self.f)(Elements { x, y, g, to, assign });
     }
 
     /// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
-    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], store: Assign) {
+    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (columns, values) = match sparse {
-            Row::Whole(sparse) => return self.put(sparse, dense, g, to, store),
+            Row::Whole(sparse) => return self.put(sparse, dense, g, to, assign),
             Row::Entries(columns, values) => (columns, values),
         };
         let zero = [T::ZERO];
@@ -136,15 +136,15 @@ impl<T: RowValue> MeetKernel<T> {
             let end = columns[columns.len() - 1] as usize + 1;
             let results = gather(to, columns, &mut results);
             let g_there = gather(g, columns, &mut gradients);
-            self.put(values, gather(dense, columns, &mut others), g_there, results, store);
-            self.put(&zero, part(dense, from..end), part(g, from..end), &mut to[from..end], store);
+            self.put(values, gather(dense, columns, &mut others), g_there, results, assign);
+            self.put(&zero, part(dense, from..end), part(g, from..end), &mut to[from..end], assign);
             for (&column, &result) in columns.iter().zip(&*results) {
                 to[column as usize] = result;
             }
             from = end;
         }
         let rest = from..to.len();
-        self.put(&zero, part(dense, rest.clone()), part(g, rest.clone()), &mut to[rest], store);
+        self.put(&zero, part(dense, rest.clone()), part(g, rest.clone()), &mut to[rest], assign);
     }
 }
 
@@ -181,7 +181,7 @@ pub(super) struct DenseMeet<'a, T> {
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
     pub(super) first: usize,
-    pub(super) store: Assign,
+    pub(super) assign: Assign,
 }
 
 impl<T: RowValue> DenseMeet<'_, T> {
@@ -204,7 +204,7 @@ impl<T: RowValue> DenseMeet<'_, T> {
         for (i, to) in self.to.iter_mut().enumerate() {
             let i = self.first + i;
             let g = self.g.map_or(&[][..], |g| g.row(i));
-            self.f.put_row(self.sparse.row(i), beside(self.dense, i), g, to, self.store);
+            self.f.put_row(self.sparse.row(i), beside(self.dense, i), g, to, self.assign);
         }
     }
 }
@@ -254,7 +254,7 @@ pub(super) struct Entries<'a, T> {
     pub(super) to: &'a mut [T],
     /// The number of the first row of `of`.
     pub(super) first: usize,
-    pub(super) store: Assign,
+    pub(super) assign: Assign,
 }
 
 impl<T: RowValue> Entries<'_, T> {
@@ -286,12 +286,12 @@ impl<T: RowValue> Entries<'_, T> {
                 many += 1;
                 if many == MANY {
                     let (now, later) = to.split_at_mut(many);
-                    self.f.put(&values[..many], &others, &gradients, now, self.store);
+                    self.f.put(&values[..many], &others, &gradients, now, self.assign);
                     (values, to, many) = (&values[many..], later, 0);
                 }
             }
         }
-        self.f.put(values, &others[..many], &gradients[..many], to, self.store);
+        self.f.put(values, &others[..many], &gradients[..many], to, self.assign);
     }
 }
 
@@ -333,9 +333,10 @@ mod tests {
             [View::new(&dense, rows, columns), View::new(&dense, 1, columns), View::new(&dense, rows, 1)];
         let others = others.into_iter().chain([View::new(&dense[..1], 1, 1)]);
         for (other, part) in others.flat_map(|other| (0..3).map(move |part| (other, part))) {
-            for (first, store, threads) in [(0, Assign::Write, 1), (1, Assign::Add, 1), (0, Assign::Add, 3)] {
+            for (first, assign, threads) in [(0, Assign::Write, 1), (1, Assign::Add, 1), (0, Assign::Add, 3)]
+            {
                 let f = MeetKernel::new([value::<F, f32>(), dx, dy][part], first);
-                let put = |to: f32, term: f32| if store == Assign::Write { term } else { to + term };
+                let put = |to: f32, term: f32| if assign == Assign::Write { term } else { to + term };
                 let at = |r: usize, c: usize| [super::at(beside(other, r), c), gradient[r * columns + c]];
 
                 let mut all = numbers(rows * columns, 5.0);
@@ -359,8 +360,8 @@ mod tests {
 
                 let to = ViewMut::new(&mut all, rows, columns);
                 let g = (part > 0).then_some(g);
-                DenseMeet { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, store }.on(threads);
-                assert_eq!(all, naive, "part {part}, {store:?}, {threads} threads");
+                DenseMeet { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, assign }.on(threads);
+                assert_eq!(all, naive, "part {part}, {assign:?}, {threads} threads");
                 let beside = SecondOperand::Dense(View::new(&gradient, rows, columns));
                 let of = Entries {
                     f,
@@ -369,10 +370,10 @@ mod tests {
                     g: beside,
                     to: &mut stored,
                     first: 0,
-                    store,
+                    assign,
                 };
                 of.on(threads);
-                assert_eq!(stored, naive_stored, "part {part}, {store:?}, {threads} threads");
+                assert_eq!(stored, naive_stored, "part {part}, {assign:?}, {threads} threads");
             }
         }
     }

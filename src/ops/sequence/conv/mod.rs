@@ -293,7 +293,7 @@ impl SequenceConv {
     fn convolved<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (filter, bias) = (run.input::<T>(Self::FILTER)?, run.optional::<T>(Self::BIAS)?);
         let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, run.sequences(Self::X)?);
-        let (out, threads) = ((run.output::<T>(Self::OUT)?, run.store()), run.run().threads);
+        let (out, threads) = ((run.output::<T>(Self::OUT)?, run.assign()), run.run().threads);
         let bias = bias.map(|bias| bias.row(0));
         if self.group(filter).is_a_column() {
             depthwise_forward(rows, filter, bias, out);
@@ -342,7 +342,7 @@ impl SequenceConv {
             }
         }
         let mut bias = run.gradient::<T>(Self::BIAS)?;
-        let mut bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+        let mut bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
         if let Some(to) = run.gradient::<T>(Self::FILTER)? {
             let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, sequences);
             let group = Group { input: to.0.rows() / self.length, output: to.0.width() / self.groups };

@@ -81,24 +81,24 @@ impl Writers {
 }
 
 /// Goes through all that runs, in order.
-pub(crate) fn stores(
+pub(crate) fn writers(
     source: &Source<'_>,
     blocks: &Blocks,
     schedule: &Schedule,
     layouts: &Layouts,
 ) -> Result<Writers> {
-    let (stores, due) = (Writers::default(), HashMap::new());
-    let mut writers = WriterFinder { source, blocks, layouts, written: HashSet::new(), due, stores };
+    let (found, due) = (Writers::default(), HashMap::new());
+    let mut finder = WriterFinder { source, blocks, layouts, written: HashSet::new(), due, found };
     for (items, &number) in schedule.iter().zip(&source.live) {
         for item in items {
-            writers.item(item)?;
+            finder.item(item)?;
         }
         let id = OpId { block: BlockId(0), number };
-        if let Some(vars) = writers.due.remove(&BlockId(0)) {
-            writers.stores.before.insert(id, vars);
+        if let Some(vars) = finder.due.remove(&BlockId(0)) {
+            finder.found.before.insert(id, vars);
         }
     }
-    Ok(writers.stores)
+    Ok(finder.found)
 }
 
 struct WriterFinder<'a> {
@@ -109,7 +109,7 @@ struct WriterFinder<'a> {
     written: HashSet<VarId>,
     /// Constants' gradients of a block to which the steps of a loop add, until it is known what zeroes them.
     due: HashMap<BlockId, Vec<VarId>>,
-    stores: Writers,
+    found: Writers,
 }
 
 impl WriterFinder<'_> {
@@ -126,17 +126,17 @@ impl WriterFinder<'_> {
     fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let ordered = self.layouts.order_of(call).is_some();
         for &var in call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE) {
-            let store = match ordered && self.source.program.spec(var)?.batched() {
+            let assign = match ordered && self.source.program.spec(var)?.batched() {
                 true => Assign::Write,
-                false => self.store(var, call.site),
+                false => self.assign(var, call.site),
             };
-            self.stores.calls.insert((call.number, var), store);
+            self.found.calls.insert((call.number, var), assign);
         }
         Ok(())
     }
 
     /// Whether a contribution to a gradient writes or adds; from now on others add.
-    fn store(&mut self, var: VarId, site: Site) -> Assign {
+    fn assign(&mut self, var: VarId, site: Site) -> Assign {
         let first = self.written.insert(var);
         if first && site.visits == Visits::Many && self.is_constant(var) {
             self.due.entry(self.source.program.var(var).block).or_default().push(var);
@@ -173,11 +173,11 @@ impl WriterFinder<'_> {
             .chain(statics.map(|(i, var)| (HandedGradient::Static(i), var)))
             .collect();
         for (handed, var) in handed {
-            let store = self.store(var, inner.site);
-            self.stores.loops.insert((inner.id, handed), store);
+            let assign = self.assign(var, inner.site);
+            self.found.loops.insert((inner.id, handed), assign);
         }
         if let Some(vars) = self.due.remove(&gradient.block) {
-            self.stores.in_loops.insert(inner.id, vars);
+            self.found.in_loops.insert(inner.id, vars);
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl WriterFinder<'_> {
         }
         let gathered = gradient.outputs.iter().filter(|pair| self.written.insert(pair.inner)).copied();
         let gathered = gathered.collect();
-        self.stores.gathered.insert(id, gathered);
+        self.found.gathered.insert(id, gathered);
         Ok(())
     }
 
@@ -210,7 +210,7 @@ impl WriterFinder<'_> {
             if let (Some(previous), Some(Assign::Add)) = (m.previous, passes) {
                 self.written.insert(previous);
             }
-            self.stores.memories.insert((gradient.block, m.memory), MemoryAssign { passes, filled });
+            self.found.memories.insert((gradient.block, m.memory), MemoryAssign { passes, filled });
         }
     }
 }
