@@ -39,7 +39,7 @@ pub struct Files<R> {
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
     /// Parts of parts, the last of which is meant.
-    parts: Vec<Part>,
+    parts: Vec<HoldOutChoice>,
     /// What a pass over the records has found.
     known: Option<RecordCount>,
 }
@@ -88,7 +88,7 @@ pub struct Survey {
 
 /// A part of the texts: those that are held out, or the rest.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct HoldOutChoice {
     one_in: u64,
     seed: u64,
     held: bool,
@@ -148,8 +148,8 @@ impl<R: Record> Files<R> {
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
-        rest.parts.push(Part { one_in, seed, held: false });
-        out.parts.push(Part { one_in, seed, held: true });
+        rest.parts.push(HoldOutChoice { one_in, seed, held: false });
+        out.parts.push(HoldOutChoice { one_in, seed, held: true });
         (rest, out)
     }
 

@@ -3,7 +3,7 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | a path, a pattern or a list of them | a data set, whose format and columns are detected | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
-//! | a folder or a JSON file that comes divided | the paths to train on, to choose by, to test on | [`Parts`] |
+//! | a folder or a JSON file that comes divided | the paths to train on, to choose by, to test on | [`DataPaths`] |
 //! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
@@ -109,7 +109,7 @@ pub use libsvm::{FirstIndex, LabelledRow};
 pub use loader::{Batching, Loader};
 pub(crate) use open::are_pronunciations;
 pub use open::{
-    AnswerCell, FileFormat, Parts, PlainFiles, PlainText, Question, QuestionKind, Questions, ReadOptions,
+    AnswerCell, DataPaths, FileFormat, PlainFiles, PlainText, Question, QuestionKind, Questions, ReadOptions,
 };
 pub use pairs::Pairs;
 pub use plan::Plan;

@@ -20,7 +20,7 @@ pub struct TaggedText {
     /// What the whole of it is, if that is said: an intent, say.
     pub label: Option<String>,
     /// Where it was read, for messages.
-    place: Option<Place>,
+    place: Option<FileLocation>,
 }
 
 /// Texts are equal wherever they are from.
@@ -32,7 +32,7 @@ impl PartialEq for TaggedText {
 
 /// A file, and where in it a text is.
 #[derive(Debug, Clone)]
-struct Place {
+struct FileLocation {
     file: Arc<str>,
     at: TextLocation,
 }
@@ -56,12 +56,12 @@ impl TaggedText {
 
     /// As read from this place.
     pub(super) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
-        Self { place: Some(Place { file: Arc::clone(file), at }), ..self }
+        Self { place: Some(FileLocation { file: Arc::clone(file), at }), ..self }
     }
 
     /// Where one of its words was read.
     pub(crate) fn place_of(&self, word: usize) -> Option<String> {
-        self.place.as_ref().map(|Place { file, at }| match at {
+        self.place.as_ref().map(|FileLocation { file, at }| match at {
             TextLocation::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
             TextLocation::Line(line) => format!("{file}:{line}"),
             TextLocation::Record(number) => format!("tags of record {number} of `{file}`"),

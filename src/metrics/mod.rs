@@ -88,7 +88,7 @@ pub use bleu::{Bleu, tokens_13a};
 pub use calibration::{CalibrationBin, CalibrationError};
 pub use chrf::ChrF;
 pub use chunks::ChunkF1;
-pub(crate) use chunks::{Spans, counted};
+pub(crate) use chunks::{ChunkRule, counted};
 pub use classes::{Accuracy, Average, F1, Precision, Recall};
 pub(crate) use classes::{Counts, ratio};
 pub use confusion::ConfusionMatrix;

@@ -46,7 +46,7 @@ fn ranks(size: usize, faults: Option<Faults>) -> Vec<ThreadRank> {
         settled: faults.is_none(),
         failed: None,
     };
-    let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+    let shared = Arc::new(ThreadExchange { state: Mutex::new(state), changed: Condvar::new() });
     (0..size).map(|rank| ThreadRank { rank, size, exchanges: 0, faults, shared: shared.clone() }).collect()
 }
 
@@ -101,10 +101,10 @@ pub struct ThreadRank {
     /// The exchanges that this rank began.
     exchanges: u64,
     faults: Option<Faults>,
-    shared: Arc<Shared>,
+    shared: Arc<ThreadExchange>,
 }
 
-struct Shared {
+struct ThreadExchange {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -142,7 +142,7 @@ enum Presence {
     Dead,
 }
 
-impl Shared {
+impl ThreadExchange {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

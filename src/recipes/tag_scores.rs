@@ -7,7 +7,7 @@ use super::evaluation::{Evaluation, Outcome, ScoreRow, ScoreTable, Tally, macro_
 use super::sample::{Bootstrap, FigureFn};
 use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
 use crate::error::Result;
-use crate::metrics::{Spans, counted, ratio};
+use crate::metrics::{ChunkRule, counted, ratio};
 
 /// The columns of a sample: tokens that are right, and all; of chunks those right, found and there, as conlleval counts and strictly;
 /// labels, and texts that have one, each with those right.
@@ -17,7 +17,7 @@ const LABELS: usize = 8;
 const FRAMES: usize = 10;
 const COLUMNS: usize = 12;
 
-const SPANS: [Spans; 2] = [Spans::Lenient, Spans::Strict];
+const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 
 /// Tags and labels that a model finds, against the right ones.
 pub(super) struct TagScores<'a> {

@@ -6,7 +6,7 @@ use super::config::Config;
 use super::sections::Tokens;
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
-use crate::data::{Batching, Data, Loader, MalformedLines, Parts, ReadOptions, TagScheme, Tokenizer};
+use crate::data::{Batching, Data, DataPaths, Loader, MalformedLines, ReadOptions, TagScheme, Tokenizer};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
@@ -128,7 +128,7 @@ impl Paths {
         let Some(train) = &data.train else {
             return Ok(Self { train: None, dev, test, left_out: Vec::new(), from: Origin::default() });
         };
-        let Parts { train, dev: own_dev, test: own_test, left_out } = Parts::find(train)?;
+        let DataPaths { train, dev: own_dev, test: own_test, left_out } = DataPaths::find(train)?;
         Ok(Self {
             train: Some(train),
             dev: dev.or(own_dev),

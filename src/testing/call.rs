@@ -25,21 +25,21 @@ fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
 
 /// A part of the rows of a call.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(super) enum RowSubset {
     /// Of a row-wise operator.
     Rows(Range<usize>),
     /// Of a sequence-wise one: sequences, with what counts them, and their rows.
     Sequences { of: Range<usize>, counted: Extent, rows: Range<usize> },
 }
 
-impl Part {
+impl RowSubset {
     /// The rows of a variable that belong to the part; of a constant, all.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,
-            Part::Rows(range) => range.clone(),
-            Part::Sequences { of, counted, .. } if spec.rows() == *counted => of.clone(),
-            Part::Sequences { rows, .. } => rows.clone(),
+            RowSubset::Rows(range) => range.clone(),
+            RowSubset::Sequences { of, counted, .. } if spec.rows() == *counted => of.clone(),
+            RowSubset::Sequences { rows, .. } => rows.clone(),
         }
     }
 
@@ -56,7 +56,7 @@ impl Part {
 /// How a call is made, beside its operands.
 #[derive(Default, Clone, Copy)]
 pub(super) struct CallOptions<'a> {
-    pub(super) part: Option<&'a Part>,
+    pub(super) part: Option<&'a RowSubset>,
     pub(super) prepared: Option<&'a CallCache>,
     /// What the output is added to.
     pub(super) added_to: Option<&'a Storage>,
@@ -76,7 +76,7 @@ struct LentBuffers<'a> {
 }
 
 impl<'a> LentBuffers<'a> {
-    fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&Part>) -> Result<OperandPosition> {
+    fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&RowSubset>) -> Result<OperandPosition> {
         let dense = match value {
             Storage::Dense(dense) => dense,
             other => {
@@ -98,7 +98,7 @@ impl<'a> LentBuffers<'a> {
         &mut self,
         values: impl Iterator<Item = Option<&'a Storage>>,
         specs: &[Spec],
-        part: Option<&Part>,
+        part: Option<&RowSubset>,
     ) -> Result<Vec<OperandPosition>> {
         let mut places = Vec::new();
         for (value, spec) in values.zip(specs) {
@@ -120,7 +120,7 @@ impl<'a> LentBuffers<'a> {
 }
 
 /// Memory for a variable of a call, of which nothing is known.
-fn unwritten(direct: &Direct, spec: &Spec, part: Option<&Part>) -> Result<Dense> {
+fn unwritten(direct: &Direct, spec: &Spec, part: Option<&RowSubset>) -> Result<Dense> {
     let whole = direct.unwritten(spec)?;
     match part {
         Some(part) if spec.batched() => whole.slice_rows(0..part.of(spec, whole.rows()).len()),
@@ -131,8 +131,8 @@ fn unwritten(direct: &Direct, spec: &Spec, part: Option<&Part>) -> Result<Dense>
 /// The call of a part, as [`Direct`] makes the whole one.
 fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
     let moved = match how.part {
-        Some(Part::Rows(range)) => range.start,
-        Some(Part::Sequences { rows, .. }) => rows.start,
+        Some(RowSubset::Rows(range)) => range.start,
+        Some(RowSubset::Sequences { rows, .. }) => rows.start,
         None => 0,
     };
     let keys = match call.keys {
@@ -140,7 +140,7 @@ fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
         Keys::Natural { names, lod, first } => Keys::Natural { names, lod, first: first + moved },
     };
     let sequences = match how.part {
-        Some(Part::Sequences { of, .. }) => Some(of.clone()),
+        Some(RowSubset::Sequences { of, .. }) => Some(of.clone()),
         _ => None,
     };
     Call { keys, sequences, prepared: how.prepared, ..call }
@@ -322,7 +322,7 @@ pub(super) fn prepare(
         Pass::Forward => ReadSlots::everything(),
         Pass::Backward => reads(op, direct, wanted),
     };
-    let none = Part::Rows(0..0);
+    let none = RowSubset::Rows(0..0);
     let mut room = OperandRoom::default();
     let mut lent = LentBuffers { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
     let mut constants = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::setting::Setting;
 use crate::error::{Error, Result};
-use crate::executor::{Executor, Parts, Run, Scope};
+use crate::executor::{BatchLoss, Executor, Run, Scope};
 use crate::metrics::{Better, Metric};
 use crate::operator::VarId;
 use crate::predict::{BatchRunner, DataBatch};
@@ -14,7 +14,7 @@ use crate::tensor::Variable;
 pub(super) struct CompiledTraining {
     pub(super) runner: BatchRunner,
     /// Of a step of several batches.
-    pub(super) parts: Option<Parts>,
+    pub(super) parts: Option<BatchLoss>,
     /// The metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,

@@ -12,16 +12,16 @@ use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Parts, Run, Stage, Totals, Whole};
+use crate::executor::{BatchLoss, Executor, Run, Stage, Totals, Whole};
 use crate::metrics::restore;
 use crate::operator::VarId;
 use crate::parallel::{self, Gradients, by_tokens, in_turn, subtrees};
 use crate::predict::DataBatch;
-use crate::store::{Part, merge};
+use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
 /// By parameter: what its gradient is the sum of, each times its factor.
-pub(super) type Sums = BTreeMap<VarId, Vec<Part>>;
+pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
 /// The batches of a step, dealt to parts.
 pub(super) struct StepParts {
@@ -136,7 +136,8 @@ impl Trainer {
 
     /// Warns of operators whose results for a step in parts are not those for one batch of all.
     pub(super) fn of_parts(&self) -> Vec<String> {
-        let whole = self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(Parts::whole_batch);
+        let whole =
+            self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(BatchLoss::whole_batch);
         let (batches, parts) = (self.batches_a_step(), self.parts_a_batch());
         let each = match (batches, parts) {
             (_, 1) => format!("each of the {batches} batches of a step"),
@@ -215,7 +216,7 @@ impl Trainer {
         Ok(made)
     }
 
-    fn loss_parts(&self) -> Result<&Parts> {
+    fn loss_parts(&self) -> Result<&BatchLoss> {
         self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
@@ -351,7 +352,7 @@ impl Trainer {
             ran = ran.and_then(|()| {
                 sums.values_mut().try_for_each(|sum| {
                     let gradient = merge(std::mem::take(sum))?;
-                    sum.push(Part { gradient, factor: 1.0 });
+                    sum.push(WeighedGradient { gradient, factor: 1.0 });
                     Ok(())
                 })
             });
@@ -395,7 +396,7 @@ impl Trainer {
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
         let parts = results.iter().map(of_part).collect();
         let all = parallel::sum_all(parts, &mut |sum, other| Ok(sum_of(sum, &[other])))?;
-        all.map_or_else(|| self.loss_parts().map(Parts::zero), Ok)
+        all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
     /// Puts the sums, times a factor, and what follows without rows in the place of the gradients of the last run.
@@ -407,7 +408,9 @@ impl Trainer {
             let mut sum = sums.remove(&param).unwrap_or_default();
             sum.iter_mut().for_each(|part| part.factor *= factor);
             let without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
-            sum.extend(without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 }));
+            sum.extend(
+                without_rows.map(|(_, gradient)| WeighedGradient { gradient: gradient.clone(), factor: 1.0 }),
+            );
             runner.executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
         }
         Ok(())
@@ -493,16 +496,16 @@ fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
 
 /// The sum of what two parts have for each parameter, of which each has one gradient.
 fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
-    let add = |(param, own): (VarId, Vec<Part>)| {
+    let add = |(param, own): (VarId, Vec<WeighedGradient>)| {
         let gradients = [own, other.remove(&param).unwrap_or_default()].map(gradients_of);
         let [own, other] = gradients;
         let sum = parallel::add(own, other)?;
-        Ok((param, sum.into_iter().map(|gradient| Part { gradient, factor: 1.0 }).collect()))
+        Ok((param, sum.into_iter().map(|gradient| WeighedGradient { gradient, factor: 1.0 }).collect()))
     };
     sum.into_iter().map(add).collect()
 }
 
-pub(super) fn gradients_of(sum: Vec<Part>) -> Gradients {
+pub(super) fn gradients_of(sum: Vec<WeighedGradient>) -> Gradients {
     sum.into_iter().map(|part| part.gradient).collect()
 }
 
@@ -512,10 +515,10 @@ fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name
     gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;
     let rows = gradient.kind() == StorageKind::SelectedRows;
     let sum = sums.entry(param).or_default();
-    sum.push(Part { gradient, factor: weight });
+    sum.push(WeighedGradient { gradient, factor: weight });
     if !rows {
         let gradient = merge(std::mem::take(sum)).map_err(|e| e.variable(name))?;
-        sum.push(Part { gradient, factor: 1.0 });
+        sum.push(WeighedGradient { gradient, factor: 1.0 });
     }
     Ok(())
 }

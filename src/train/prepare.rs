@@ -4,7 +4,7 @@ use super::compiled::CompiledTraining;
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::{Executor, Parts, Profile, Threads};
+use crate::executor::{BatchLoss, Executor, Profile, Threads};
 use crate::metrics::Better;
 use crate::operator::{BlockId, Spec, VarId};
 use crate::predict::BatchRunner;
@@ -108,9 +108,9 @@ impl Trainer {
         let threads = Threads::new(self.threads_here())?;
         let parts = match self.is_in_parts() {
             false => None,
-            true => Some(Parts::new(program, &self.registry, self.terms()?, threads.clone())?),
+            true => Some(BatchLoss::new(program, &self.registry, self.terms()?, threads.clone())?),
         };
-        wanted.extend(parts.iter().flat_map(Parts::wanted));
+        wanted.extend(parts.iter().flat_map(BatchLoss::wanted));
         wanted.retain(|&var| !program.var(var).persistable);
         wanted.sort();
         wanted.dedup();

@@ -44,18 +44,18 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
     for &(from, to) in arrows {
         graph.add_edge(Arrow::default(), nodes[from], nodes[to]);
     }
-    let mut places = Places { boxes: vec![[0.0; 2]; sizes.len()], arrows: Vec::new() };
+    let mut places = Positions { boxes: vec![[0.0; 2]; sizes.len()], arrows: Vec::new() };
     graph.do_it(false, false, false, &mut places);
     places.shifted(sizes)
 }
 
 /// Collects the places that it is told.
-struct Places {
+struct Positions {
     boxes: Vec<Pair>,
     arrows: Vec<Path>,
 }
 
-impl Places {
+impl Positions {
     fn shifted(self, sizes: &[Pair]) -> GraphLayout {
         let Self { mut boxes, mut arrows } = self;
         let corners = boxes.iter().zip(sizes).flat_map(|(at, of)| [*at, [at[0] + of[0], at[1] + of[1]]]);
@@ -75,7 +75,7 @@ impl Places {
     }
 }
 
-impl RenderBackend for Places {
+impl RenderBackend for Positions {
     fn draw_rect(
         &mut self,
         at: Point,

@@ -109,7 +109,7 @@ fn heads(first: &str, runs: &[Run]) -> Vec<String> {
 }
 
 /// The scores of a part of the texts.
-type Part = fn(&Epoch) -> &Vec<(String, f64)>;
+type ScoreChoice = fn(&Epoch) -> &Vec<(String, f64)>;
 
 fn curves(out: &mut String, runs: &[Run]) {
     let mut epochs: Vec<u64> = runs.iter().flat_map(|run| &run.epochs).map(|epoch| epoch.epoch).collect();
@@ -117,7 +117,8 @@ fn curves(out: &mut String, runs: &[Run]) {
     epochs.dedup();
     let colours: Vec<String> = (0..runs.len()).map(colour).collect();
     let mut cards = String::new();
-    let parts: [(&str, Part); 2] = [("held-out", |epoch| &epoch.dev), ("training", |epoch| &epoch.train)];
+    let parts: [(&str, ScoreChoice); 2] =
+        [("held-out", |epoch| &epoch.dev), ("training", |epoch| &epoch.train)];
     for (part, of) in parts {
         let all = || runs.iter().flat_map(|run| &run.epochs).flat_map(of);
         for name in names(all().map(|(name, _)| name)) {

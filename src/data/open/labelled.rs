@@ -34,12 +34,12 @@ enum Input {
 struct Form {
     guess: Guess,
     options: ReadOptions,
-    parts: Parts,
+    parts: LabelFormat,
 }
 
 /// Where the text and the label of a record are.
 #[derive(Debug, Clone)]
-enum Parts {
+enum LabelFormat {
     Tree,
     FastText,
     Fields(objects::FieldChoice),
@@ -112,25 +112,25 @@ impl Form {
         Ok(Self { guess, options, parts })
     }
 
-    fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Parts> {
+    fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<LabelFormat> {
         if matches!(format, FileFormat::Trees | FileFormat::FastText) {
             options.without_columns(format, &format!("file `{}`", file.name()))?;
         }
         let (names, parts) = match format {
-            FileFormat::Trees => return Ok(Parts::Tree),
+            FileFormat::Trees => return Ok(LabelFormat::Tree),
             FileFormat::FastText => {
                 options.notes.extend(fasttext::note(file)?);
-                return Ok(Parts::FastText);
+                return Ok(LabelFormat::FastText);
             }
             FileFormat::JsonLines | FileFormat::Parquet => {
                 let picked = objects::picked(file, format, &wanted(options), options)?;
                 options.notes.clone_from(&picked.notes);
-                (picked.names.clone(), Parts::Fields(picked))
+                (picked.names.clone(), LabelFormat::Fields(picked))
             }
             _ => {
                 let table = table::Table::of(file, format, options, &wanted(options))?;
                 table.note(options);
-                (table.names().to_vec(), Parts::Cells(table))
+                (table.names().to_vec(), LabelFormat::Cells(table))
             }
         };
         let mut texts = names;
@@ -141,7 +141,7 @@ impl Form {
     }
 
     fn is_table(&self) -> bool {
-        matches!(self.parts, Parts::Cells(_))
+        matches!(self.parts, LabelFormat::Cells(_))
     }
 
     /// How the file is read, without the reason why a line is a header.
@@ -154,7 +154,7 @@ impl Form {
     fn records(&self, file: &TextFile) -> Result<Stream<LabelledText>> {
         let grouped = self.options.group.is_some();
         let found: Result<Stream<LabelledText>> = match &self.parts {
-            Parts::Tree => {
+            LabelFormat::Tree => {
                 let binary = self.options.binary;
                 match self.options.phrases {
                     true => file
@@ -165,8 +165,8 @@ impl Form {
                         .map(|found| placed(file, found)),
                 }
             }
-            Parts::FastText => fasttext::records(file),
-            Parts::Fields(picked) => {
+            LabelFormat::FastText => fasttext::records(file),
+            LabelFormat::Fields(picked) => {
                 let (mut texts, name) = (picked.names.clone(), Arc::from(file.name()));
                 let group = if grouped { texts.pop() } else { None };
                 let (label, lists) = (texts.pop().unwrap_or_default(), self.options.label_lists);
@@ -179,7 +179,7 @@ impl Form {
                     Ok(found.placed(&name, object.line))
                 })
             }
-            Parts::Cells(table) => {
+            LabelFormat::Cells(table) => {
                 let label = table.names().len().saturating_sub(1 + usize::from(grouped));
                 let of = move |cell: &mut dyn FnMut(usize) -> String| {
                     let text = of_columns((0..label).map(&mut *cell).collect());

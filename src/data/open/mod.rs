@@ -30,7 +30,7 @@ mod walk;
 pub use answers::{AnswerCell, Question};
 pub(crate) use dictionary::are_pronunciations;
 pub use options::{FileFormat, ReadOptions};
-pub use parts::Parts;
+pub use parts::DataPaths;
 pub use plain::{PlainFiles, PlainText};
 pub use questions::{QuestionKind, Questions};
 

@@ -206,7 +206,7 @@ fn several_files_are_one_data_set() {
     let docs = LabelledTexts::open(files.at("docs")).unwrap();
     assert_eq!(texts(&docs), [("three\n", "neg"), ("one\ntwo\n", "pos")]);
     assert!(files.said(LabelledTexts::open(files.at("parts"))).contains("expected the files of one part"));
-    let parts = Parts::find(files.at("parts")).unwrap();
+    let parts = DataPaths::find(files.at("parts")).unwrap();
     assert_eq!((parts.train, parts.dev), (files.at("parts/train.tsv"), Some(files.at("parts/dev.tsv"))));
     assert!(
         files.said(LabelledTexts::open(files.at("no-*.tsv"))).contains("expected at least one, got none")

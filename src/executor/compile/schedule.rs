@@ -9,7 +9,7 @@ use super::loops::views::counts;
 use super::loops::when::{Timing, Unit, UnitWork};
 use super::source::{ParsedOp, Source};
 use crate::error::Result;
-use crate::executor::plan::{OpId, Span, TimingReason};
+use crate::executor::plan::{LoopRows, OpId, TimingReason};
 use crate::executor::rewrite::classes::Class;
 use crate::executor::rewrite::needs::gradient_reads;
 use crate::operator::{BlockId, Pass, VarId};
@@ -44,7 +44,7 @@ pub(crate) struct ScheduledCall {
 /// When and how often something runs, and why then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
-    pub(crate) span: Span,
+    pub(crate) span: LoopRows,
     /// Whether it runs many times for one instruction of the root block: then it adds to gradients of constants.
     pub(crate) visits: Visits,
     /// Why it is in that part of a step block.
@@ -97,7 +97,7 @@ impl LoopItem {
 /// Puts what runs in order.
 pub(crate) fn schedule(source: &Source<'_>, blocks: &Blocks) -> Result<Schedule> {
     let mut maker = Maker { source, blocks, calls: 0 };
-    let site = Site { span: Span::All, visits: Visits::Once, why: None };
+    let site = Site { span: LoopRows::All, visits: Visits::Once, why: None };
     let root = source.live.iter().map(|&number| {
         let id = OpId { block: BlockId(0), number };
         let mut items = Vec::new();
@@ -287,11 +287,11 @@ impl Maker<'_> {
             let site = site(around, unit, class);
             match unit.does {
                 UnitWork::MakesLevels => {
-                    let call = self.levels_call(id, Site { span: Span::Steps, ..site });
+                    let call = self.levels_call(id, Site { span: LoopRows::Steps, ..site });
                     out.extend(call.map(Item::Levels));
                 }
                 UnitWork::Computes if unit.steps => {
-                    let site = Site { span: Span::Steps, visits: Visits::Many, ..site };
+                    let site = Site { span: LoopRows::Steps, visits: Visits::Many, ..site };
                     self.operator(id, site, None, out)?;
                 }
                 UnitWork::Computes => self.operator(id, site, None, out)?,
@@ -331,7 +331,7 @@ impl Maker<'_> {
 fn site(around: Site, unit: &Unit, class: Class) -> Site {
     let again = around.visits == Visits::Many || unit.when == Timing::Body;
     Site {
-        span: if class == Class::Sequence { Span::Sequences } else { Span::All },
+        span: if class == Class::Sequence { LoopRows::Sequences } else { LoopRows::All },
         visits: if again { Visits::Many } else { Visits::Once },
         why: Some(unit.why),
     }

@@ -12,7 +12,7 @@ use super::schedule::{Item, Schedule, ScheduledCall};
 use super::slots::Slots;
 use super::source::Source;
 use super::writers::{HandedGradient, Writers};
-use crate::executor::plan::{Home, OpId, Span, TimingReason};
+use crate::executor::plan::{Home, LoopRows, OpId, TimingReason};
 use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 
@@ -110,7 +110,7 @@ impl Names<'_> {
         match item {
             Item::Call(call) | Item::Levels(call) => {
                 let what = if matches!(item, Item::Levels(_)) { "levels of " } else { "" };
-                let span = if call.site.span == Span::All { "" } else { " (once a sequence)" };
+                let span = if call.site.span == LoopRows::All { "" } else { " (once a sequence)" };
                 let (reads, writes) = (self.listed(call.reads()), self.listed(call.writes()));
                 let op = self.op(call.id);
                 let _ = writeln!(out, "{indent}{what}{op}({reads}) -> {writes}{span}");

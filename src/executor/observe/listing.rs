@@ -24,7 +24,7 @@ use std::fmt::{self, Write};
 
 use crate::error::Place;
 use crate::executor::plan::{
-    Access, Chain, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span, TimingReason, parts,
+    Access, Chain, Home, Instr, Loop, LoopRows, Move, OpInstr, Plan, Ref, Slot, TimingReason, parts,
 };
 use crate::kernels::Assign;
 use crate::operator::context::OperandPosition;
@@ -135,7 +135,7 @@ impl<'a> Text<'a> {
     }
 
     /// Instructions, or those of them that run over certain rows, with their chains.
-    fn code(&mut self, code: &'a [Instr], chains: &[Chain], only: Option<Span>) {
+    fn code(&mut self, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         for (calls, chain) in parts(code.len(), chains) {
             let code = code[calls].iter().filter(|instr| only.is_none_or(|only| instr.span() == only));
             match chain {
@@ -198,7 +198,7 @@ impl<'a> Text<'a> {
         let made: Vec<String> = op.made.iter().map(|(level, _)| level.0.to_string()).collect();
         let (reads, made) = (self.operands(op, desc).0, made.join(", "));
         self.line(&format!("[{}] {operator} ({reads}) -> the offsets of level {made}", op.index));
-        let when = if op.span == Span::Steps { ", for one step after the other" } else { "" };
+        let when = if op.span == LoopRows::Steps { ", for one step after the other" } else { "" };
         self.inside(|text| text.line(&format!("before its output has room{when}")));
     }
 
@@ -328,15 +328,15 @@ impl<'a> Text<'a> {
             text.zeroed(inner);
             text.memories(inner);
             let (code, chains) = (&inner.before, &inner.chains.before);
-            text.section("before the loop, one step after the other", code, chains, Some(Span::Steps));
-            text.section("before the loop, over all steps at once", code, chains, Some(Span::All));
-            text.section("before the loop, once a sequence", code, chains, Some(Span::Sequences));
+            text.section("before the loop, one step after the other", code, chains, Some(LoopRows::Steps));
+            text.section("before the loop, over all steps at once", code, chains, Some(LoopRows::All));
+            text.section("before the loop, once a sequence", code, chains, Some(LoopRows::Sequences));
             let how = if inner.in_lanes { "each thread its own sequences" } else { "all sequences together" };
             let title = format!("the loop, at every step, {how}");
             text.section(&title, &inner.body, &inner.chains.body, None);
             let (code, chains) = (&inner.after, &inner.chains.after);
-            text.section("after the loop, over all steps at once", code, chains, Some(Span::All));
-            text.section("after the loop, once a sequence", code, chains, Some(Span::Sequences));
+            text.section("after the loop, over all steps at once", code, chains, Some(LoopRows::All));
+            text.section("after the loop, once a sequence", code, chains, Some(LoopRows::Sequences));
             text.no_calls(inner);
             text.scatters("back into the batch's order", &inner.scatter);
             text.scatters("back, a row or sub-sequence a sequence", &inner.scatter_statics);
@@ -345,7 +345,7 @@ impl<'a> Text<'a> {
     }
 
     /// The instructions of a part of a loop, or those of them that run over certain rows.
-    fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<Span>) {
+    fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         if code.iter().any(|instr| only.is_none_or(|only| instr.span() == only)) {
             self.line(title);
             self.inside(|text| text.code(code, chains, only));

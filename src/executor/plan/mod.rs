@@ -32,7 +32,7 @@ pub(crate) struct OpId {
 
 /// Over which rows of a step block an instruction runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum LoopRows {
     /// All steps at once.
     All,
     /// Once for each sequence.
@@ -74,7 +74,7 @@ pub(crate) struct OpInstr {
     /// Which of the writes are flushed after the call: what passes from step to step.
     pub(crate) flush: Vec<usize>,
     pub(crate) effort: Effort,
-    pub(crate) span: Span,
+    pub(crate) span: LoopRows,
     /// The block whose order its rows lie in, and what counts them there.
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
@@ -150,11 +150,11 @@ impl Instr {
     }
 
     /// Over which rows of a step block it runs.
-    pub(crate) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> LoopRows {
         match self {
             Instr::Op(op) | Instr::Levels(op) => op.span,
             Instr::Loop(inner) => inner.span,
-            Instr::Zero(..) | Instr::Reorder { .. } => Span::All,
+            Instr::Zero(..) | Instr::Reorder { .. } => LoopRows::All,
         }
     }
 }
@@ -225,7 +225,7 @@ pub(crate) struct Loop {
     /// Its number in the plan, before those of its instructions.
     pub(crate) index: usize,
     pub(crate) backward: bool,
-    pub(crate) span: Span,
+    pub(crate) span: LoopRows,
     /// Into the block's order, before anything runs.
     pub(crate) gather: Vec<Move>,
     /// Static inputs: one row or sub-sequence a sequence.

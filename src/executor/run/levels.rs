@@ -3,7 +3,7 @@
 //!
 //! At the root that is one call. In a step block it is one for each step, all of them before the loop, so that the rows
 //! of every step are counted before the first one runs: what decides the offsets is computed by then, at the latest step
-//! by step (`Span::Steps`). From there on a level that is made in the step is like one of a step input: its sequences
+//! by step (`LoopRows::Steps`). From there on a level that is made in the step is like one of a step input: its sequences
 //! of all steps lie behind each other, and what no memory reaches runs over all of them at once. The backward pass finds
 //! the lengths where the forward pass wrote them down.
 

@@ -8,7 +8,7 @@
 //! An instruction may be a loop, and a loop runs instructions: that circle is inside this file.
 
 use crate::error::{Error, Result};
-use crate::executor::plan::{Chain, Instr, Loop, Move, Span, parts};
+use crate::executor::plan::{Chain, Instr, Loop, LoopRows, Move, parts};
 use crate::executor::run::frame::FrameRows;
 use crate::executor::run::recording::Laps;
 use crate::executor::run::state::{RunState, step_parent};
@@ -186,14 +186,14 @@ impl<'p> RunState<'p> {
             }
             let instr = &code[calls.start];
             let span = instr.span();
-            if span == Span::Steps && !matches!(instr, Instr::Levels(_)) {
+            if span == LoopRows::Steps && !matches!(instr, Instr::Levels(_)) {
                 for t in 0..self.frames[block.0 as usize].rank.steps() {
                     self.go(block, FrameRows::Step { t, from: 0, to: usize::MAX })?;
                     self.instruction(instr, lane, tools)?;
                 }
                 continue;
             }
-            self.go(block, if span == Span::Sequences { FrameRows::Sequences } else { FrameRows::All })?;
+            self.go(block, if span == LoopRows::Sequences { FrameRows::Sequences } else { FrameRows::All })?;
             self.instruction(instr, lane, tools)?;
         }
         self.go(block, FrameRows::All)

@@ -1,7 +1,7 @@
 //! Gradients of sparse factors: products, but only the elements where the factor has an entry.
 
 use super::super::fork::join;
-use super::room::{Narrow, Part, SparseRoom};
+use super::room::{Narrow, SparseRoom, ThreadSums};
 use super::{Columns, CsrView, place};
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::helpers;
@@ -150,7 +150,7 @@ struct LeftGradient<'a, T> {
     dc: CsrView<'a, T>,
     out: &'a mut [T],
     assign: Assign,
-    part: &'a mut Part<T>,
+    part: &'a mut ThreadSums<T>,
 }
 
 impl<T: Float> Sweep for LeftGradient<'_, T> {
@@ -211,7 +211,7 @@ struct Right<'a, T> {
     dc: CsrView<'a, T>,
     /// Is added to.
     out: &'a mut [T],
-    part: &'a mut Part<T>,
+    part: &'a mut ThreadSums<T>,
 }
 
 impl<T: Float> Sweep for Right<'_, T> {

@@ -86,7 +86,7 @@ impl<T: Float> Rooms<T> {
 
 /// Some heads of some sequences.
 #[derive(Clone)]
-struct Part {
+struct HeadBlock {
     heads: Range<usize>,
     sequences: Range<usize>,
 }
@@ -98,8 +98,8 @@ enum Cut {
 }
 
 impl<'a, T: Float> Inputs<'a, T> {
-    fn all(&self) -> Part {
-        Part { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
+    fn all(&self) -> HeadBlock {
+        HeadBlock { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
     }
 
     /// Columns of a head in what is `width` wide.
@@ -121,7 +121,7 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 
     /// Where a part is cut for `left` of `parts` threads: heads are as much work each. `None` if it is too small.
-    fn cut(&self, part: &Part, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
+    fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
         if part.heads.len() > 1 {
             let heads = part.heads.len() * left / parts;
             return Some(Cut::Heads(part.heads.start + heads.clamp(1, part.heads.len() - 1)));
@@ -196,7 +196,7 @@ pub(super) fn forward<T: Float>(
 
 fn forward_part<T: Float>(
     inputs: Inputs<'_, T>,
-    part: Part,
+    part: HeadBlock,
     mut out: ViewMut<'_, T>,
     mut log_sums: ViewMut<'_, T>,
     rooms: &mut [AttentionRoom<T>],
@@ -235,7 +235,7 @@ fn forward_part<T: Float>(
     );
 }
 
-impl Part {
+impl HeadBlock {
     fn halves(&self, cut: &Cut) -> (Self, Self) {
         let Self { heads, sequences } = self.clone();
         match *cut {
@@ -301,7 +301,7 @@ pub(super) fn backward<T: Float>(
 
 fn backward_part<'a, T: Float>(
     inputs: Inputs<'a, T>,
-    part: Part,
+    part: HeadBlock,
     result: AttentionResult<'a, T>,
     gradients: Gradients<'_, T>,
     mut bias: Option<ViewMut<'_, T>>,

@@ -97,7 +97,7 @@ impl Op for LinearCrossEntropy {
         with_float!(run.dtype(Self::X), T => {
             let loss = run.output::<T>(Self::LOSS)?;
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
-            let shared = Shared {
+            let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
@@ -120,7 +120,7 @@ impl Op for LinearCrossEntropy {
                 return Ok(());
             };
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
-            let shared = Shared {
+            let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
@@ -285,7 +285,7 @@ struct Tools<'a, T: Float> {
 }
 
 /// What all rows share.
-struct Shared<'a, T> {
+struct RowInputs<'a, T> {
     bias: Option<&'a [T]>,
     target: Target<'a, T>,
     labels: &'a Ids<'a>,
@@ -335,7 +335,7 @@ struct Sums<'a, T> {
 
 /// All rows, chunk by chunk.
 fn all<T: RowValue>(
-    shared: &Shared<'_, T>,
+    shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
     rows: Chunk<'_, T>,
     mut sums: Option<Sums<'_, T>>,
@@ -368,7 +368,7 @@ fn all<T: RowValue>(
 
 /// The rows of a chunk, divided over threads: leaves the gradient of the logits in `logits`.
 fn take<T: RowValue>(
-    shared: &Shared<'_, T>,
+    shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
     rows: Chunk<'_, T>,
     mut logits: ViewMut<'_, T>,
@@ -411,7 +411,7 @@ fn add<T: RowValue>(
 
 /// From logits to losses, and to the gradient of the logits in their place.
 struct Losses<'a, T> {
-    shared: &'a Shared<'a, T>,
+    shared: &'a RowInputs<'a, T>,
     first: usize,
     logits: ViewMut<'a, T>,
     loss: Option<ViewMut<'a, T>>,
@@ -424,7 +424,7 @@ impl<T: Float> Sweep for Losses<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) -> Result<()> {
-        let Shared { target, labels, .. } = self.shared;
+        let RowInputs { target, labels, .. } = self.shared;
         for (row, logits) in self.logits.iter_mut().enumerate() {
             let class = target.class(labels, self.first + row)?;
             let total = if class.is_some() { log_sum_exp::<T, A>(logits) } else { T::ZERO };

@@ -169,7 +169,7 @@ impl LinearChainCrf {
             rooms.resize_with(threads, ChainRoom::default);
         }
         let pairs = dtransitions.is_some();
-        let shared = Shared { transitions: &transitions, emissions, tags: &tags, sequences, dcost, pairs };
+        let shared = CrfInputs { transitions: &transitions, emissions, tags: &tags, sequences, dcost, pairs };
         let result = shared.share(&mut blocks, demissions, &mut rooms[..threads]);
         if let (Ok(()), Some((mut to, assign))) = (&result, dtransitions) {
             let (first, others) = match blocks.split_first_mut() {
@@ -224,7 +224,7 @@ fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
 
 /// What all threads read.
 #[derive(Clone, Copy)]
-struct Shared<'a, T> {
+struct CrfInputs<'a, T> {
     transitions: &'a Transitions,
     emissions: View<'a, T>,
     tags: &'a Ids<'a>,
@@ -234,7 +234,7 @@ struct Shared<'a, T> {
     pairs: bool,
 }
 
-impl<T: RowValue> Shared<'_, T> {
+impl<T: RowValue> CrfInputs<'_, T> {
     /// Writes the gradients of the emissions of some blocks, which `to` begins with, and their sums over pairs.
     fn share(
         self,

@@ -71,7 +71,7 @@ fn update_of<T: RowValue>(
     let threads = run.run().threads;
     if run.rows(GRAD).is_none() {
         let gradients = Gradients::Rows(run.input::<T>(GRAD)?);
-        let part = Part { fields, rows: Rows::All, gradients, gaps: &[] };
+        let part = ThreadRows { fields, rows: Rows::All, gradients, gaps: &[] };
         share(rule, Task::Update(moment), part, threads);
         return Ok(());
     }
@@ -99,7 +99,7 @@ fn update_of<T: RowValue>(
             ids.iter().for_each(|&id| settled[id as usize] = now);
         }
         let rows = Rows::Of { ids, base: 0 };
-        let part = Part { fields: tables, rows, gradients: Gradients::Rows(values), gaps: &[] };
+        let part = ThreadRows { fields: tables, rows, gradients: Gradients::Rows(values), gaps: &[] };
         share(rule, Task::Update(moment), part, threads);
         Ok(())
     });
@@ -264,7 +264,7 @@ impl Debts {
             at_once &= ledger.learn(rule, history, gap);
         }
         zeros.resize(tables[0].width(), T::ZERO);
-        let part = Part {
+        let part = ThreadRows {
             fields: tables.iter_mut().map(|table| table.reborrow()).collect(),
             rows: Rows::Of { ids: &self.due, base: 0 },
             gradients: Gradients::Zero(zeros),
@@ -291,7 +291,7 @@ enum Task<'a> {
 }
 
 /// Rows for one thread.
-struct Part<'a, T> {
+struct ThreadRows<'a, T> {
     fields: Fields<'a, T>,
     rows: Rows<'a>,
     gradients: Gradients<'a, T>,
@@ -299,7 +299,7 @@ struct Part<'a, T> {
     gaps: &'a [usize],
 }
 
-impl<'a, T: Float> Part<'a, T> {
+impl<'a, T: Float> ThreadRows<'a, T> {
     fn len(&self) -> usize {
         match self.rows {
             Rows::All => self.fields[0].rows(),
@@ -363,7 +363,7 @@ impl<'a, T: Float> Part<'a, T> {
 }
 
 /// Divides rows over threads.
-fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: Part<'_, T>, threads: usize) {
+fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_, T>, threads: usize) {
     let (len, width) = (part.len(), part.fields[0].width());
     let whole = match part.rows {
         Rows::All => false,
@@ -477,7 +477,7 @@ fn row_sparse<T: RowValue>(
             fields.push(ViewMut::new(table.numbers_mut::<T>()?, touched, width));
         }
         let (rows, gradients) = (Rows::At(places), Gradients::Rows(values));
-        Part { fields, rows, gradients, gaps: &[] }.run(rule, Task::Update(moment));
+        ThreadRows { fields, rows, gradients, gaps: &[] }.run(rule, Task::Update(moment));
         Ok(())
     });
     *run.scratch().get::<Scratch<T>>() = room;

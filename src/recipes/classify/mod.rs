@@ -33,7 +33,7 @@ use crate::tensor::Variable;
 pub(super) use network::LABEL;
 use network::NUMBER;
 use objective::{Labels, Objective, labels_in};
-use reader::{CHARACTERS, CharacterCounts, Parts, SEPARATOR, WORDS};
+use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
 pub(super) use thresholds::finished;
 
@@ -426,7 +426,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         }
         None => Texts::Held(embedded::reviews(true)?),
     };
-    let (cut, parts) = (tokenizer(config)?, Parts::of(config));
+    let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
     from.same_cut(CUT, &cut)?;
     let divides = dev.is_none() && (own || config.data.fold.is_some());
     let part = if divides { one_in(config) } else { 0 };

@@ -3,8 +3,8 @@
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledFiles, LabelledRow,
-    LabelledRows, LabelledTexts, Limits, Loader, PairFiles, Pairs, Parts, PlainFiles, PlainText,
+    Batch, Batching, ColumnSpec, Continuous, Data, DataPaths, Field, FirstIndex, Folder, LabelledFiles,
+    LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, PairFiles, Pairs, PlainFiles, PlainText,
     QuestionKind, Questions, ReadOptions, Sample, SampleStream, Samples, Source, TagScheme, TaggedFiles,
     TaggedTexts, Target, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
@@ -135,7 +135,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let two = folder.join("parts");
     fs::create_dir_all(&two).unwrap();
     ["train.tsv", "train.csv"].iter().for_each(|name| fs::write(two.join(name), "a\n").unwrap());
-    calls.at("Parts::find", || Parts::find(&two));
+    calls.at("Parts::find", || DataPaths::find(&two));
     fs::remove_dir_all(&two).unwrap();
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&line));
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&broken));
