@@ -1,6 +1,6 @@
 //! What a run refuses, how it says so, and that a run that fails leaves everything as it was.
 
-use unpadded::executor::{Executor, Part, Run, Scope, Stage};
+use unpadded::executor::{Executor, LoopPhase, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::operator::{Attributes, CheckCase, Forward, InferShape, Op, VarId};
 use unpadded::ops::Pool;
@@ -490,7 +490,7 @@ fn packed_weights_are_those_of_the_scope() {
             train.run(&mut scope, &Run::infer(&feeds)).unwrap();
         }
         let profile = train.take_profile().unwrap();
-        profile.entries.iter().filter(|e| e.part == Part::Prepare).map(|e| e.calls).sum::<u64>()
+        profile.entries.iter().filter(|e| e.part == LoopPhase::Prepare).map(|e| e.calls).sum::<u64>()
     };
     assert!(packed(1) > 0);
     assert_eq!(packed(3), 0);
