@@ -19,7 +19,7 @@ pub mod save;
 pub(crate) mod stored;
 pub mod transform;
 
-pub use construction::builder::{Builder, DTypeOf};
+pub use construction::builder::{Builder, DTypeSource};
 pub use construction::open_step::Recurrence;
 pub use construction::step::Step;
 pub use construction::term::Term;

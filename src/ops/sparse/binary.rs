@@ -23,7 +23,7 @@ use crate::tensor::StorageKind;
 use crate::with_float;
 
 use super::meet::{
-    DenseMeet, Entries, MANY, MeetKernel, SecondOperand, SelectedReader, Sparse, Zeros, beside, gather,
+    DenseKernel, Entries, MANY, MeetKernel, SecondOperand, SelectedReader, Sparse, Zeros, beside, gather,
 };
 use super::samples::of_two;
 
@@ -141,7 +141,7 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) ->
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
     let sparse = Sparse::of(run.csr(sparse), run.rows(sparse), &zero)?;
-    DenseMeet { f, sparse, dense, g: None, to: out, first: 0, assign: Assign::Write }.share(threads);
+    DenseKernel { f, sparse, dense, g: None, to: out, first: 0, assign: Assign::Write }.share(threads);
     Ok(())
 }
 
@@ -364,7 +364,7 @@ fn everywhere<T: RowValue>(
     let sparse = Sparse::of(run.csr(1 - slot), run.rows(1 - slot), zero)?;
     let (own_row, own_column) = (to.rows() == dout.rows(), to.width() == dout.width());
     if own_row && own_column {
-        DenseMeet { f, sparse, dense, g: Some(dout), to, first: 0, assign }.share(run.run().threads);
+        DenseKernel { f, sparse, dense, g: Some(dout), to, first: 0, assign }.share(run.run().threads);
         return Ok(());
     }
     all.clear();

@@ -171,7 +171,7 @@ fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
 }
 
 /// Writes or adds f(sparse, dense, g) in every row.
-pub(super) struct DenseMeet<'a, T> {
+pub(super) struct DenseKernel<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) sparse: Sparse<'a, T>,
     /// Each of its rows, or one for all.
@@ -184,7 +184,7 @@ pub(super) struct DenseMeet<'a, T> {
     pub(super) assign: Assign,
 }
 
-impl<T: RowValue> DenseMeet<'_, T> {
+impl<T: RowValue> DenseKernel<'_, T> {
     pub(super) fn share(self, threads: usize) {
         let work = self.to.rows().saturating_mul(self.to.width());
         self.on(helpers(work, WORTH_A_THREAD, threads));
@@ -196,8 +196,8 @@ impl<T: RowValue> DenseMeet<'_, T> {
             let left = threads / 2;
             let middle = rows * left / threads;
             let (to, to_after) = self.to.split_rows(middle);
-            let before = DenseMeet { to, ..self };
-            let after = DenseMeet { to: to_after, first: self.first + middle, ..self };
+            let before = DenseKernel { to, ..self };
+            let after = DenseKernel { to: to_after, first: self.first + middle, ..self };
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
@@ -360,7 +360,8 @@ mod tests {
 
                 let to = ViewMut::new(&mut all, rows, columns);
                 let g = (part > 0).then_some(g);
-                DenseMeet { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, assign }.on(threads);
+                DenseKernel { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, assign }
+                    .on(threads);
                 assert_eq!(all, naive, "part {part}, {assign:?}, {threads} threads");
                 let beside = SecondOperand::Dense(View::new(&gradient, rows, columns));
                 let of = Entries {

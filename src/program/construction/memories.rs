@@ -1,6 +1,6 @@
 //! Memories of a step block: what passes from step to step.
 
-use super::builder::DTypeOf;
+use super::builder::DTypeSource;
 use super::open_step::{NextMemory, OpenMemory, OpenStep};
 use super::state::{State, finished};
 use super::step::Step;
@@ -35,7 +35,7 @@ impl Step {
     /// # Errors
     /// If a row has no numbers, or there are too many dimensions.
     #[track_caller]
-    pub fn memory_of(&self, dtype: impl Into<DTypeOf>, dims: &[usize]) -> Var {
+    pub fn memory_of(&self, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
         let spec = match dims.contains(&0) {
             true => Err(empty_memory(format!("{dims:?}"))),
