@@ -135,7 +135,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let two = folder.join("parts");
     fs::create_dir_all(&two).unwrap();
     ["train.tsv", "train.csv"].iter().for_each(|name| fs::write(two.join(name), "a\n").unwrap());
-    calls.at("Parts::find", || DataPaths::find(&two));
+    calls.at("DataPaths::find", || DataPaths::find(&two));
     fs::remove_dir_all(&two).unwrap();
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&line));
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&broken));
