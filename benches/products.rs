@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ndarray::Array2;
 use ndarray::linalg::general_mat_mul;
-use unpadded::kernels::{GradientRoom, Packed, Transpose, View, ViewMut, affine_gradient, product};
+use unpadded::kernels::{GradientRoom, PackedMatrix, Transpose, View, ViewMut, affine_gradient, product};
 use unpadded::op::Assign;
 
 /// Seconds of the fastest of the calls that fit into 0.2 s.
@@ -27,7 +27,7 @@ fn main() {
     println!("{:>6} {:>6} {:>6} {:>10} {:>16} {:>7}", "rows", "K", "N", "packed", "matrixmultiply", "ratio");
     for (k, n) in [(256, 1024), (512, 2048), (1024, 256), (64, 40)] {
         let b = Array2::from_shape_fn((k, n), |(i, j)| ((i * 31 + j * 7) % 17) as f32 * 0.1 - 0.8);
-        let mut packed = Packed::new();
+        let mut packed = PackedMatrix::new();
         let Some(slice) = b.as_slice() else { return };
         packed.pack(View::new(slice, k, n), Transpose::No);
         for rows in [1, 2, 4, 6, 8, 32, 64, 512] {

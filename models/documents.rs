@@ -66,7 +66,7 @@ fn read(path: &Path) -> Result<Vec<Document>> {
 }
 
 fn of_lines(texts: &LabelledTexts) -> Vec<Document> {
-    let document = |text: &unpadded::data::Labelled| Document {
+    let document = |text: &unpadded::data::LabelledText| Document {
         sentences: sentences(&text.text),
         label: text.label.clone(),
     };

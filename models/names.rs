@@ -72,9 +72,9 @@ fn main() -> Result<()> {
 
 #[test]
 fn it_learns_and_predicts() -> Result<()> {
-    use unpadded::data::Labelled;
+    use unpadded::data::LabelledText;
     let names = [("anna", "Up"), ("inga", "Up"), ("otto", "Down"), ("bosko", "Down")];
-    let names = names.map(|(name, class)| Labelled::new(name, class));
+    let names = names.map(|(name, class)| LabelledText::new(name, class));
     let names = LabelledTexts::new("names", names.to_vec());
     let mut trainer = train(&names, &names, 40)?;
     let predictor = Predictor::new(trainer.for_inference()?, &ops::catalogue())?;

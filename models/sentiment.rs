@@ -60,9 +60,9 @@ fn main() -> Result<()> {
 
 #[test]
 fn it_learns_and_predicts() -> Result<()> {
-    use unpadded::data::Labelled;
+    use unpadded::data::LabelledText;
     let lines = [("good film", "yes"), ("a bad film", "no"), ("a good one", "yes"), ("bad one", "no")];
-    let all = lines.iter().cycle().take(40).map(|(text, label)| Labelled::new(*text, *label));
+    let all = lines.iter().cycle().take(40).map(|(text, label)| LabelledText::new(*text, *label));
     let texts = LabelledTexts::new("texts", all.collect::<Vec<_>>());
     let mut trainer = train(&texts, &texts, 40)?;
     let predictor = Predictor::new(trainer.for_inference()?, &ops::catalogue())?;

@@ -68,7 +68,7 @@ pub use crate::operator::context::Scratch;
 pub use crate::operator::sample::{numbers, sparse_numbers};
 pub use crate::operator::{
     Arity, Attributes, Backward, CSR, CheckCase, Cost, CsrBuffer, DENSE, DENSE_OR_CSR, DENSE_OR_ROWS, Debt,
-    Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints, InferShape, Kernel, Levels,
+    Declaration, DeclaredOp, Extent, Facts, Forward, Fusion, Gradient, Hints, InferShape, Kernel, Levels,
     Literal, LiteralRef, LodEffect, Merge, NewLevels, Op, Operand, Operators, Pass, Pieces, Prepare, ROWS,
     Reach, ReadSlots, RowBuffer, RowKey, RowTable, RowValue, RunFacts, Sequences, Shape, Signature, Size,
     Slot, Spec, StorageBound, TableRows, Total, Work,
@@ -77,7 +77,7 @@ pub use crate::operator::{
 // What an update rule declares.
 pub use crate::ops::update::decay::Decay;
 pub use crate::ops::update::element::{ElementRule, RuleSettings};
-pub use crate::ops::update::owed::{Moment, Moves, Owed};
+pub use crate::ops::update::owed::{Moment, Moves, RowDebt};
 pub use crate::ops::update::rule::ElementStep;
 pub use crate::ops::update::settings;
 

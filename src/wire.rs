@@ -187,12 +187,12 @@ struct Open {
 }
 
 /// The body of a section, to be decoded from.
-struct BodyRead<'a, R> {
+struct BodyReader<'a, R> {
     reader: &'a mut Reader<R>,
     failed: Option<Error>,
 }
 
-impl<R: Read> Read for BodyRead<'_, R> {
+impl<R: Read> Read for BodyReader<'_, R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.reader.section_left()).unwrap_or(usize::MAX);
         let n = bytes.len().min(left);
@@ -374,7 +374,7 @@ impl<R: Read> Reader<R> {
         self.at_most(most).at_caller()?;
         let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
         let size = self.section_left();
-        let mut body = BodyRead { reader: self, failed: None };
+        let mut body = BodyReader { reader: self, failed: None };
         let mut pieces = BufReader::with_capacity(PIECE.min(size as usize), &mut body);
         let value = record::from_read(&mut pieces, size);
         let unused = pieces.buffer().len() as u64;

@@ -11,8 +11,8 @@ mod peak_memory;
 use std::sync::Mutex;
 
 use unpadded::data::{
-    Added, Asking, Batching, Continuous, Data, LabelledFiles, Limits, Loader, PairFiles, PlainFiles,
-    Questions, ReadOptions, TaggedFiles, TextFile, Tokenizer, Vocabulary, WordVectors,
+    AnswerCell, Batching, Continuous, Data, LabelledFiles, Limits, Loader, PairFiles, PlainFiles,
+    QuestionKind, Questions, ReadOptions, TaggedFiles, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 
 /// Who counts, as the allocator counts for all threads.
@@ -126,10 +126,10 @@ fn streams_of_all_tasks_take_their_window() {
     });
     let asked = peaks("a.csv", &format!("{},label {{}}\n", "a b ".repeat(100)), &|path| {
         let out = std::io::sink();
-        let mut questions = Questions::open(path, &ReadOptions::new().text("1"), Asking::Text).unwrap();
+        let mut questions = Questions::open(path, &ReadOptions::new().text("1"), QuestionKind::Text).unwrap();
         questions.write_to(Box::new(out), &["p"]).unwrap();
         while let Some(question) = questions.next() {
-            questions.answer(&question.unwrap(), &[Added::Number(0.5)]).unwrap();
+            questions.answer(&question.unwrap(), &[AnswerCell::Number(0.5)]).unwrap();
         }
         questions.finish().unwrap();
     });

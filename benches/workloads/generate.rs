@@ -6,7 +6,7 @@ use std::time::Instant;
 use ndarray::{Array1, Array2};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
-use unpadded::kernels::{Packed, Transpose, View, ViewMut, product};
+use unpadded::kernels::{PackedMatrix, Transpose, View, ViewMut, product};
 use unpadded::layers::Embedding;
 use unpadded::op::Assign;
 use unpadded::predict::{Beam, Generation, Predictor, Sampling};
@@ -83,7 +83,7 @@ pub(crate) fn session() -> Outcome<()> {
     let x = Variable::dense(Array2::from_shape_fn((1, WIDTH), |(i, j)| number(i, j)));
     let weights = Array2::from_shape_fn((WIDTH, 4 * WIDTH), |(i, j)| number(i, j));
     let packed = [(); 2].map(|()| {
-        let mut packed = Packed::new();
+        let mut packed = PackedMatrix::new();
         packed.pack(View::new(weights.as_slice().unwrap_or(&[]), WIDTH, 4 * WIDTH), Transpose::No);
         packed
     });

@@ -1,7 +1,9 @@
 //! What every cell here is tried on: its gradients, and a task to learn.
+#[path = "../draws.rs"]
+mod draws;
 
+use draws::Draws;
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::kernels::philox;
 use unpadded::layers::Embedding;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Optimizer};
@@ -11,7 +13,7 @@ use unpadded::{Builder, DType, Result, Var, Variable};
 pub(crate) type Cell = fn(&Builder, Var, usize) -> Var;
 
 /// How many symbols there are to recall, and as many that mean nothing.
-const SYMBOLS: i64 = 4;
+const SYMBOLS: usize = 4;
 
 /// The loss of each step of training on recall: a sequence starts with one of four symbols, others without a meaning
 /// follow, up to eight, and in the end the layer has to know the first.
@@ -19,22 +21,23 @@ pub(crate) fn train(cell: Cell, steps: u64) -> Result<Vec<f64>> {
     let net = Builder::new().seed(1);
     let symbols = net.feed("symbols", DType::I64, &[], 1);
     let answer = net.feed("first", DType::I64, &[], 0);
-    let x = net.embedding(symbols, Embedding::new(2 * SYMBOLS as usize, 16));
+    let x = net.embedding(symbols, Embedding::new(2 * SYMBOLS, 16));
     let last = net.sequence_pool(cell(&net, x, 16), Pool::Last);
-    let loss = net.mean(net.cross_entropy(net.linear(last, SYMBOLS as usize), answer));
+    let loss = net.mean(net.cross_entropy(net.linear(last, SYMBOLS), answer));
     let registry = net.registry();
     let mut program = net.finish()?;
     Adam::new(1e-2).minimize(&mut program, &registry, loss.id())?;
     let mut executor = Executor::new(&program, &registry, &[loss.id()], 1)?;
     let mut scope = Scope::of(&program)?;
+    let mut draws = Draws::new(7);
     let one_step = |step| {
-        let random = |i: usize, at: i64| i64::from(philox([step as u32, i as u32, at as u32, 0], [7, 7])[0]);
-        let first: Vec<i64> = (0..32).map(|i| random(i, 0) % SYMBOLS).collect();
-        let sequence = |(i, &first): (usize, &i64)| {
-            let noise = (2..2 + random(i, 1) % 9).map(|at| SYMBOLS + random(i, at) % SYMBOLS);
-            std::iter::once(first).chain(noise).collect::<Vec<i64>>()
+        let mut sequence = |_| {
+            let (first, noise) = (draws.one_of(0..SYMBOLS), draws.one_of(0..9));
+            let noise = (0..noise).map(|_| draws.one_of(SYMBOLS..2 * SYMBOLS) as i64);
+            std::iter::once(first as i64).chain(noise).collect::<Vec<i64>>()
         };
-        let sequences: Vec<Vec<i64>> = first.iter().enumerate().map(sequence).collect();
+        let sequences: Vec<Vec<i64>> = (0..32).map(&mut sequence).collect();
+        let first: Vec<i64> = sequences.iter().map(|sequence| sequence[0]).collect();
         let given = [Variable::from_sequences(&sequences)?, Variable::dense(ndarray::Array1::from(first))];
         let feeds = [(symbols.id(), &given[0]), (answer.id(), &given[1])];
         executor.run(&mut scope, &Run::train(&feeds, step))?;

@@ -10,8 +10,8 @@ use super::metric::MetricDesc;
 use super::position::{Criterion, Position};
 use super::purpose::Purpose;
 use super::sections::{
-    BEST, BEST_ROWS, CARRIED, CRITERION, EPOCH, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS, SUMS,
-    TENSOR, VOCABULARY, Wrong, about, longest, malformed, unfit,
+    BEST, BEST_ROWS, CARRIED, CRITERION, EPOCH, METRIC, MakeError, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS,
+    SUMS, TENSOR, VOCABULARY, about, longest, malformed, unfit,
 };
 use super::stored::{
     NamedVocabulary, StoredCriterion, StoredEpoch, StoredMetric, StoredPosition, StoredPurpose, StoredSums,
@@ -314,7 +314,7 @@ impl Checkpoint {
     }
 
     /// Checks what [`Self::check`] does, and the tensors.
-    fn check_all(&self, wrong: Wrong<'_>) -> Result<()> {
+    fn check_all(&self, wrong: MakeError<'_>) -> Result<()> {
         complete(TENSOR, &self.kept(), &self.tensors, wrong)?;
         self.check(wrong)
     }
@@ -331,7 +331,7 @@ impl Checkpoint {
     }
 
     /// Checks that the parts but for the tensors fit each other.
-    fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+    fn check(&self, wrong: MakeError<'_>) -> Result<()> {
         let bare = self.best.is_empty() && self.carried.is_empty() && self.criterion.is_none();
         let bare = bare && self.history.is_empty();
         EpochScores::check(&self.history, &self.position, wrong)?;

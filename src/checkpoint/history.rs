@@ -1,7 +1,7 @@
 //! What each epoch of a training came to.
 
 use super::position::Position;
-use super::sections::{EPOCH, Wrong, about};
+use super::sections::{EPOCH, MakeError, about};
 use crate::error::Result;
 
 /// What an epoch of a training came to, when it ended.
@@ -34,7 +34,7 @@ impl EpochScores {
     }
 
     /// Checks that epochs follow each other from the first one up to those that are finished, and so their steps.
-    pub(super) fn check(all: &[Self], at: &Position, wrong: Wrong<'_>) -> Result<()> {
+    pub(super) fn check(all: &[Self], at: &Position, wrong: MakeError<'_>) -> Result<()> {
         let refused = |what: &str, expected: &str, got: &str| Err(wrong(&about(EPOCH, what), expected, got));
         for pair in all.windows(2) {
             let [before, after] = [&pair[0], &pair[1]];

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::sections::{POSITION, SUMS, Wrong, about};
+use super::sections::{MakeError, POSITION, SUMS, about};
 use super::sums::SparseSums;
 use crate::error::Result;
 use crate::tensor::named::named;
@@ -92,7 +92,7 @@ impl Position {
         (self.running, self.sparse) = (BTreeMap::new(), BTreeMap::new());
     }
 
-    pub(super) fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+    pub(super) fn check(&self, wrong: MakeError<'_>) -> Result<()> {
         let best = self.best.unwrap_or(Best { value: 0.0, epoch: 0, step: 0 });
         for (what, count) in [
             ("epoch", self.epoch),

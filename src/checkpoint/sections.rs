@@ -26,7 +26,7 @@ pub(super) fn longest(section: &str) -> u64 {
 }
 
 /// Makes an error of what is wrong, what was expected and what was found.
-pub(super) type Wrong<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
+pub(super) type MakeError<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
 
 /// The error for parts that a caller put together.
 pub(super) fn unfit(what: &str, expected: &str, got: &str) -> Error {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sections::Wrong;
+use super::sections::MakeError;
 use crate::error::{Error, Result};
 
 /// Sums in one section at most: 12 MiB with their places, as items of records.
@@ -64,7 +64,7 @@ impl SparseSums {
     }
 
     /// Checks that each sum is at a place of its own. It may be no finite number: a metric may be NaN, and its training be sound.
-    pub(super) fn check(&self, what: &str, wrong: Wrong<'_>) -> Result<()> {
+    pub(super) fn check(&self, what: &str, wrong: MakeError<'_>) -> Result<()> {
         let mut next = 0;
         for &(place, _) in &self.sums {
             if place < next || place >= self.count {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use super::sections::{BEST, BEST_ROWS, CARRIED, ROWS, TENSOR, Wrong, about, malformed, unfit};
+use super::sections::{BEST, BEST_ROWS, CARRIED, MakeError, ROWS, TENSOR, about, malformed, unfit};
 use super::stored::{Head, RowsHead, StoredHead, StoredRowsHead};
 use crate::error::Result;
 use crate::lod::Lod;
@@ -116,7 +116,7 @@ fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -
     let head = from_bytes::<StoredRowsHead>(&head).and_then(RowsHead::try_from);
     let RowsHead { name, dtype, shape, rows } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
-    let wrong: Wrong<'_> = &|what, expected, got| reader.refused(what, expected, got);
+    let wrong: MakeError<'_> = &|what, expected, got| reader.refused(what, expected, got);
     let layout = Layout { storage: StorageKind::SelectedRows, dtype, shape: &shape, levels: 0 };
     declared(program, section, &name, layout, wrong)?;
     let width = shape.iter().skip(1).try_fold(1u64, |width, &n| width.checked_mul(n as u64));
@@ -156,7 +156,7 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     let Head { name, dtype, shape, lod } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let levels = lod.as_ref().map_or(0, Lod::levels);
-    let wrong: Wrong<'_> = &|what, expected, got| reader.refused(what, expected, got);
+    let wrong: MakeError<'_> = &|what, expected, got| reader.refused(what, expected, got);
     let layout = Layout { storage: StorageKind::Dense, dtype, shape: &shape, levels };
     declared(program, section, &name, layout, wrong)?;
     let bytes = shape.iter().map(|&n| n as u64).try_fold(dtype.size_of() as u64, u64::checked_mul);
@@ -194,7 +194,7 @@ pub(super) fn declared(
     section: &str,
     name: &str,
     layout: Layout<'_>,
-    wrong: Wrong<'_>,
+    wrong: MakeError<'_>,
 ) -> Result<()> {
     let what = about(section, name);
     let desc = program.find(name).map(|id| program.var(id)).filter(|desc| match section {
@@ -233,7 +233,7 @@ pub(super) fn complete(
     section: &str,
     vars: &BTreeMap<&str, &VarDesc>,
     tensors: &BTreeMap<String, Storage>,
-    wrong: Wrong<'_>,
+    wrong: MakeError<'_>,
 ) -> Result<()> {
     for (name, desc) in vars {
         let what = about(section, name);
@@ -248,7 +248,7 @@ pub(super) fn complete(
 }
 
 /// Checks a value against its description.
-pub(super) fn fits(desc: &VarDesc, layout: Layout<'_>, wrong: Wrong<'_>) -> Result<()> {
+pub(super) fn fits(desc: &VarDesc, layout: Layout<'_>, wrong: MakeError<'_>) -> Result<()> {
     let Layout { storage, dtype, shape, .. } = layout;
     let alike = |spec: &Spec| {
         let dims = &spec.shape;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::model_choice::ModelChoice;
 use super::on_file::{OnFile, answers};
-use super::outcome::{Ended, Outcome, UsageError, bad};
+use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
 use super::request::whole;
 use super::{json, terminal, together};
@@ -40,7 +40,7 @@ impl Lines {
         most: usize,
         mut predict: impl FnMut(u64, &[&str]) -> unpadded::Result<Vec<Answer>>,
         show: impl Fn(&str, &Answer) -> String,
-    ) -> Outcome<Ended> {
+    ) -> Outcome<Ending> {
         let mut done = Tally { how: self, lines: 0, failed: 0 };
         terminal::lines(most, |lines| {
             // Unreadable lines are rare: what is between two of them is answered together.
@@ -80,7 +80,7 @@ impl Lines {
             Ok(())
         })?;
         match done {
-            Tally { failed: 0, .. } => Ok(Ended::Done),
+            Tally { failed: 0, .. } => Ok(Ending::Done),
             Tally { failed, lines, .. } => Err(format!("{failed} of {lines} lines have no answer").into()),
         }
     }
@@ -168,7 +168,7 @@ impl Predict {
         Ok((together::load(&runs, self.threads)?, file.map(text)))
     }
 
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let (model, file) = self.model()?;
         for (given, flag) in [(self.output.is_some(), "--output"), (self.quiet, "--quiet")] {
             if given && file.is_none() {
@@ -283,7 +283,7 @@ pub(crate) struct Generate {
 }
 
 impl Generate {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let Self { length, temperature, top_k, top_p, seed, .. } = self;
         let sampling = Sampling::default().temperature(temperature).top_k(top_k).top_p(top_p);
         sampling.sampler(seed).usage()?;

@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::json;
-use super::outcome::{Ended, Outcome, UsageError};
+use super::outcome::{Ending, Outcome, UsageError};
 use super::request::TrainingRequest;
 use super::scores::Table;
 use super::terminal::{self, Console};
 use unpadded::executor::Rates;
 use unpadded::recipes::{Model, Preparation, Task, prepare};
-use unpadded::train::{Ended as FitEnded, Progress, Report, Trainer, Until};
+use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
 /// So often each thing is measured; the middle one is said.
 const ROUNDS: usize = 5;
@@ -81,14 +81,14 @@ impl std::fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 impl Bench {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         match self.measured() {
-            Err(e) if e.is::<Stopped>() => Ok(Ended::Interrupted),
+            Err(e) if e.is::<Stopped>() => Ok(Ending::Interrupted),
             other => other,
         }
     }
 
-    fn measured(self) -> Outcome<Ended> {
+    fn measured(self) -> Outcome<Ending> {
         let mut config = self.wanted.config()?;
         // It is measured for so long, however well it learns.
         config.training.patience = 0;
@@ -103,7 +103,7 @@ impl Bench {
             let until = Until::Steps(trainer.position().step + more);
             let report = trainer.fit(&*train, &*dev, until)?;
             match report.ended {
-                FitEnded::Interrupted => Err(Box::new(Stopped)),
+                StopReason::Interrupted => Err(Box::new(Stopped)),
                 _ => Ok(report),
             }
         };
@@ -179,7 +179,7 @@ impl Bench {
             table.rows = operators.into_iter().map(row).collect();
             table.print(console)?;
         }
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }
 

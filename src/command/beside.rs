@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Ended, Outcome, UsageError, bad, fresh};
-use super::report::{Epoch, Run, Several, Tested, several};
+use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
+use super::report::{Epoch, Run, SeveralRuns, TestScores, several};
 use super::{run, terminal};
 use unpadded::recipes::Config;
 
@@ -28,7 +28,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         self.output.as_deref().map_or(Ok(()), fresh)?;
         let mut folders = Vec::new();
         for path in &self.runs {
@@ -45,7 +45,7 @@ impl Report {
         }
         let read: Vec<(Config, Run)> = folders.iter().map(|path| read(path)).collect::<Outcome<_>>()?;
         let (configs, runs): (Vec<Config>, Vec<Run>) = read.into_iter().unzip();
-        let page = several(&Several { settings: settings(&configs.iter().collect::<Vec<_>>()), runs });
+        let page = several(&SeveralRuns { settings: settings(&configs.iter().collect::<Vec<_>>()), runs });
         match &self.output {
             None => terminal::print(page)?,
             Some(path) => {
@@ -54,7 +54,7 @@ impl Report {
                 }
             }
         }
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }
 
@@ -106,10 +106,10 @@ fn text(path: &Path) -> Outcome<String> {
         .or_else(|e| bad(format!("{}: expected a file of text, got: {e}", path.display())))
 }
 
-fn scores(path: &Path) -> Outcome<Tested> {
+fn scores(path: &Path) -> Outcome<TestScores> {
     let object: Value = serde_json::from_str(&text(path)?)
         .or_else(|e| bad(format!("{}:{}: expected a line of JSON, got: {e}", path.display(), e.line())))?;
-    Tested::of(&object).or_else(|e| bad(format!("{}: {e}; `train --test` writes it", path.display())))
+    TestScores::of(&object).or_else(|e| bad(format!("{}: {e}; `train --test` writes it", path.display())))
 }
 
 /// The epochs of a metrics.jsonl. A last line without an end is being written.

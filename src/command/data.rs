@@ -2,14 +2,14 @@
 
 use clap::{Args, Subcommand};
 
-use super::outcome::{Ended, Outcome, UsageError};
+use super::outcome::{Ending, Outcome, UsageError};
 use super::request::whole;
 use super::scores::Table;
 use super::terminal::{self, Console};
 use super::{init, json};
 use serde_json::Value;
 use unpadded::data::FileFormat;
-use unpadded::recipes::{Config, HeldOut, Preparation, Preview, Task, prepare, preview};
+use unpadded::recipes::{Config, HeldOutTexts, Preparation, Preview, Task, prepare, preview};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -19,11 +19,11 @@ Examples:
   unpadded data check data.csv --set data.text=review")]
 pub(crate) struct Data {
     #[command(subcommand)]
-    what: What,
+    what: DataCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum DataCommand {
     /// Lengths, labels, how much of held-out texts is known, and what padding would cost
     #[command(after_help = "Example:\n  unpadded data stats reviews.tsv --json | jq .coverage")]
     Stats(Texts),
@@ -70,13 +70,13 @@ impl Texts {
 }
 
 impl Data {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         match self.what {
-            What::Stats(texts) => stats(&texts)?,
-            What::Vocab { texts, top } => vocabulary(&texts, top)?,
-            What::Check(texts) => check(&texts)?,
+            DataCommand::Stats(texts) => stats(&texts)?,
+            DataCommand::Vocab { texts, top } => vocabulary(&texts, top)?,
+            DataCommand::Check(texts) => check(&texts)?,
         }
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }
 
@@ -155,7 +155,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
     };
     let more = 100.0 * (padded as f64 / (tokens as f64).max(1.0) - 1.0);
     let console = texts.console;
-    let HeldOut { count: held_out, counted, .. } = held_out;
+    let HeldOutTexts { count: held_out, counted, .. } = held_out;
     console.object(|| {
         json::object([
             ("dataset", name.as_str().into()),

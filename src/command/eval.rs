@@ -8,11 +8,13 @@ use serde_json::Value;
 use super::beside;
 use super::json;
 use super::model_choice::ModelChoice;
-use super::outcome::{Ended, Outcome, UsageError};
+use super::outcome::{Ending, Outcome, UsageError};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
 use super::together;
-use unpadded::recipes::{Against, Compared, Config, Disagreement, Evaluation, Model, compare, scores};
+use unpadded::recipes::{
+    Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
+};
 
 /// How the difference of two models is tested.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
@@ -57,7 +59,7 @@ struct Run {
 }
 
 impl Eval {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let Self { runs, data, ensemble, set, console } = self;
         let load = |(name, model): (String, Model)| -> Outcome<Run> {
             let mut config = super::file::of_model(&model, &set)?;
@@ -85,7 +87,7 @@ impl Eval {
                 console.object(|| several(&data, &runs, &compared))?;
             }
         }
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }
 
@@ -93,8 +95,8 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
     beside::settings(&runs.iter().map(|run| &run.trained).collect::<Vec<_>>())
 }
 
-fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<()> {
-    let Compared { scored, against_first, .. } = compared;
+fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> Outcome<()> {
+    let ModelComparison { scored, against_first, .. } = compared;
     // Files are read alike by models that were trained alike.
     for (at, of) in scored.iter().enumerate() {
         if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
@@ -140,7 +142,7 @@ fn side_by_side(runs: &[Run], compared: &Compared, console: Console) -> Outcome<
         table.print(console)?;
     }
     let (Some(one), Some(first)) = (runs.first(), scored.first()) else { return Ok(()) };
-    for (run, Against { p_value, differ, texts, .. }) in runs.iter().skip(1).zip(against_first) {
+    for (run, ModelDifference { p_value, differ, texts, .. }) in runs.iter().skip(1).zip(against_first) {
         let (one, two) = (terminal::shown(&one.name), terminal::shown(&run.name));
         let tested = match p_value {
             Some(p) => format!("p = {p:.3} for {} ({METHOD})", first.headline),
@@ -193,7 +195,11 @@ fn cut(text: &str) -> String {
 }
 
 /// Several runs as an object.
-fn several(data: &str, runs: &[Run], Compared { scored, against_first, .. }: &Compared) -> Value {
+fn several(
+    data: &str,
+    runs: &[Run],
+    ModelComparison { scored, against_first, .. }: &ModelComparison,
+) -> Value {
     let run = |(run, of): (&Run, _)| match show::object(data, of) {
         Value::Object(mut object) => {
             object.insert("run".to_owned(), run.name.as_str().into());
@@ -209,7 +215,7 @@ fn several(data: &str, runs: &[Run], Compared { scored, against_first, .. }: &Co
             ("found", of.found.to_vec().into()),
         ])
     };
-    let against = |(run, of): (&Run, &Against)| {
+    let against = |(run, of): (&Run, &ModelDifference)| {
         json::object([
             ("run", run.name.as_str().into()),
             ("against", first.into()),

@@ -2,13 +2,13 @@
 
 use super::outcome::Outcome;
 use super::ranks;
-use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, Tested};
+use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
 use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
 use unpadded::op::Pass;
 use unpadded::recipes::{
-    Aligner, Answer, ByLength, Case, Config, HeldOut, Model, Task, Translated, Truth, Weigher,
+    Aligner, Answer, ByLength, Case, Config, HeldOutTexts, Model, Task, TranslatedText, Truth, Weigher,
 };
 use unpadded::train::Report;
 
@@ -30,7 +30,7 @@ pub(crate) struct Findings<'a> {
     /// The scores of the test set, as test.json stores them.
     pub(crate) test: Option<&'a Value>,
     pub(crate) lengths: Vec<usize>,
-    pub(crate) held_out: &'a HeldOut,
+    pub(crate) held_out: &'a HeldOutTexts,
     pub(crate) profile: Option<&'a Profile>,
 }
 
@@ -54,7 +54,7 @@ impl Findings<'_> {
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));
-        let tested = self.test.map(Tested::of).transpose()?;
+        let tested = self.test.map(TestScores::of).transpose()?;
         let score = tested.as_ref().and_then(|tested| tested.get(metric));
         facts.extend(score.map(|score| (format!("test {metric}"), score.shown())));
         let epoch = |of: &unpadded::checkpoint::EpochScores| Epoch {
@@ -174,7 +174,7 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
             }
             (Truth::Texts(truths), Answer::Text(text)) => {
                 let truths: Vec<&str> = truths.iter().map(String::as_str).collect();
-                found.add(length(), Translated::new(&case.text, &truths, text).chrf, 1.0);
+                found.add(length(), TranslatedText::new(&case.text, &truths, text).chrf, 1.0);
             }
             _ => {}
         }
@@ -299,7 +299,7 @@ fn example(case: &Case, answer: &Answer) -> Option<Example> {
         }
         (Truth::Texts(texts), Answer::Text(target)) => {
             let truths: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let of = Translated::new(&case.text, &truths, target);
+            let of = TranslatedText::new(&case.text, &truths, target);
             Some(Example::Pair {
                 source: of.source,
                 target: of.found,

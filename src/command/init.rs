@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::outcome::{Ended, Outcome, UsageError};
+use super::outcome::{Ending, Outcome, UsageError};
 use super::terminal;
 use unpadded::recipes::{Config, Space, Task};
 
@@ -37,7 +37,7 @@ pub(crate) fn task(name: &str) -> Result<Task, String> {
 }
 
 impl Init {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let mut config = Config::new(self.task);
         config.data.train = self.train;
         let (mut start, mut space) =
@@ -47,6 +47,6 @@ impl Init {
             space = format!("\n{SPACE}[space]\n{}", Space::of(&config).usage()?);
         }
         terminal::print(format!("# {start}\n#\n{}{space}", config.commented()).trim_end())?;
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::json;
 use super::model_choice::ModelChoice;
-use super::outcome::{Ended, Outcome, UsageError, bad};
+use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::scores::Table;
 use super::terminal::{self, Console};
 use unpadded::checkpoint::{Checkpoint, Purpose};
@@ -62,7 +62,7 @@ fn sparkline(numbers: &[f64]) -> String {
 }
 
 impl Inspect {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let checkpoint = self.which.checkpoint()?;
         let console = self.console;
         if self.config {
@@ -76,7 +76,7 @@ impl Inspect {
             let config =
                 Config::from_toml(config).map_err(|e| e.noted("in the config of the checkpoint")).usage()?;
             terminal::print(config.to_toml().trim_end())?;
-            return Ok(Ended::Done);
+            return Ok(Ending::Done);
         }
         // A run's file for prediction has no history, the other one beside it has.
         let beside = self.which.path.is_dir().then(|| super::run::last(&self.which.path));
@@ -113,7 +113,7 @@ impl Inspect {
                 ("curve", Value::Array(of.history.iter().map(|epoch| json::numbers(&epoch.dev)).collect())),
                 ("outputs", checkpoint.outputs.keys().cloned().collect::<Vec<_>>().into()),
             ]))?;
-            return Ok(Ended::Done);
+            return Ok(Ending::Done);
         }
         let task = checkpoint
             .notes
@@ -169,6 +169,6 @@ impl Inspect {
             console.more("\nprogram:")?;
             terminal::print(&checkpoint.program)?;
         }
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }

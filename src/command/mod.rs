@@ -35,7 +35,7 @@ mod weights;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use outcome::{BadInput, Ended, Outcome};
+use outcome::{BadInput, Ending, Outcome};
 use terminal::say;
 use unpadded::Printable;
 
@@ -113,7 +113,7 @@ fn catch_file_limit() -> std::io::Result<()> {
     Ok(())
 }
 
-fn run(command: Command) -> Outcome<Ended> {
+fn run(command: Command) -> Outcome<Ending> {
     if !matches!(command, Command::Train(_)) {
         ranks::alone()?;
     }
@@ -136,7 +136,7 @@ fn run(command: Command) -> Outcome<Ended> {
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "unpadded", &mut text);
-            terminal::print_bytes(&text).map(|()| Ended::Done)
+            terminal::print_bytes(&text).map(|()| Ending::Done)
         }
     }
 }
@@ -162,10 +162,10 @@ pub(crate) fn main() -> ExitCode {
         say(format!("warning: the signal of the limit of file sizes is not caught: {e}"));
     }
     match run(cli.command) {
-        Ok(Ended::Done) => ExitCode::SUCCESS,
-        Ok(Ended::Interrupted) => ExitCode::from(130),
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Interrupted) => ExitCode::from(130),
         // As a shell reports it.
-        Ok(Ended::Signal(signal)) => ExitCode::from(128 + signal),
+        Ok(Ending::Signal(signal)) => ExitCode::from(128 + signal),
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();
             say(format!("{}error: {}", ranks::before_error(), outcome::said(&*error)));

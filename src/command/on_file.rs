@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::interrupts::Interrupts;
-use super::outcome::{Ended, Outcome, UsageError, bad, plain};
+use super::outcome::{Ending, Outcome, UsageError, bad, plain};
 use super::output::{Output, check_ending};
 use super::terminal;
 use unpadded::Error;
@@ -39,7 +39,7 @@ pub(super) struct OnFile<'a> {
 }
 
 impl OnFile<'_> {
-    pub(super) fn run(&self) -> Outcome<Ended> {
+    pub(super) fn run(&self) -> Outcome<Ending> {
         let opened = self.model.questions(self.config, self.path).map_err(|e| self.advised(e));
         let (mut questions, added) = opened.usage()?;
         let parquet = self.output.is_some_and(|path| path.extension().is_some_and(|of| of == "parquet"));
@@ -77,7 +77,7 @@ impl OnFile<'_> {
         if !self.quiet {
             terminal::say(format!("{}: read as {}", questions.name(), questions.read_as()));
         }
-        let mut done = Done::new(self);
+        let mut done = AnswerProgress::new(self);
         let most = if reads_whole(self.model) { WORDS_TOGETHER } else { BYTES_TOGETHER };
         let (mut waiting, mut size) = (Vec::new(), 0);
         loop {
@@ -124,7 +124,7 @@ impl OnFile<'_> {
 }
 
 /// What has become of the records so far.
-struct Done<'a> {
+struct AnswerProgress<'a> {
     how: &'a OnFile<'a>,
     records: u64,
     failed: u64,
@@ -133,7 +133,7 @@ struct Done<'a> {
     shown: Option<Instant>,
 }
 
-impl<'a> Done<'a> {
+impl<'a> AnswerProgress<'a> {
     fn new(how: &'a OnFile<'a>) -> Self {
         let begun = Instant::now();
         let seen = !how.quiet && how.output.is_some() && io::stderr().is_terminal();
@@ -200,16 +200,16 @@ impl<'a> Done<'a> {
     }
 
     /// The temporary file is removed by the caller's return.
-    fn interrupted(&self, signal: u8) -> Ended {
+    fn interrupted(&self, signal: u8) -> Ending {
         if self.shown.is_some() {
             eprint!("\r");
         }
         let name = self.how.output.unwrap_or(Path::new("")).display();
         terminal::say(format!("interrupted after {} records: `{name}` is not written", self.records));
-        Ended::Signal(signal)
+        Ending::Signal(signal)
     }
 
-    fn end(self) -> Outcome<Ended> {
+    fn end(self) -> Outcome<Ending> {
         if self.shown.is_some() {
             eprint!("\r");
         }
@@ -217,7 +217,7 @@ impl<'a> Done<'a> {
             terminal::say(format!("{}: {}", output.display(), self.rate()));
         }
         match self.failed {
-            0 => Ok(Ended::Done),
+            0 => Ok(Ending::Done),
             failed => Err(format!("{failed} of {} records have no answer", self.records).into()),
         }
     }

@@ -4,7 +4,7 @@
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// How it ended, where nothing went wrong.
-pub(crate) enum Ended {
+pub(crate) enum Ending {
     Done,
     /// A training was interrupted, and is saved.
     Interrupted,

@@ -19,23 +19,24 @@ const FIRST: Duration = Duration::from_secs(2);
 
 /// One of several processes that a launcher started.
 #[derive(Clone, Copy)]
-pub(super) struct Launched {
+pub(super) struct LaunchedProcess {
     pub(super) rank: usize,
     pub(super) size: usize,
 }
 
 /// This process among those that a launcher started; none if it is the only one.
-pub(super) fn launched() -> Option<Launched> {
+pub(super) fn launched() -> Option<LaunchedProcess> {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
-    let found =
-        LAUNCHERS.iter().find_map(|[size, rank]| Some(Launched { size: number(size)?, rank: number(rank)? }));
+    let found = LAUNCHERS
+        .iter()
+        .find_map(|[size, rank]| Some(LaunchedProcess { size: number(size)?, rank: number(rank)? }));
     found.filter(|launched| launched.size > 1)
 }
 
 /// Refuses several processes: each of them would write the same output.
 pub(super) fn alone() -> Outcome<()> {
     match launched() {
-        Some(Launched { size, .. }) => bad(format!(
+        Some(LaunchedProcess { size, .. }) => bad(format!(
             "processes: expected one, since `train` alone runs on several, got {size}; start this command without `mpirun` or `srun`"
         )),
         None => Ok(()),
@@ -45,7 +46,7 @@ pub(super) fn alone() -> Outcome<()> {
 /// Waits until rank 0 has reported an error, which ends all processes; returns what the error of this rank begins with.
 pub(super) fn before_error() -> String {
     match launched() {
-        Some(Launched { rank, .. }) if rank > 0 => {
+        Some(LaunchedProcess { rank, .. }) if rank > 0 => {
             std::thread::sleep(FIRST);
             format!("rank {rank}: ")
         }
@@ -59,7 +60,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
     if deadline == 0 {
         return bad("--deadline 0: expected at least one second");
     }
-    let Some(Launched { size, .. }) = launched() else { return Ok(None) };
+    let Some(LaunchedProcess { size, .. }) = launched() else { return Ok(None) };
     let world = World::mpi()?.deadline(Duration::from_secs(deadline));
     match world.size() {
         found if found == size => Ok(Some(world)),
@@ -73,7 +74,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
 #[cfg(not(feature = "mpi"))]
 pub(super) fn world() -> Outcome<Option<World>> {
     match launched() {
-        Some(Launched { size, .. }) => bad(format!(
+        Some(LaunchedProcess { size, .. }) => bad(format!(
             "processes: expected one, since this build has no MPI, got {size}; `cargo install unpadded --features mpi` installs one with MPI"
         )),
         None => Ok(None),

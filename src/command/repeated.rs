@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::outcome::{Ended, Outcome, UsageError, bad};
+use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
-use super::training::{Finished, Training, check_new, parts, prepared};
+use super::training::{ScoredTraining, Training, check_new, parts, prepared};
 use super::{file, json};
 use unpadded::data::Fold;
 use unpadded::recipes::{Config, Preparation};
-use unpadded::train::Ended as FitEnded;
+use unpadded::train::StopReason;
 
 /// In what the trainings differ.
 #[derive(Clone, Copy, PartialEq)]
@@ -41,7 +41,7 @@ impl Kind {
 }
 
 /// Several trainings of one config.
-pub(crate) struct Repeated {
+pub(crate) struct RepeatedTraining {
     kind: Kind,
     count: u64,
     config: Config,
@@ -52,7 +52,7 @@ pub(crate) struct Repeated {
     console: Console,
 }
 
-impl Repeated {
+impl RepeatedTraining {
     /// As many trainings as flags say, in a new folder.
     pub(crate) fn new(
         kind: Kind,
@@ -132,7 +132,7 @@ impl Repeated {
         Ok((config, name))
     }
 
-    pub(crate) fn run(mut self) -> Outcome<Ended> {
+    pub(crate) fn run(mut self) -> Outcome<Ending> {
         let [one, several] = self.kind.names();
         // All that may be wrong is found before anything is written, as a seed that is too large. If a fold has no text, it is the last one.
         (1..=self.count).try_for_each(|number| self.of(number).map(drop))?;
@@ -175,7 +175,7 @@ impl Repeated {
             }
             let Some(figures) = self.train(&config, &name, prepared)? else {
                 terminal::say(format!("--resume {} continues", self.path.display()));
-                return Ok(Ended::Interrupted);
+                return Ok(Ending::Interrupted);
             };
             self.console.result(self.line(number, &config, &figures))?;
             ended.push(figures);
@@ -195,10 +195,10 @@ impl Repeated {
             Training { config, folder: &folder, resumes, quiet: self.console.quiet, deadline: None };
         let (trainer, data, scoring) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, &mut None)?;
-        if fitted.report.ended == FitEnded::Interrupted {
+        if fitted.report.ended == StopReason::Interrupted {
             return Ok(None);
         }
-        let Finished { report, name: dataset, metric, percent, value, tested, untested, .. } =
+        let ScoredTraining { report, name: dataset, metric, percent, value, tested, untested, .. } =
             training.finish(fitted, scoring)?;
         if let Some(e) = untested {
             return Err(e.into());
@@ -260,7 +260,7 @@ impl Repeated {
     }
 
     /// Writes the mean and the deviation.
-    fn conclude(&self, ended: &[Value]) -> Outcome<Ended> {
+    fn conclude(&self, ended: &[Value]) -> Outcome<Ending> {
         let (console, several) = (self.console, self.kind.names()[1]);
         console.more("")?;
         for (of, name) in [("held-out", "value"), ("test", "test")] {
@@ -285,7 +285,7 @@ impl Repeated {
             }
             object
         })?;
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::outcome::{Outcome, UsageError, bad};
 use super::{file, init};
-use unpadded::data::Parts;
+use unpadded::data::DataPaths;
 use unpadded::recipes::{Config, DataConfig, Task};
 
 /// What is to be trained.
@@ -112,7 +112,7 @@ impl TrainingRequest {
                     "--train-source, --train-target: expected the task `translate`, got `{got}`: {advice}"
                 ));
             }
-            config.data.train = Some(Parts::of_lines(source, target));
+            config.data.train = Some(DataPaths::of_lines(source, target));
         }
         config.run.threads = self.threads.unwrap_or(config.run.threads);
         self.set.iter().try_for_each(|flag| file::set(&mut config, flag))?;

@@ -6,7 +6,8 @@ use super::json;
 use super::outcome::Outcome;
 use super::terminal::{self, Console};
 use unpadded::recipes::{
-    ByLength, Confused, Confusion, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable, Translated,
+    ByLength, Confusion, ConfusionCount, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable,
+    TranslatedText,
 };
 
 /// The most rows of a table of classes.
@@ -163,7 +164,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     };
     let table =
         |of: &ScoreTable| (of.of.to_owned(), Value::from(of.rows.iter().map(row).collect::<Vec<_>>()));
-    let cell = |cell: &Confused| {
+    let cell = |cell: &ConfusionCount| {
         json::object([
             ("truth", cell.truth.as_str().into()),
             ("found", cell.found.as_str().into()),
@@ -190,7 +191,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
             ("ranges", of.ranges().iter().map(range).collect::<Vec<_>>().into()),
         ])
     };
-    let example = |of: &Translated| {
+    let example = |of: &TranslatedText| {
         json::object([
             ("source", of.source.as_str().into()),
             ("references", of.references.clone().into()),

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::outcome::{Ended, Outcome, UsageError, bad, said};
-use super::repeated::{Kind, Repeated};
+use super::outcome::{Ending, Outcome, UsageError, bad, said};
+use super::repeated::{Kind, RepeatedTraining};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
-use super::training::{Finished, Training, check_new, parts};
+use super::training::{ScoredTraining, Training, check_new, parts};
 use super::{file, json, ranks, scores as show};
 use unpadded::data::Fold;
 use unpadded::parallel::World;
 use unpadded::recipes::{Answer, Case, Config, Preparation, Truth, prepare, prepare_resumed};
-use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
+use unpadded::train::{Progress, Report, StopReason, Until};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -91,21 +91,21 @@ impl Train {
     }
 
     /// Several trainings, if flags or the folder to resume say so.
-    fn repeated(&self) -> Outcome<Option<Repeated>> {
+    fn repeated(&self) -> Outcome<Option<RepeatedTraining>> {
         let count = self.seeds.map(|count| (Kind::Seeds, count));
         let count = count.or(self.folds.map(|count| (Kind::Folds, count)));
         Ok(match (&self.resume, count) {
             (Some(folder), _) if run::several(folder) => {
-                Some(Repeated::resumed(folder, self.config()?, self.console)?)
+                Some(RepeatedTraining::resumed(folder, self.config()?, self.console)?)
             }
             (None, Some((kind, count))) => {
-                Some(Repeated::new(kind, count, self.config()?, self.run.clone(), self.console)?)
+                Some(RepeatedTraining::new(kind, count, self.config()?, self.run.clone(), self.console)?)
             }
             _ => None,
         })
     }
 
-    pub(crate) fn run(&self) -> Outcome<Ended> {
+    pub(crate) fn run(&self) -> Outcome<Ending> {
         if let Some(repeated) = self.repeated()? {
             ranks::alone()?;
             return repeated.run();
@@ -123,7 +123,7 @@ impl Train {
     }
 
     /// Trains, alone or as a process of a world, which is left once the training has ended.
-    fn train(&self, world: &mut Option<World>) -> Outcome<Ended> {
+    fn train(&self, world: &mut Option<World>) -> Outcome<Ending> {
         let first = world.as_ref().is_none_or(|world| world.rank() == 0);
         let config = match world {
             None => self.config()?,
@@ -143,7 +143,7 @@ impl Train {
             let until = Until::Epochs(config.training.epochs);
             trainer.progress(Progress::Quiet).fit(&*prepared.train, &*prepared.dev, until)?;
             // Rank 0 reports an interrupt: another exit code than 0 here would end it.
-            return Ok(Ended::Done);
+            return Ok(Ending::Done);
         }
         let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
         if self.resume.is_none() {
@@ -166,26 +166,26 @@ impl Train {
         prepared: Preparation,
         folder: &Folder,
         world: &mut Option<World>,
-    ) -> Outcome<Ended> {
+    ) -> Outcome<Ending> {
         let (resumes, quiet) = (self.resume.is_some(), self.console.quiet);
         let training = Training { config, folder, resumes, quiet, deadline: None };
         let (trainer, data, scoring) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
-        if fitted.report.ended == FitEnded::Interrupted {
+        if fitted.report.ended == StopReason::Interrupted {
             terminal::say(format!("--resume {} goes on", folder.path().display()));
-            return Ok(Ended::Interrupted);
+            return Ok(Ending::Interrupted);
         }
         let finished = training.finish(fitted, scoring)?;
         self.conclude(folder.path(), &finished)?;
         match finished.untested {
             Some(e) => Err(e.into()),
-            None => Ok(Ended::Done),
+            None => Ok(Ending::Done),
         }
     }
 
     /// What came out, and where it is.
-    fn conclude(&self, folder: &Path, finished: &Finished) -> Outcome<()> {
-        let Finished { report, model, name, metric, percent, value, held_out, tested, .. } = finished;
+    fn conclude(&self, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
+        let ScoredTraining { report, model, name, metric, percent, value, held_out, tested, .. } = finished;
         let (metric, percent, value, tested) = (*metric, *percent, *value, tested.as_ref());
         let console = self.console;
         let unit = if percent > 1.0 { " %" } else { "" };

@@ -21,9 +21,9 @@ use unpadded::data::Data;
 use unpadded::executor::Profile;
 use unpadded::parallel::World;
 use unpadded::recipes::{
-    Case, Config, Evaluation, HeldOut, Model, Preparation, finished, prepare, prepare_resumed,
+    Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
 };
-use unpadded::train::{Ended, Progress, Report, Trainer, Until};
+use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
 /// The training of a run folder.
 pub(crate) struct Training<'a> {
@@ -37,7 +37,7 @@ pub(crate) struct Training<'a> {
 }
 
 /// What a training came to.
-pub(crate) struct Fitted {
+pub(crate) struct TrainingResult {
     pub(crate) report: Report,
     /// Which of two values of its metric is the better one; none before the first epoch has ended.
     pub(crate) better: Option<Better>,
@@ -50,11 +50,11 @@ pub(crate) struct Scoring {
     pub(crate) metric: &'static str,
     test: Option<PathBuf>,
     lengths: Vec<usize>,
-    held_out: HeldOut,
+    held_out: HeldOutTexts,
 }
 
 /// A training with its scores.
-pub(crate) struct Finished {
+pub(crate) struct ScoredTraining {
     pub(crate) report: Report,
     pub(crate) model: Model,
     pub(crate) name: String,
@@ -97,7 +97,7 @@ impl Training<'_> {
         [train, dev]: &[Box<dyn Data>; 2],
         epochs: u64,
         world: &mut Option<World>,
-    ) -> Outcome<Fitted> {
+    ) -> Outcome<TrainingResult> {
         let Self { config, folder, resumes, quiet, deadline } = *self;
         let last = run::last(folder.path());
         trainer = trainer.checkpoint(&last);
@@ -160,10 +160,10 @@ impl Training<'_> {
                 finished(last.for_inference()?, &**dev)?.save(&best).map(|()| better)
             }
         };
-        if report.ended == Ended::Interrupted {
+        if report.ended == StopReason::Interrupted {
             // Before MPI ends, which may wait until `mpirun` ends this process.
             let better = keep_best()?;
-            return Ok(Fitted { report, better, profile });
+            return Ok(TrainingResult { report, better, profile });
         }
         // The other processes end, and wait for no report.
         drop((trainer, world.take()));
@@ -171,13 +171,13 @@ impl Training<'_> {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
         }
         let better = keep_best()?;
-        Ok(Fitted { report, better, profile })
+        Ok(TrainingResult { report, better, profile })
     }
 
     /// Scores the best epoch on the test set, if there is one, and writes the report.
-    pub(crate) fn finish(&self, fitted: Fitted, scoring: Scoring) -> Outcome<Finished> {
+    pub(crate) fn finish(&self, fitted: TrainingResult, scoring: Scoring) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
-        let Fitted { report, profile, .. } = fitted;
+        let TrainingResult { report, profile, .. } = fitted;
         let Scoring { name, metric, test, lengths, held_out } = scoring;
         let best = run::best(folder.path());
         let value = report.best.map_or(f64::NAN, |best| best.value);
@@ -223,7 +223,7 @@ impl Training<'_> {
         let page = findings.page()?;
         folder.write("report.html", &report::html(&page))?;
         let held_out = held_out.cases;
-        Ok(Finished { report, model, name, metric, percent, value, held_out, tested, untested })
+        Ok(ScoredTraining { report, model, name, metric, percent, value, held_out, tested, untested })
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::model_choice::ModelChoice;
-use super::outcome::{Ended, Outcome, UsageError, bad, fresh};
+use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
 use super::scores::Table;
 use super::terminal::{self, Console};
 use unpadded::formats::safetensors::{self, Names};
@@ -45,7 +45,7 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let names = self.renamed.names()?;
         fresh(&self.file)?;
         let ending = self.file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -63,7 +63,7 @@ impl Export {
         table.rows.extend(rows.into_iter().map(|(ours, theirs)| vec![ours, theirs.join(", ")]));
         table.print(Console { json: false, quiet: false })?;
         terminal::print(format!("written: {}", self.file.display()))?;
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let names = self.renamed.names()?;
         fresh(&self.output)?;
         let mut checkpoint = self.which.checkpoint()?;
@@ -91,6 +91,6 @@ impl Import {
         safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).usage()?;
         checkpoint.save(&self.output).usage()?;
         terminal::print(format!("written: {}", self.output.display()))?;
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }

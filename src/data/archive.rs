@@ -14,7 +14,7 @@ use zip::{CompressionMethod, ZipArchive};
 use super::Fingerprint;
 use super::gzip::Gzip;
 use super::kind;
-use super::watched::{Changed, Watched};
+use super::watched::{FileChange, WatchedFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A stream of bytes.
@@ -23,7 +23,7 @@ pub(super) type Bytes = Box<dyn Read + Send>;
 /// Where bytes are.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
-    File(Arc<Watched>),
+    File(Arc<WatchedFile>),
     Embedded { name: Arc<str>, bytes: &'static [u8] },
 }
 
@@ -54,7 +54,7 @@ impl<T: Read + Seek + Send> Seekable for T {}
 impl Origin {
     /// A file that is there. From now on it has to stay as it is.
     pub(super) fn file(path: &Path) -> Result<Self> {
-        Watched::new(path).map(|file| Self::File(Arc::new(file)))
+        WatchedFile::new(path).map(|file| Self::File(Arc::new(file)))
     }
 
     /// What messages call it.
@@ -75,7 +75,7 @@ impl Origin {
 
     fn refused(&self, error: &io::Error) -> Error {
         let what = format!("file `{}`", self.name());
-        Changed::of(&what, error).unwrap_or_else(|| Error::io(what, "read", error))
+        FileChange::of(&what, error).unwrap_or_else(|| Error::io(what, "read", error))
     }
 
     fn damaged(&self, got: impl Into<String>) -> Error {

@@ -13,7 +13,7 @@ use self::line::{
     Separator, bracket, cells, first_word, has_key, is_between, is_comment, is_document, is_mark, is_number,
     is_of_scheme,
 };
-pub(super) use self::sentence_words::{Known, SentenceWords, joined};
+pub(super) use self::sentence_words::{KnownColumns, SentenceWords, joined};
 use super::TextFile;
 use super::lines::Reason;
 use super::records::{Parser, Records, shown, unbroken};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::spilled::{Spilled, Spilling};
+use super::spilled::{SpilledIds, Spilling};
 use super::{Batch, Batches, Data, Fingerprint};
 use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
@@ -209,7 +209,7 @@ impl Continuous {
 enum Ids {
     /// Of half the size that they have in a batch: a text is long.
     Held(Arc<Vec<u32>>),
-    InFile(Arc<Spilled>),
+    InFile(Arc<SpilledIds>),
 }
 
 impl Ids {

@@ -36,13 +36,13 @@ pub trait Record: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// What is wrong with all of them together, or in a file.
-    fn settled(_all: Pass<'_, Self>, _options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+    fn settled(_all: RecordPass<'_, Self>, _options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         Ok(None)
     }
 }
 
 /// Gives each record of a data set, one after another, to a visitor.
-pub type Pass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
+pub type RecordPass<'a, R> = &'a dyn Fn(&mut dyn FnMut(&R)) -> Result<()>;
 
 /// What is changed in a record.
 pub type Change<R> = Box<dyn Fn(R) -> R + Send + Sync>;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::archive::Bytes;
-use super::kind::Failed;
+use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
 /// Why a line is malformed.
@@ -165,7 +165,7 @@ impl Encoding {
         let first = Cursor::new(first);
         let bytes: Bytes = match read {
             Ok(_) => Box::new(first.chain(bytes)),
-            Err(e) => Box::new(first.chain(Failed(Some(e)))),
+            Err(e) => Box::new(first.chain(FailedReader(Some(e)))),
         };
         marked.unwrap_or(self).over(bytes)
     }

@@ -12,8 +12,8 @@ use super::labelled_texts::at_least_two;
 use super::plan::Plan;
 use super::records::Stream;
 use super::{
-    Field, Fingerprint, Labelled, Limits, Loader, Pair, ReadOptions, Sample, SampleStream, Sampled,
-    TaggedText, Tokenizer, Vocabulary, labelled_texts, pairs, tagged_texts,
+    Field, Fingerprint, LabelledText, Limits, Loader, Pair, ReadOptions, Sample, SampleIterator,
+    SampleStream, TaggedText, Tokenizer, Vocabulary, labelled_texts, pairs, tagged_texts,
 };
 use crate::error::{AtCaller, Result};
 
@@ -39,13 +39,13 @@ pub struct Files<R> {
     read_as: ReadOptions,
     open: Arc<dyn Fn() -> Stream<R> + Send + Sync>,
     /// Parts of parts, the last of which is meant.
-    parts: Vec<Part>,
+    parts: Vec<HoldOutChoice>,
     /// What a pass over the records has found.
-    known: Option<Known>,
+    known: Option<RecordCount>,
 }
 
 /// Labelled texts in files that may be larger than memory; those of [`LabelledTexts`](super::LabelledTexts) are in memory.
-pub type LabelledFiles = Files<Labelled>;
+pub type LabelledFiles = Files<LabelledText>;
 /// Pairs in files that may be larger than memory; those of [`Pairs`](super::Pairs) are in memory.
 pub type PairFiles = Files<Pair>;
 /// Tagged texts in files that may be larger than memory; those of [`TaggedTexts`](super::TaggedTexts) are in memory.
@@ -62,12 +62,12 @@ impl<R> fmt::Debug for Files<R> {
 
 /// How many records there are, and a number of what they are.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct RecordCount {
     size: u64,
     fingerprint: Fingerprint,
 }
 
-impl Known {
+impl RecordCount {
     fn add(&mut self, record: &impl Record) {
         (self.size, self.fingerprint) = (self.size + 1, record.fingerprint(self.fingerprint));
     }
@@ -89,7 +89,7 @@ pub struct Survey {
 
 /// A part of the texts: those that are held out, or the rest.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct HoldOutChoice {
     one_in: u64,
     seed: u64,
     held: bool,
@@ -149,8 +149,8 @@ impl<R: Record> Files<R> {
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
         let (mut rest, mut out) = (Self { known: None, ..self.clone() }, Self { known: None, ..self });
-        rest.parts.push(Part { one_in, seed, held: false });
-        out.parts.push(Part { one_in, seed, held: true });
+        rest.parts.push(HoldOutChoice { one_in, seed, held: false });
+        out.parts.push(HoldOutChoice { one_in, seed, held: true });
         (rest, out)
     }
 
@@ -200,7 +200,7 @@ impl<R: Record> Files<R> {
         let known = match self.known {
             Some(known) => known,
             None => {
-                let mut known = Known::default();
+                let mut known = RecordCount::default();
                 for record in self.records() {
                     let record = record?;
                     sample(&record)?;
@@ -213,7 +213,7 @@ impl<R: Record> Files<R> {
             return Err(none::<R>(&self.name()));
         }
         let (files, sample) = (self.clone(), Arc::new(sample));
-        let open = move || -> Result<Sampled> {
+        let open = move || -> Result<SampleIterator> {
             let sample = Arc::clone(&sample);
             let of = move |(number, record): (u64, Result<R>)| Ok(Sample::new(number, sample(&record?)?));
             Ok(Box::new((0..).zip(files.records()).map(of)))
@@ -248,10 +248,10 @@ impl LabelledFiles {
         (one_in, seed): (u64, u64),
         tokenizer: &Tokenizer,
         limits: &Limits,
-        visit: &mut dyn FnMut(&Labelled, bool),
+        visit: &mut dyn FnMut(&LabelledText, bool),
     ) -> Result<Survey> {
         let (mut labels, mut known, mut wrong) =
-            (BTreeMap::<String, usize>::new(), [Known::default(); 2], None);
+            (BTreeMap::<String, usize>::new(), [RecordCount::default(); 2], None);
         let texts = self.records().map_while(|text| text.map_err(|e| wrong = Some(e)).ok());
         let mut texts = texts.filter_map(|text| {
             let held = is_held(one_in, seed, |f| text.held_out_by(f));
@@ -317,7 +317,7 @@ impl LabelledFiles {
         (tokens, labels): (&Vocabulary, &Vocabulary),
     ) -> Result<Loader> {
         let (name, own) = (self.name(), (tokenizer.clone(), tokens.clone(), labels.clone()));
-        let sample = move |text: &Labelled| {
+        let sample = move |text: &LabelledText| {
             let (tokenizer, tokens, labels) = &own;
             labelled_texts::sample(text, &name, tokenizer, (tokens, labels))
         };

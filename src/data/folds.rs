@@ -108,12 +108,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::data::{Labelled, LabelledTexts};
+    use crate::data::{LabelledText, LabelledTexts};
 
     fn texts(count: usize) -> LabelledTexts {
         let label = |i: usize| if i.is_multiple_of(5) { "rare" } else { "frequent" };
         // Each text is there twice.
-        let of = |i: usize| Labelled::new(format!("text {}", i / 2), label(i / 2));
+        let of = |i: usize| LabelledText::new(format!("text {}", i / 2), label(i / 2));
         LabelledTexts::new("texts", (0..count).map(of).collect::<Vec<_>>())
     }
 
@@ -147,7 +147,7 @@ mod tests {
         for author in 0..40 {
             for i in 0..4 * (author % 3 + 1) {
                 let label = if i % 4 == 0 { "rare" } else { "frequent" };
-                let mut text = Labelled::new(format!("text {i} of {author}"), label);
+                let mut text = LabelledText::new(format!("text {i} of {author}"), label);
                 text.group = Some(format!("author {author}"));
                 records.push(text);
             }

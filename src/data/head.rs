@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::archive::Bytes;
-use super::kind::Failed;
+use super::kind::FailedReader;
 use crate::error::{Error, Result};
 
 /// How many bytes detection reads at most; a test need not write more.
@@ -61,7 +61,7 @@ impl Head {
     /// All bytes, those that were looked at first, if there are such.
     pub(super) fn take(&self) -> Option<(Arc<str>, Bytes)> {
         let Opened { name, pieces, rest, .. } = self.with(Option::take)?;
-        Some((name, Box::new(Taken { pieces, at: 0, rest })))
+        Some((name, Box::new(HeadReader { pieces, at: 0, rest })))
     }
 }
 
@@ -82,7 +82,7 @@ impl Opened {
                 // The reader of the records meets the error where it is.
                 Err(e) => {
                     let copy = io::Error::new(e.kind(), e.to_string());
-                    self.rest = Some(Box::new(Failed(Some(e))));
+                    self.rest = Some(Box::new(FailedReader(Some(e))));
                     if piece.is_empty() {
                         return Err(copy);
                     }
@@ -118,13 +118,13 @@ impl Read for Excerpt {
 }
 
 /// Reads what was looked at and the rest; a piece is dropped once it is read.
-struct Taken {
+struct HeadReader {
     pieces: VecDeque<Arc<[u8]>>,
     at: usize,
     rest: Option<Bytes>,
 }
 
-impl Read for Taken {
+impl Read for HeadReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(piece) = self.pieces.front() else {
             return self.rest.as_mut().map_or(Ok(0), |rest| rest.read(into));

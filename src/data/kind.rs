@@ -143,14 +143,14 @@ fn unless(
     let first = Cursor::new(first);
     Ok(match read {
         Ok(_) => Box::new(first.chain(bytes)),
-        Err(e) => Box::new(first.chain(Failed(Some(e)))),
+        Err(e) => Box::new(first.chain(FailedReader(Some(e)))),
     })
 }
 
 /// Bytes that cannot be read.
-pub(super) struct Failed(pub(super) Option<io::Error>);
+pub(super) struct FailedReader(pub(super) Option<io::Error>);
 
-impl Read for Failed {
+impl Read for FailedReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::records::shown;
-use super::{DataSet, Field, Labelled, Limits, Loader, TextFile, Tokenizer, Vocabulary};
+use super::{DataSet, Field, LabelledText, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Texts with a label each, in memory, and what messages call where they are from.
@@ -28,7 +28,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-pub type LabelledTexts = DataSet<Labelled>;
+pub type LabelledTexts = DataSet<LabelledText>;
 
 impl LabelledTexts {
     /// Lines of `text<TAB>label`, as [`TextFile::labelled`].
@@ -54,7 +54,7 @@ impl LabelledTexts {
             let texts = lines.iter().map(|line| line.trim()).filter(|text| !text.is_empty());
             found.extend(texts.map(|text| (text.to_owned(), class.clone())));
         }
-        let texts: Vec<_> = found.into_iter().map(|(text, label)| Labelled::new(text, label)).collect();
+        let texts: Vec<_> = found.into_iter().map(|(text, label)| LabelledText::new(text, label)).collect();
         Ok(Self::new(name, texts))
     }
 
@@ -88,7 +88,7 @@ impl LabelledTexts {
     /// The texts of each label apart, in the order of the labels: for a score of each class.
     #[must_use]
     pub fn by_label(&self) -> Vec<Self> {
-        let mut found: BTreeMap<&str, Vec<Labelled>> = BTreeMap::new();
+        let mut found: BTreeMap<&str, Vec<LabelledText>> = BTreeMap::new();
         for text in &self.records {
             found.entry(&text.label).or_default().push(text.clone());
         }
@@ -106,7 +106,7 @@ impl LabelledTexts {
         tokenizer: &Tokenizer,
         (tokens, labels): (&Vocabulary, &Vocabulary),
     ) -> Result<Loader> {
-        let sample = |_, text: &Labelled| sample(text, &self.name, tokenizer, (tokens, labels));
+        let sample = |_, text: &LabelledText| sample(text, &self.name, tokenizer, (tokens, labels));
         let samples = self.samples_by(&sample).at_caller()?;
         Loader::new(samples, &feeds)
     }
@@ -127,7 +127,7 @@ pub(super) fn at_least_two<T: AsRef<str>>(
 
 /// The numbers of a text's tokens and of its label.
 pub(super) fn sample(
-    Labelled { text, label, .. }: &Labelled,
+    LabelledText { text, label, .. }: &LabelledText,
     name: &str,
     tokenizer: &Tokenizer,
     (tokens, labels): (&Vocabulary, &Vocabulary),

@@ -8,13 +8,13 @@ use super::archive::Bytes;
 use super::encoding::Encoding;
 pub(super) use super::encoding::Reason;
 use super::memory::Usage;
-use super::watched::Changed;
+use super::watched::FileChange;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a failed read of `what` means.
 pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-    if let Some(changed) = Changed::of(&what, error) {
+    if let Some(changed) = FileChange::of(&what, error) {
         return changed;
     }
     // Only what unpacks looks at the bytes; and a plain file may end anywhere.

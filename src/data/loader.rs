@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::batch::{Kind, check, kinds, same_lengths};
 use super::order::{Buffer, Draws, permutation};
 use super::prefetch::prefetch;
-use super::{Batch, Batches, Data, Fingerprint, Sample, Sampled, Source};
+use super::{Batch, Batches, Data, Fingerprint, Sample, SampleIterator, Source};
 use crate::error::{AtCaller, Error, Result};
 
 /// How many samples make a batch.
@@ -121,7 +121,7 @@ impl Loader {
     }
 
     /// The samples in the order of an epoch.
-    fn ordered(&self, epoch: Option<u64>) -> Result<Sampled> {
+    fn ordered(&self, epoch: Option<u64>) -> Result<SampleIterator> {
         let Some(draws) = self.seed.zip(epoch).map(|(seed, epoch)| Draws::new(seed, epoch)) else {
             return self.source.open();
         };
@@ -193,7 +193,7 @@ impl Data for Loader {
 /// Cuts samples into batches.
 struct Batched {
     /// `None` once they have ended or failed.
-    samples: Option<Sampled>,
+    samples: Option<SampleIterator>,
     names: Arc<[String]>,
     /// Of the first sample's fields.
     kinds: Option<Vec<Kind>>,

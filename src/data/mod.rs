@@ -3,7 +3,7 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | a path, a pattern or a list of them | a data set, whose format and columns are detected | `open` and `open_with` of a [`DataSet`]: [`LabelledTexts`], [`Pairs`], [`TaggedTexts`], [`LabelledRows`]; and of [`PlainText`], with [`ReadOptions`] and [`FileFormat`] |
-//! | a folder or a JSON file that comes divided | the paths to train on, to choose by, to test on | [`Parts`] |
+//! | a folder or a JSON file that comes divided | the paths to train on, to choose by, to test on | [`DataPaths`] |
 //! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
@@ -97,7 +97,7 @@ mod word_vectors;
 pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
 pub(crate) use data_set::Passes;
-pub use data_set::{Change, DataSet, Pass, Record};
+pub use data_set::{Change, DataSet, Record, RecordPass};
 pub use encoding::{Encoding, NamedEncoding};
 pub use files::{Files, LabelledFiles, PairFiles, Survey, TaggedFiles};
 pub use fingerprint::Fingerprint;
@@ -108,12 +108,14 @@ pub use labelled_texts::LabelledTexts;
 pub use libsvm::{FirstIndex, LabelledRow};
 pub use loader::{Batching, Loader};
 pub(crate) use open::are_pronunciations;
-pub use open::{Added, Asking, FileFormat, Parts, PlainFiles, PlainText, Question, Questions, ReadOptions};
+pub use open::{
+    AnswerCell, DataPaths, FileFormat, PlainFiles, PlainText, Question, QuestionKind, Questions, ReadOptions,
+};
 pub use pairs::Pairs;
 pub use plan::Plan;
 pub(crate) use prefetch::until_stopped;
-pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
-pub use source::{SampleStream, Sampled, Samples, Source};
+pub use records::{ColumnSpec, LabelledText, MalformedLines, Pair, Records, SkippedRecords};
+pub use source::{SampleIterator, SampleStream, Samples, Source};
 pub use tag_scheme::{Chunk, TagScheme};
 pub use tag_spelling::{TagSpelling, Tagging};
 pub(crate) use tagged_texts::scheme as scheme_of;

@@ -3,7 +3,7 @@
 //! Both depend on the seed and the epoch alone, never on what was drawn before, so that an epoch can be gone through
 //! again from any place.
 
-use super::{Fingerprint, Sample, Sampled};
+use super::{Fingerprint, Sample, SampleIterator};
 use crate::error::Result;
 use crate::kernels::philox;
 
@@ -40,7 +40,7 @@ pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
 
 /// Holds up to `room` samples and gives them out at random; each takes the place of one that left.
 pub(super) struct Buffer {
-    pub(super) samples: Sampled,
+    pub(super) samples: SampleIterator,
     pub(super) draws: Draws,
     pub(super) room: usize,
     pub(super) held: Vec<Sample>,

@@ -2,7 +2,7 @@
 
 use super::lines::Reason;
 use super::records::{Records, Stream, to_first_error, unbroken};
-use super::{Malformed, Pair, TextFile};
+use super::{MalformedLines, Pair, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The lines of several files, each with those in its place in the others.
@@ -18,7 +18,7 @@ impl Parallel {
         let names: Vec<String> = files.iter().map(|file| file.name()).collect();
         let counts = vec![0; files.len()];
         // A line that is left out of one file alone would shift all behind it.
-        let of = |file: &&TextFile| (*file).clone().malformed(Malformed::Error).lines();
+        let of = |file: &&TextFile| (*file).clone().malformed(MalformedLines::Error).lines();
         Ok(Self { names, files: files.iter().map(of).collect::<Result<_>>()?, counts })
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// when it has the next one ready after the iterator was dropped. Its panic is the last item, an error.
 pub(super) fn prefetch(batches: Batches, ahead: usize) -> Result<Batches> {
     let receiver = made_by_a_thread(batches, ahead, None)?;
-    Ok(Box::new(Ahead(receiver)))
+    Ok(Box::new(BatchReceiver(receiver)))
 }
 
 /// The same batches, for as long as `stop` is not set: a reader that waits, as for a slow disk of another machine, is not waited for
@@ -58,9 +58,9 @@ fn made_by_a_thread(
 }
 
 /// The receiving end. The thread is not joined when this is dropped: it may wait for a pipe that never says a word.
-struct Ahead(Receiver<Result<Batch>>);
+struct BatchReceiver(Receiver<Result<Batch>>);
 
-impl Iterator for Ahead {
+impl Iterator for BatchReceiver {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Result<Batch>> {

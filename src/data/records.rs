@@ -40,19 +40,19 @@ pub(super) fn at_least_one<R: 'static>(
 /// What is done about a line that is not as its format says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum MalformedLines {
     /// The line is an error, and the last item.
     #[default]
     Error,
     /// The line is left out, with the record it belongs to, and counted: [`Records::skipped`].
     Skip,
-    /// All lines are read; the last item is an error that has each of the first malformed ones ([`Skipped::SHOWN`]), and how many there are.
+    /// All lines are read; the last item is an error that has each of the first malformed ones ([`SkippedRecords::SHOWN`]), and how many there are.
     Collect,
 }
 
 /// A text and its label.
 #[derive(Debug, Clone)]
-pub struct Labelled {
+pub struct LabelledText {
     /// The text. A text of several columns ([`ReadOptions::texts`](super::ReadOptions::texts)) is their cells with one tab between
     /// them; a tab or a line break within a cell is a space, so there are as many parts as columns.
     pub text: String,
@@ -65,7 +65,7 @@ pub struct Labelled {
     place: Option<(Arc<str>, u64)>,
 }
 
-impl Labelled {
+impl LabelledText {
     /// A text with its label.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
         Self { text: text.into(), label: label.into(), group: None, place: None }
@@ -83,15 +83,15 @@ impl Labelled {
 }
 
 /// Texts are equal wherever they are from.
-impl PartialEq for Labelled {
+impl PartialEq for LabelledText {
     fn eq(&self, other: &Self) -> bool {
         (&self.text, &self.label) == (&other.text, &other.label)
     }
 }
 
-impl Eq for Labelled {}
+impl Eq for LabelledText {}
 
-impl Hash for Labelled {
+impl Hash for LabelledText {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.text, &self.label).hash(state);
     }
@@ -216,12 +216,12 @@ fn two_cells<'a>(line: &'a str, expected: &str) -> Result<(&'a str, &'a str), Re
     }
 }
 
-pub(super) fn labelled(line: &str) -> Result<Option<Labelled>, Reason> {
+pub(super) fn labelled(line: &str) -> Result<Option<LabelledText>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
     }
     let (text, label) = two_cells(line, "text, one tab and a label")?;
-    Ok(Some(Labelled::new(text, label.trim())))
+    Ok(Some(LabelledText::new(text, label.trim())))
 }
 
 pub(super) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
@@ -320,14 +320,14 @@ where
 /// What was left out, and why.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
-pub struct Skipped {
+pub struct SkippedRecords {
     /// How many records.
     pub count: u64,
-    /// The reasons of the first ones, at most [`Skipped::SHOWN`].
+    /// The reasons of the first ones, at most [`SkippedRecords::SHOWN`].
     pub first: Vec<Error>,
 }
 
-impl Skipped {
+impl SkippedRecords {
     /// How many reasons are kept.
     pub const SHOWN: usize = 10;
 
@@ -348,7 +348,7 @@ impl Skipped {
     }
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for SkippedRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} skipped", self.count)?;
         for reason in &self.first {
@@ -369,15 +369,15 @@ pub struct Records<R> {
     number: u64,
     name: String,
     parser: Box<dyn Parser<R>>,
-    policy: Malformed,
-    skipped: Skipped,
+    policy: MalformedLines,
+    skipped: SkippedRecords,
     /// The line that opened the file.
     caller: &'static Location<'static>,
 }
 
 impl<R> Records<R> {
     #[track_caller]
-    pub(super) fn new(lines: Lines, parser: Box<dyn Parser<R>>, policy: Malformed) -> Self {
+    pub(super) fn new(lines: Lines, parser: Box<dyn Parser<R>>, policy: MalformedLines) -> Self {
         let name = lines.name.to_string();
         Self {
             lines: Some(lines),
@@ -385,13 +385,13 @@ impl<R> Records<R> {
             name,
             parser,
             policy,
-            skipped: Skipped::default(),
+            skipped: SkippedRecords::default(),
             caller: Location::caller(),
         }
     }
 
     /// What was left out so far.
-    pub fn skipped(&self) -> &Skipped {
+    pub fn skipped(&self) -> &SkippedRecords {
         &self.skipped
     }
 
@@ -432,13 +432,13 @@ impl<R> Records<R> {
             };
             let reason = match outcome {
                 Ok(None) if !ended => continue,
-                Ok(None) if self.policy == Malformed::Collect => {
+                Ok(None) if self.policy == MalformedLines::Collect => {
                     return self.skipped.all();
                 }
                 Ok(record) => return Ok(record),
                 Err(reason) => reason,
             };
-            if self.policy == Malformed::Error {
+            if self.policy == MalformedLines::Error {
                 return Err(lines.malformed(reason));
             }
             if self.parser.spoil() {

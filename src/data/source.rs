@@ -6,7 +6,7 @@ use super::{Field, Fingerprint, Sample};
 use crate::error::Result;
 
 /// The samples of one pass, one after another.
-pub type Sampled = Box<dyn Iterator<Item = Result<Sample>> + Send>;
+pub type SampleIterator = Box<dyn Iterator<Item = Result<Sample>> + Send>;
 
 /// Samples in memory or in a file; opened afresh for each epoch.
 pub trait Source: Send + Sync {
@@ -14,7 +14,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// If they cannot be opened. What goes wrong later comes as an item.
-    fn open(&self) -> Result<Sampled>;
+    fn open(&self) -> Result<SampleIterator>;
 
     /// How many there are, if that is known without reading them.
     fn size(&self) -> Option<u64>;
@@ -60,7 +60,7 @@ impl FromIterator<Vec<Field>> for Samples {
 }
 
 impl Source for Samples {
-    fn open(&self) -> Result<Sampled> {
+    fn open(&self) -> Result<SampleIterator> {
         let samples = Arc::clone(&self.samples);
         Ok(Box::new((0..samples.len()).filter_map(move |i| samples.get(i).cloned().map(Ok))))
     }
@@ -80,7 +80,7 @@ impl Source for Samples {
 
 /// Samples that are read anew in each epoch, and never all held in memory.
 pub struct SampleStream {
-    open: Box<dyn Fn() -> Result<Sampled> + Send + Sync>,
+    open: Box<dyn Fn() -> Result<SampleIterator> + Send + Sync>,
     size: Option<u64>,
     fingerprint: u64,
 }
@@ -89,7 +89,7 @@ impl SampleStream {
     /// Samples that `open` starts to read, each time from the first. `fingerprint` tells them from others: that of the
     /// file they come from, say, with the vocabulary's.
     #[track_caller]
-    pub fn new(fingerprint: u64, open: impl Fn() -> Result<Sampled> + Send + Sync + 'static) -> Self {
+    pub fn new(fingerprint: u64, open: impl Fn() -> Result<SampleIterator> + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), size: None, fingerprint }
     }
 
@@ -102,7 +102,7 @@ impl SampleStream {
 }
 
 impl Source for SampleStream {
-    fn open(&self) -> Result<Sampled> {
+    fn open(&self) -> Result<SampleIterator> {
         (self.open)()
     }
 

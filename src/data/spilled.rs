@@ -35,7 +35,7 @@ pub(super) struct Spilling {
 
 /// Ids in a temporary file.
 #[derive(Debug)]
-pub(super) struct Spilled {
+pub(super) struct SpilledIds {
     // Closed before it is removed.
     file: Mutex<File>,
     temporary: Temporary,
@@ -81,14 +81,14 @@ impl Spilling {
     }
 
     /// All are written.
-    pub(super) fn end(self) -> Result<Spilled> {
+    pub(super) fn end(self) -> Result<SpilledIds> {
         let Self { file, temporary, width, len } = self;
         let file = file.into_inner().map_err(|e| failed(&temporary.path, "write", e.error()))?;
-        Ok(Spilled { file: Mutex::new(file), temporary, width, len })
+        Ok(SpilledIds { file: Mutex::new(file), temporary, width, len })
     }
 }
 
-impl Spilled {
+impl SpilledIds {
     /// Adds the ids of these places to `ids`.
     pub(super) fn read(&self, places: Range<usize>, ids: &mut Vec<i64>) -> Result<()> {
         let size = |number: usize| number.saturating_mul(self.width);

@@ -5,7 +5,7 @@ mod spelling;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use self::spelling::Place;
+use self::spelling::LetterPosition;
 pub use self::spelling::TagSpelling;
 use super::{TagScheme, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -97,7 +97,7 @@ impl Tagging {
         known: &Self,
         is_set: bool,
         sentences: Sentences<'_>,
-        place: PlaceOf<'_>,
+        place: WordLocation<'_>,
     ) -> Result<Option<Self>> {
         if known.scheme == TagScheme::Plain {
             return Ok(None);
@@ -108,7 +108,7 @@ impl Tagging {
             return Ok(None);
         }
         let own = TagSurvey::of(sentences, None)?;
-        let named = |of: &Self| of.spelling.place != Place::Alone;
+        let named = |of: &Self| of.spelling.place != LetterPosition::Alone;
         let is_told = own.broken == 0 && own.tagging.scheme != TagScheme::Plain;
         if !is_set && is_told && named(&own.tagging) == named(known) {
             return Ok(Some(own.tagging));
@@ -173,7 +173,7 @@ pub(super) type Sentences<'a> = &'a AllSentences<'a>;
 type AllSentences<'a> = dyn Fn(&mut dyn FnMut(&[String])) -> Result<()> + 'a;
 
 /// Where the word of a sentence is, by both their numbers.
-pub(super) type PlaceOf<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
+pub(super) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 
 /// What was found about the tags of some sentences.
 pub(super) struct TagSurvey {
@@ -245,7 +245,7 @@ impl TagSurvey {
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
             // Where each word is a chunk of its own, or in none, there is no such tag.
-            let separated = matches!(spelling.place, Place::Before(_) | Place::Behind(_))
+            let separated = matches!(spelling.place, LetterPosition::Before(_) | LetterPosition::Behind(_))
                 && spelling.outside == "O"
                 && counts.contains_key("O");
             if *spelling != standard && !separated && !counts.keys().any(begun) {
@@ -256,7 +256,7 @@ impl TagSurvey {
                 Some(('B', kind)) => counts.contains_key(&*spelling.spelled(&format!("I-{kind}"))),
                 _ => false,
             };
-            let joined = spelling.place == Place::Joined;
+            let joined = spelling.place == LetterPosition::Joined;
             if joined && !(counts.contains_key(spelling.outside) && counts.keys().any(goes_on)) {
                 return 0;
             }
@@ -353,7 +353,7 @@ impl TagSurvey {
     }
 
     /// What was found, if no sentence breaks it; `place` says where the word of a sentence is.
-    pub(super) fn whole(self, sentences: Sentences<'_>, place: PlaceOf<'_>) -> Result<Tagging> {
+    pub(super) fn whole(self, sentences: Sentences<'_>, place: WordLocation<'_>) -> Result<Tagging> {
         let Self { tagging, broken, first, all, origin } = self;
         let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
         let (Some((at, word, got)), Some((_, tags))) = (first.as_ref().and_then(of), &first) else {

@@ -20,7 +20,7 @@ pub struct TaggedText {
     /// What the whole of it is, if that is said: an intent, say.
     pub label: Option<String>,
     /// Where it was read, for messages.
-    place: Option<Place>,
+    place: Option<FileLocation>,
 }
 
 /// Texts are equal wherever they are from.
@@ -32,14 +32,14 @@ impl PartialEq for TaggedText {
 
 /// A file, and where in it a text is.
 #[derive(Debug, Clone)]
-struct Place {
+struct FileLocation {
     file: Arc<str>,
-    at: At,
+    at: TextLocation,
 }
 
 /// Where in its file a text is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum At {
+pub(super) enum TextLocation {
     /// In this line and those behind it: each word in a line.
     LineOfFirst(u64),
     /// The whole is in this line, or begins there and has others between its words.
@@ -55,16 +55,16 @@ impl TaggedText {
     }
 
     /// As read from this place.
-    pub(super) fn placed(self, file: &Arc<str>, at: At) -> Self {
-        Self { place: Some(Place { file: Arc::clone(file), at }), ..self }
+    pub(super) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
+        Self { place: Some(FileLocation { file: Arc::clone(file), at }), ..self }
     }
 
     /// Where one of its words was read.
     pub(crate) fn place_of(&self, word: usize) -> Option<String> {
-        self.place.as_ref().map(|Place { file, at }| match at {
-            At::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
-            At::Line(line) => format!("{file}:{line}"),
-            At::Record(number) => format!("tags of record {number} of `{file}`"),
+        self.place.as_ref().map(|FileLocation { file, at }| match at {
+            TextLocation::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
+            TextLocation::Line(line) => format!("{file}:{line}"),
+            TextLocation::Record(number) => format!("tags of record {number} of `{file}`"),
         })
     }
 
@@ -280,7 +280,7 @@ pub(super) fn of_lines(
         let [words, tags, label @ ..] = lines else { return Ok(None) };
         let label = label.first().map(|label| label.trim());
         let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
-        let mut text = TaggedText::new(cut(words), cut(tags)).placed(&name, At::Line(number));
+        let mut text = TaggedText::new(cut(words), cut(tags)).placed(&name, TextLocation::Line(number));
         if text.words.is_empty() && text.tags.is_empty() && label.unwrap_or_default().is_empty() {
             return Ok(None);
         }
@@ -306,7 +306,7 @@ pub(super) fn of_lines(
 pub(super) fn of_these(columns: &Columns, file: &TextFile) -> Result<Stream<TaggedText>> {
     let (name, none) = (Arc::from(file.name()), file.name());
     let of = move |Sentence { line, dense, words, tags }| {
-        let at = if dense { At::LineOfFirst(line) } else { At::Line(line) };
+        let at = if dense { TextLocation::LineOfFirst(line) } else { TextLocation::Line(line) };
         TaggedText::new(words, tags).placed(&name, at)
     };
     let texts = columns.sentences(file)?.map(move |sentence| sentence.map(&of));

@@ -14,8 +14,8 @@ use super::lines::{Lines, quoted};
 #[cfg(feature = "parquet")]
 use super::memory::Usage;
 use super::records::{
-    Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, Stream, at_least_one, labelled,
-    pair, translation,
+    Block, ColumnSpec, LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one,
+    labelled, pair, translation,
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -44,7 +44,7 @@ pub struct TextFile {
     encoding: Encoding,
     /// Whether the encoding was detected, and is not UTF-8.
     guessed: bool,
-    malformed: Malformed,
+    malformed: MalformedLines,
     max_line: usize,
     max_text: usize,
     head: Head,
@@ -78,7 +78,7 @@ impl TextFile {
             markup: false,
             encoding: Encoding::default(),
             guessed: false,
-            malformed: Malformed::default(),
+            malformed: MalformedLines::default(),
             max_line: Self::MAX_LINE,
             max_text: Self::MAX_TEXT,
             head: Head::default(),
@@ -203,7 +203,7 @@ impl TextFile {
 
     /// What is done about malformed lines.
     #[must_use]
-    pub fn malformed(mut self, policy: Malformed) -> Self {
+    pub fn malformed(mut self, policy: MalformedLines) -> Self {
         self.malformed = policy;
         self
     }
@@ -358,7 +358,7 @@ impl TextFile {
     }
 
     /// What is done about malformed lines.
-    pub(super) fn policy(&self) -> Malformed {
+    pub(super) fn policy(&self) -> MalformedLines {
         self.malformed
     }
 
@@ -386,7 +386,7 @@ impl TextFile {
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
     #[track_caller]
-    pub fn labelled(&self) -> Result<Records<Labelled>> {
+    pub fn labelled(&self) -> Result<Records<LabelledText>> {
         self.records(OneLine(labelled))
     }
 

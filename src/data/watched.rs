@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A file as it was when it was first opened.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedFile {
     pub(super) path: Box<Path>,
     size: u64,
     modified: Option<SystemTime>,
@@ -27,17 +27,17 @@ pub(super) struct Watched {
 
 /// How a file has changed: an error of reading it.
 #[derive(Debug)]
-pub(super) struct Changed(String);
+pub(super) struct FileChange(String);
 
-impl fmt::Display for Changed {
+impl fmt::Display for FileChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Changed {}
+impl std::error::Error for FileChange {}
 
-impl Changed {
+impl FileChange {
     /// That a read failed because of a change; `what` is what messages call the place.
     pub(super) fn of(what: &str, error: &io::Error) -> Option<Error> {
         let changed = error.get_ref()?.downcast_ref::<Self>()?;
@@ -53,7 +53,7 @@ impl Changed {
     }
 }
 
-impl Watched {
+impl WatchedFile {
     /// A file that is there. A pipe is refused: what has been read of it once is gone.
     pub(super) fn new(path: &Path) -> Result<Self> {
         let what = || format!("file `{}`", path.display());
@@ -77,8 +77,8 @@ impl Watched {
     }
 
     /// How the file differs from what it was.
-    fn change(&self, now: &Metadata) -> Result<(), Changed> {
-        let changed = |how: String| Err(Changed(how));
+    fn change(&self, now: &Metadata) -> Result<(), FileChange> {
+        let changed = |how: String| Err(FileChange(how));
         match () {
             () if now.is_dir() => changed("a folder in its place".into()),
             () if !now.is_file() => changed("a pipe or a device in its place".into()),
@@ -97,7 +97,7 @@ impl Watched {
     pub(super) fn open(self: &Arc<Self>) -> Result<Reading> {
         let what = || format!("file `{}`", self.path.display());
         let wrong = |e: io::Error| match e.kind() {
-            io::ErrorKind::NotFound => Changed("none there: it was removed".into()).error(&what()),
+            io::ErrorKind::NotFound => FileChange("none there: it was removed".into()).error(&what()),
             _ => Error::io(what(), "read", &e),
         };
         // Asked before it is opened: to open a pipe would wait for whoever writes it.
@@ -124,7 +124,7 @@ impl Watched {
 /// A file that is being read.
 pub(super) struct Reading {
     file: File,
-    of: Arc<Watched>,
+    of: Arc<WatchedFile>,
     /// That of its bytes so far, as long as they are read one after another and not to the end.
     sum: Option<Hasher>,
 }
@@ -143,7 +143,7 @@ impl Read for Reading {
             self.of.change(&self.file.metadata()?).map_err(io::Error::other)?;
             let sum = sum.finalize();
             if *self.of.sum.get_or_init(|| sum) != sum {
-                return Err(io::Error::other(Changed("other bytes than it had".into())));
+                return Err(io::Error::other(FileChange("other bytes than it had".into())));
             }
         }
         Ok(read)

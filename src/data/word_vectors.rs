@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ndarray::Array2;
 
-use super::{Skipped, TextFile, Vocabulary};
+use super::{SkippedRecords, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 
 /// Where the vector of a token is.
@@ -65,7 +65,7 @@ pub struct WordVectors {
     rows: Vec<f32>,
     /// Of each token of the vocabulary.
     found: Vec<VectorPlace>,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl WordVectors {
@@ -172,7 +172,7 @@ impl WordVectors {
     }
 
     /// The vectors that were malformed and passed over, where the file says so.
-    pub fn skipped(&self) -> &Skipped {
+    pub fn skipped(&self) -> &SkippedRecords {
         &self.skipped
     }
 }
@@ -208,7 +208,7 @@ struct VectorSearch<'v> {
     width: usize,
     rows: Vec<f32>,
     found: Vec<VectorPlace>,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl<'v> VectorSearch<'v> {
@@ -221,7 +221,7 @@ impl<'v> VectorSearch<'v> {
             }
         }
         let found = vec![VectorPlace::No; vocabulary.len()];
-        Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: Skipped::default() }
+        Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: SkippedRecords::default() }
     }
 
     /// The token that a word is; files have vectors of special tokens, too.

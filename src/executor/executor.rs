@@ -9,12 +9,12 @@ use crate::executor::observe::listing::Listing;
 use crate::executor::observe::profile::{Profile, Profiling};
 use crate::executor::plan::{Plan, Slot};
 use crate::executor::run::machine::Machine;
-use crate::executor::run::request::{Placed, Run, Stage};
+use crate::executor::run::request::{PlacedFeeds, Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
 use crate::executor::run::threads::{MOST_THREADS, Threads};
 use crate::kernels::arena::Plain;
-use crate::operator::call::Repeated;
+use crate::operator::call::DuplicateRows;
 use crate::operator::{Registry, VarId};
 use crate::program::{Program, Role};
 use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
@@ -245,7 +245,7 @@ impl Executor {
     /// # Errors
     /// As [`Self::run`].
     #[track_caller]
-    pub(crate) fn run_placed(&mut self, scope: &mut Scope, placed: Placed<'_>) -> Result<()> {
+    pub(crate) fn run_placed(&mut self, scope: &mut Scope, placed: PlacedFeeds<'_>) -> Result<()> {
         self.run_with(scope, &Run::infer(&[]), Some(placed), Location::caller())
     }
 
@@ -254,7 +254,7 @@ impl Executor {
         &mut self,
         scope: &mut Scope,
         run: &Run<'_>,
-        placed: Option<Placed<'_>>,
+        placed: Option<PlacedFeeds<'_>>,
         data: &Location<'_>,
     ) -> Result<()> {
         let caller = Location::caller();
@@ -340,7 +340,7 @@ impl Executor {
             let error = Error::new("value of a gradient", expected, got);
             return Err(error.variable(&self.program.var(param).name).called(caller));
         }
-        self.machine.set_value(&self.plan.slots[slot], &value, Repeated::Kept)
+        self.machine.set_value(&self.plan.slots[slot], &value, DuplicateRows::Kept)
     }
 
     /// The second half of a run that stopped at [`Stage::Gradients`]: checks that its loss and its gradients, as they

@@ -14,7 +14,7 @@ use crate::tensor::{Dense, Storage, Variable};
 use crate::with_float;
 
 /// A loss whose batches come in parts.
-pub(crate) struct Parts {
+pub(crate) struct BatchLoss {
     terms: LossTerms,
     /// What computes a part; the gradients of the totals are its feeds.
     pub(crate) body: Program,
@@ -42,7 +42,7 @@ pub(crate) struct Whole {
     pub(crate) gradients: Vec<(VarId, Storage)>,
 }
 
-impl Parts {
+impl BatchLoss {
     /// Of a program that is differentiated by `loss`.
     ///
     /// # Errors

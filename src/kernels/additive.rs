@@ -66,18 +66,18 @@ pub struct AdditiveResult<'a, T> {
 }
 
 /// A gradient that is asked for, and how it goes to its place.
-type To<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
+type GradientTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 /// The gradients that are asked for, each of the shape of what it is the gradient of.
 pub struct AdditiveGradients<'a, T> {
     /// Of the queries.
-    pub query: To<'a, T>,
+    pub query: GradientTarget<'a, T>,
     /// Of what each column weighs.
-    pub columns: To<'a, T>,
+    pub columns: GradientTarget<'a, T>,
     /// Of the keys.
-    pub keys: To<'a, T>,
+    pub keys: GradientTarget<'a, T>,
     /// Of the values.
-    pub values: To<'a, T>,
+    pub values: GradientTarget<'a, T>,
 }
 
 /// The gradients of [`additive_attention`]; `room` holds a number a key of the longest sequence.
@@ -191,14 +191,14 @@ impl<T: Float> Descend<'_, '_, T> {
                     for j in 0..CHUNK {
                         sums[j] = A::mul_add(d[j], x[j], sums[j]);
                     }
-                    if let Some((dvalues, store)) = &mut self.gradients.values {
+                    if let Some((dvalues, assign)) = &mut self.gradients.values {
                         d.iter_mut().for_each(|d| *d *= weight);
-                        put(dvalues.row(row), from, &d, *store);
+                        put(dvalues.row(row), from, &d, *assign);
                     }
                 }
                 *dscore = total(&sums);
-            } else if let Some((dvalues, store)) = &mut self.gradients.values
-                && *store == Assign::Write
+            } else if let Some((dvalues, assign)) = &mut self.gradients.values
+                && *assign == Assign::Write
             {
                 dvalues.row(row).fill(T::ZERO);
             }
@@ -239,13 +239,13 @@ impl<T: Float> Descend<'_, '_, T> {
                 for j in 0..CHUNK {
                     of_query[j] += x[j];
                 }
-                if let Some((dkeys, store)) = dkeys {
-                    put(dkeys.row(row), from, &x, *store);
+                if let Some((dkeys, assign)) = dkeys {
+                    put(dkeys.row(row), from, &x, *assign);
                 }
             }
             for (to, numbers) in [(&mut *dquery, &of_query), (&mut *dcolumns, &of_columns)] {
-                if let Some((to, store)) = to {
-                    put(to.row(sequence), from, numbers, *store);
+                if let Some((to, assign)) = to {
+                    put(to.row(sequence), from, numbers, *assign);
                 }
             }
         }

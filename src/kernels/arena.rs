@@ -14,7 +14,7 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use share::{Part, Region, Share, Steps};
+pub use share::{LanePart, Region, Share, StepRows};
 
 use memory::Memory;
 
@@ -74,11 +74,11 @@ pub struct Arena {
     buffers: Vec<Buffer>,
 }
 
-/// The right to use the buffers of an arena: all of them, or a [`Part`].
+/// The right to use the buffers of an arena: all of them, or a [`LanePart`].
 pub struct Lane<'a> {
     buffers: *mut Buffer,
     count: usize,
-    part: Option<Part<'a>>,
+    part: Option<LanePart<'a>>,
     life: PhantomData<&'a mut Arena>,
 }
 
@@ -174,7 +174,7 @@ impl Arena {
 
 impl<'a> Lane<'a> {
     /// Sequences that this lane runs, if it is a part.
-    pub fn part(&self) -> Option<Part<'a>> {
+    pub fn part(&self) -> Option<LanePart<'a>> {
         self.part
     }
 
@@ -187,7 +187,7 @@ impl<'a> Lane<'a> {
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],
-        steps: Steps<'_>,
+        steps: StepRows<'_>,
         states: &mut [S],
         run: &(impl Fn(Lane<'_>, &mut S) -> Result<(), E> + Sync),
     ) -> Result<(), E> {
@@ -302,14 +302,14 @@ fn fork<S: Send, E: Send>(
     buffers: Address,
     count: usize,
     cuts: &[usize],
-    steps: Steps<'_>,
+    steps: StepRows<'_>,
     states: &mut [S],
     run: &(impl Fn(Lane<'_>, &mut S) -> Result<(), E> + Sync),
 ) -> Result<(), E> {
     match states {
         [] => Ok(()),
         [state] => {
-            let part = Part { from: cuts[0], to: cuts[1], steps };
+            let part = LanePart { from: cuts[0], to: cuts[1], steps };
             run(Lane { buffers: buffers.0, count, part: Some(part), life: PhantomData }, state)
         }
         _ => {

@@ -13,7 +13,7 @@ use single::{Single, SingleResult};
 use super::float::{Assign, Float};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::product::product;
-use super::products::{Packed, Transpose};
+use super::products::{PackedMatrix, Transpose};
 use super::view::{View, ViewMut};
 
 /// Queries and keys of a tile. They decide in which order sums are made, and so the bits: they are the same on every machine.
@@ -24,7 +24,7 @@ const LANES: usize = 16;
 
 /// How scores come about: of query i and key j, scale · (q_i · k_j) + bias, if the query sees the key.
 #[derive(Debug, Clone, Copy)]
-pub struct Scores<'a, T> {
+pub struct AttentionScores<'a, T> {
     /// What products are multiplied by.
     pub scale: T,
     /// Query i sees the keys from i − `before` on …
@@ -36,7 +36,7 @@ pub struct Scores<'a, T> {
     pub bias: &'a [T],
 }
 
-impl<T> Scores<'_, T> {
+impl<T> AttentionScores<'_, T> {
     /// Those of some keys that at least one of some queries sees.
     fn seen(&self, queries: &Range<usize>, keys: &Range<usize>) -> Range<usize> {
         if queries.is_empty() {
@@ -57,11 +57,11 @@ impl<T> Scores<'_, T> {
 
 /// What attention works in, kept from call to call: as much as some tiles, and two numbers a query.
 pub struct AttentionRoom<T> {
-    keys: Packed<T>,
-    values: Packed<T>,
+    keys: PackedMatrix<T>,
+    values: PackedMatrix<T>,
     /// Keys as rows, for the gradient of the queries.
-    rows: Packed<T>,
-    weights: Packed<T>,
+    rows: PackedMatrix<T>,
+    weights: PackedMatrix<T>,
     tile: Vec<T>,
     other: Vec<T>,
     turned: Vec<T>,
@@ -78,10 +78,10 @@ pub struct AttentionRoom<T> {
 impl<T: Float> Default for AttentionRoom<T> {
     fn default() -> Self {
         Self {
-            keys: Packed::new(),
-            values: Packed::new(),
-            rows: Packed::new(),
-            weights: Packed::new(),
+            keys: PackedMatrix::new(),
+            values: PackedMatrix::new(),
+            rows: PackedMatrix::new(),
+            weights: PackedMatrix::new(),
             tile: vec![],
             other: vec![],
             turned: vec![],
@@ -97,7 +97,7 @@ impl<T: Float> Default for AttentionRoom<T> {
 
 /// Queries, keys and values of one sequence and one head: n × d, m × d and m × e.
 #[derive(Clone, Copy)]
-pub struct Attended<'a, T> {
+pub struct AttentionInputs<'a, T> {
     /// A row a query.
     pub q: View<'a, T>,
     /// A row a key.
@@ -112,15 +112,15 @@ pub struct Attended<'a, T> {
 /// # Panics
 /// Unless the widths and rows fit: `out` is n × e, `log_sums` n × 1.
 pub fn attention<T: Float>(
-    Attended { q, k, v }: Attended<'_, T>,
-    scores: Scores<'_, T>,
+    AttentionInputs { q, k, v }: AttentionInputs<'_, T>,
+    scores: AttentionScores<'_, T>,
     mut out: ViewMut<'_, T>,
     mut log_sums: ViewMut<'_, T>,
     room: &mut AttentionRoom<T>,
 ) {
     let (n, m) = (q.rows(), k.rows());
     assert_eq!((out.rows(), out.width(), log_sums.rows()), (n, v.width(), n), "the shape of attention");
-    if let Some(single) = single(Attended { q, k, v }, scores) {
+    if let Some(single) = single(AttentionInputs { q, k, v }, scores) {
         log_sums.row(0)[0] = single.attend(out.row(0), &mut room.scores);
         return;
     }
@@ -143,7 +143,7 @@ pub fn attention<T: Float>(
             let mut tile = ViewMut::new(tile, queries.len(), keys.len());
             product(q.rows_range(queries.start, queries.end), &room.keys, tile.reborrow(), Assign::Write);
             let mut out = rows(&mut out, &queries);
-            sweep(Online {
+            sweep(OnlineSoftmax {
                 tile: tile.reborrow(),
                 queries: queries.clone(),
                 keys: keys.clone(),
@@ -188,14 +188,14 @@ pub struct AttentionGradients<'a, T> {
 /// # Panics
 /// Unless every gradient has the shape of what it is the gradient of.
 pub fn attention_backward<T: Float>(
-    Attended { q, k, v }: Attended<'_, T>,
-    scores: Scores<'_, T>,
+    AttentionInputs { q, k, v }: AttentionInputs<'_, T>,
+    scores: AttentionScores<'_, T>,
     result: AttentionResult<'_, T>,
     mut gradients: AttentionGradients<'_, T>,
     room: &mut AttentionRoom<T>,
 ) {
     let (n, m, d, e) = (q.rows(), k.rows(), q.width(), v.width());
-    if let Some(single) = single(Attended { q, k, v }, scores) {
+    if let Some(single) = single(AttentionInputs { q, k, v }, scores) {
         let AttentionGradients { q, k, v, .. } = gradients;
         let result = SingleResult {
             out: result.out.row(0),
@@ -207,8 +207,8 @@ pub fn attention_backward<T: Float>(
         return;
     }
     let AttentionResult { out, log_sums, dout, dlog_sums } = result;
-    if let Some((dq, store)) = &mut gradients.q {
-        store.put_nothing(dq.reborrow());
+    if let Some((dq, assign)) = &mut gradients.q {
+        assign.put_nothing(dq.reborrow());
     }
     // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, less what reaches all scores of a row by the logarithm of their sum.
     room.sums.clear();
@@ -246,7 +246,7 @@ pub fn attention_backward<T: Float>(
             let mut tile = ViewMut::new(grown(&mut room.tile, count * len), count, len);
             product(q, &room.keys, tile.reborrow(), Assign::Write);
             let log_sums = log_sums.rows_range(queries.start, queries.end);
-            sweep(Again {
+            sweep(Recomputation {
                 tile: tile.reborrow(),
                 queries: queries.clone(),
                 keys: keys.clone(),
@@ -290,16 +290,19 @@ pub fn attention_backward<T: Float>(
             }
         }
         for (gradient, tile, width) in [(&mut dk, &*dk_tile, d), (&mut dv, &*dv_tile, e)] {
-            if let Some((to, store)) = gradient {
-                store.put_rows(rows(to, &keys), turn(View::new(tile, width, len), &mut room.back));
+            if let Some((to, assign)) = gradient {
+                assign.put_rows(rows(to, &keys), turn(View::new(tile, width, len), &mut room.back));
             }
         }
     }
 }
 
 /// A single query without a bias; `None` if there are others, or a bias.
-fn single<'a, T: Float>(attended: Attended<'a, T>, scores: Scores<'_, T>) -> Option<Single<'a, T>> {
-    let Attended { q, k, v } = attended;
+fn single<'a, T: Float>(
+    attended: AttentionInputs<'a, T>,
+    scores: AttentionScores<'_, T>,
+) -> Option<Single<'a, T>> {
+    let AttentionInputs { q, k, v } = attended;
     let seen = scores.seen(&(0..1), &(0..k.rows()));
     let alone = q.rows() == 1 && scores.bias.is_empty();
     alone.then(|| Single { query: q.row(0), keys: k, values: v, scale: scores.scale, seen })
@@ -371,7 +374,7 @@ fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
     lanes.iter().fold(T::ZERO, |sum, &x| sum + x)
 }
 
-impl<T: Float> Scores<'_, T> {
+impl<T: Float> AttentionScores<'_, T> {
     /// Makes the scores of a query out of products, from key `first` on.
     #[inline(always)]
     fn of<A: Arithmetic>(&self, products: &mut [T], query: usize, first: usize) {
@@ -386,17 +389,17 @@ impl<T: Float> Scores<'_, T> {
 }
 
 /// Products become weights that lack their common divisor, which goes on from tile to tile with the sums of values so far.
-struct Online<'a, T> {
+struct OnlineSoftmax<'a, T> {
     tile: ViewMut<'a, T>,
     queries: Range<usize>,
     keys: Range<usize>,
-    scores: Scores<'a, T>,
+    scores: AttentionScores<'a, T>,
     most: &'a mut [T],
     sums: &'a mut [T],
     out: ViewMut<'a, T>,
 }
 
-impl<T: Float> Sweep for Online<'_, T> {
+impl<T: Float> Sweep for OnlineSoftmax<'_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
@@ -458,15 +461,15 @@ impl<T: Float> Sweep for Finish<'_, T> {
 }
 
 /// Products become weights, as they were in the forward pass.
-struct Again<'a, T> {
+struct Recomputation<'a, T> {
     tile: ViewMut<'a, T>,
     queries: Range<usize>,
     keys: Range<usize>,
-    scores: Scores<'a, T>,
+    scores: AttentionScores<'a, T>,
     log_sums: View<'a, T>,
 }
 
-impl<T: Float> Sweep for Again<'_, T> {
+impl<T: Float> Sweep for Recomputation<'_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 

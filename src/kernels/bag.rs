@@ -170,7 +170,7 @@ impl<T: Float> BagGradient<'_, T> {
     /// If a bag is not in `dout`, or there is no row in `out` for a sum.
     pub fn put(&self, dout: View<'_, T>, range: Range<usize>, target: BagTarget, out: ViewMut<'_, T>) {
         assert_eq!(out.width(), dout.width(), "the width of a bag");
-        sweep(Back { gradient: self, dout, range, target, out });
+        sweep(BagBackward { gradient: self, dout, range, target, out });
     }
 }
 
@@ -293,9 +293,9 @@ fn add_rows<A: Arithmetic, T: Float>(
     rows: Range<usize>,
     out: &mut [T],
     terms: &impl Terms<T>,
-    mut store: Assign,
+    mut assign: Assign,
 ) {
-    if rows.is_empty() && store == Assign::Write {
+    if rows.is_empty() && assign == Assign::Write {
         out.fill(T::ZERO);
     }
     let block = if out.len() <= WIDEST { rows.len().max(1) } else { BLOCK };
@@ -305,14 +305,14 @@ fn add_rows<A: Arithmetic, T: Float>(
         while column < out.len() {
             let rows = rows.clone();
             column += match out.len() - column {
-                64.. => add_columns::<A, T, 64>(rows, column, out, terms, store),
-                32.. => add_columns::<A, T, 32>(rows, column, out, terms, store),
-                16.. => add_columns::<A, T, 16>(rows, column, out, terms, store),
-                8.. => add_columns::<A, T, 8>(rows, column, out, terms, store),
-                _ => add_columns::<A, T, 1>(rows, column, out, terms, store),
+                64.. => add_columns::<A, T, 64>(rows, column, out, terms, assign),
+                32.. => add_columns::<A, T, 32>(rows, column, out, terms, assign),
+                16.. => add_columns::<A, T, 16>(rows, column, out, terms, assign),
+                8.. => add_columns::<A, T, 8>(rows, column, out, terms, assign),
+                _ => add_columns::<A, T, 1>(rows, column, out, terms, assign),
             };
         }
-        store = Assign::Add;
+        assign = Assign::Add;
     }
 }
 
@@ -323,11 +323,11 @@ fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     column: usize,
     out: &mut [T],
     terms: &impl Terms<T>,
-    store: Assign,
+    assign: Assign,
 ) -> usize {
     let out = &mut out[column..column + N];
     let mut sums = [T::ZERO; N];
-    if store == Assign::Add {
+    if assign == Assign::Add {
         sums.copy_from_slice(out);
     }
     for at in rows {
@@ -437,7 +437,7 @@ fn dot<A: Arithmetic, T: Float>(x: &[T], y: &[T]) -> T {
     sums[0]
 }
 
-struct Back<'a, T> {
+struct BagBackward<'a, T> {
     gradient: &'a BagGradient<'a, T>,
     dout: View<'a, T>,
     range: Range<usize>,
@@ -445,7 +445,7 @@ struct Back<'a, T> {
     out: ViewMut<'a, T>,
 }
 
-impl<T: Float> Sweep for Back<'_, T> {
+impl<T: Float> Sweep for BagBackward<'_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
@@ -459,7 +459,7 @@ impl<T: Float> Sweep for Back<'_, T> {
     }
 }
 
-impl<T: Float> Back<'_, T> {
+impl<T: Float> BagBackward<'_, T> {
     /// Of distinct row `i` the row of `out`, and how it is put there.
     #[inline(always)]
     fn place(&self, i: usize) -> (usize, Assign) {
@@ -473,9 +473,9 @@ impl<T: Float> Back<'_, T> {
     fn add<A: Arithmetic>(mut self, factors: impl Weigh<T> + Copy) {
         let &BagGradient { plan, bags, .. } = self.gradient;
         for i in self.range.clone() {
-            let ((place, store), occurrences) = (self.place(i), plan.occurrences(i));
+            let ((place, assign), occurrences) = (self.place(i), plan.occurrences(i));
             let given = Contribution { occurrences, bags, dout: self.dout, factors };
-            add_rows::<A, T>(0..occurrences.len(), self.out.row(place), &given, store);
+            add_rows::<A, T>(0..occurrences.len(), self.out.row(place), &given, assign);
         }
     }
 
@@ -483,9 +483,9 @@ impl<T: Float> Back<'_, T> {
     fn add_maxima(mut self, which: &[u32]) {
         let &BagGradient { plan, bags, .. } = self.gradient;
         for i in self.range.clone() {
-            let (place, store) = self.place(i);
+            let (place, assign) = self.place(i);
             let out = self.out.row(place);
-            if store == Assign::Write {
+            if assign == Assign::Write {
                 out.fill(T::ZERO);
             }
             let width = out.len();

@@ -14,7 +14,7 @@ pub use best::{BestPaths, best_paths};
 pub(super) use marginals::log_sum_exp;
 pub use marginals::{ChainRoom, PairSums, log_sum, marginals};
 pub use transitions::Transitions;
-pub(super) use vanished::{SMALL, Vanished};
+pub(super) use vanished::{SMALL, VanishedMass};
 
 #[cfg(test)]
 mod tests;

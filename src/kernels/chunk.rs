@@ -97,8 +97,8 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     /// Stores the columns in an output that may be missing.
     #[inline(always)]
     pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: &[T; CHUNK]) {
-        let Some((out, store)) = output else { return };
-        if *store == Assign::Add {
+        let Some((out, assign)) = output else { return };
+        if *assign == Assign::Add {
             let mut sums = self.part(out.as_view(), first);
             sums.iter_mut().zip(chunk).for_each(|(sum, &x)| *sum += x);
             self.write(out, first, &sums);
@@ -153,12 +153,12 @@ pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
 
 /// The same columns of a row to write, without what was filled up.
 #[inline(always)]
-pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], store: Assign) {
+pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], assign: Assign) {
     let row = &mut row[from..];
-    match (row.first_chunk_mut::<CHUNK>(), store) {
+    match (row.first_chunk_mut::<CHUNK>(), assign) {
         (Some(whole), Assign::Write) => *whole = *numbers,
         (Some(whole), Assign::Add) => whole.iter_mut().zip(numbers).for_each(|(to, &x)| *to += x),
-        (None, _) => store.put_row(row, &numbers[..row.len()]),
+        (None, _) => assign.put_row(row, &numbers[..row.len()]),
     }
 }
 

@@ -120,7 +120,7 @@ pub fn norm_columns_gradient<T: Float>(
     dout: View<'_, T>,
     norm: ColumnNorm<'_, T>,
     (gain, along, all): (Option<&[T]>, &[T], &[T]),
-    (dx, store): (ViewMut<'_, T>, Assign),
+    (dx, assign): (ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let (rows, width) = (x.rows(), x.width());
@@ -130,7 +130,7 @@ pub fn norm_columns_gradient<T: Float>(
     assert!(sides == [width; 4] && gain.is_none_or(|gain| gain.len() == width), "{width} columns");
     let threads = super::helpers(rows * width, WORTH_A_THREAD, threads);
     if threads < 2 || rows < 2 {
-        return sweep(Gradient { x, dout, norm, gain, along, all, dx, store });
+        return sweep(Gradient { x, dout, norm, gain, along, all, dx, assign });
     }
     let left = threads / 2;
     let middle = (rows * left / threads).max(1);
@@ -139,8 +139,8 @@ pub fn norm_columns_gradient<T: Float>(
     let ((x, dout), (x_after, dout_after)) = (part(0, middle), part(middle, rows));
     let means = (gain, along, all);
     join(
-        || norm_columns_gradient(x, dout, norm, means, (dx, store), left),
-        || norm_columns_gradient(x_after, dout_after, norm, means, (after, store), threads - left),
+        || norm_columns_gradient(x, dout, norm, means, (dx, assign), left),
+        || norm_columns_gradient(x_after, dout_after, norm, means, (after, assign), threads - left),
     );
 }
 
@@ -277,7 +277,7 @@ struct Gradient<'a, T> {
     along: &'a [T],
     all: &'a [T],
     dx: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for Gradient<'_, T> {
@@ -291,7 +291,7 @@ impl<T: Float> Sweep for Gradient<'_, T> {
             for (j, dx) in dx.iter_mut().enumerate() {
                 let hat = (x[j] - mean[j]) * scale[j];
                 let gain = self.gain.map_or(T::ONE, |gain| gain[j]);
-                self.store.put(dx, (g[j] - self.all[j] - hat * self.along[j]) * scale[j] * gain);
+                self.assign.put(dx, (g[j] - self.all[j] - hat * self.along[j]) * scale[j] * gain);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! States are the labels with a blank before, between and behind them. Sums run over the numbers themselves, divided by the sum of
 //! each frame; where numbers vanish in a way that could be seen, a sequence is computed again by logarithms. All is in f64.
 
-use super::chain::{SMALL, Vanished, log_sum_exp};
+use super::chain::{SMALL, VanishedMass, log_sum_exp};
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::View;
@@ -70,7 +70,7 @@ pub fn ctc<T: Float>(
     room: &mut CtcRoom,
 ) -> f64 {
     room.start(logits, labels, blank);
-    -sweep(Forth { logits, room }).0
+    -sweep(CtcForward { logits, room }).0
 }
 
 /// The same, and its gradient: of each frame the numbers by class, to `each`. Zeros where the loss is infinite, NaN where it is.
@@ -82,10 +82,11 @@ pub fn ctc_gradient<T: Float>(
     mut each: impl FnMut(usize, &[f64]),
 ) -> f64 {
     room.start(logits, labels, blank);
-    let (total, vanished) = sweep(Forth { logits, room });
+    let (total, vanished) = sweep(CtcForward { logits, room });
     let (frames, classes) = (logits.rows(), logits.width());
     if total.is_finite() {
-        let by_numbers = vanished.is_some_and(|vanished| sweep(Back { room, classes, frames, vanished }));
+        let by_numbers =
+            vanished.is_some_and(|vanished| sweep(CtcBackward { room, classes, frames, vanished }));
         if !by_numbers {
             if vanished.is_some() {
                 log_forth(logits, room);
@@ -130,14 +131,14 @@ fn normalise(x: &mut [f64]) -> f64 {
     sum
 }
 
-struct Forth<'a, T> {
+struct CtcForward<'a, T> {
     logits: View<'a, T>,
     room: &'a mut CtcRoom,
 }
 
-impl<T: Float> Sweep for Forth<'_, T> {
+impl<T: Float> Sweep for CtcForward<'_, T> {
     /// ln of the probability, and what vanished if the sums are numbers, not logarithms.
-    type Output = (f64, Option<Vanished>);
+    type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
@@ -145,7 +146,7 @@ impl<T: Float> Sweep for Forth<'_, T> {
         let Self { logits, room } = self;
         let (frames, classes, width) = (logits.rows(), logits.width(), room.width());
         let count = width - BEFORE;
-        let mut vanished = Vanished::new();
+        let mut vanished = VanishedMass::new();
         if frames == 0 {
             return (if count == 1 { 0.0 } else { f64::NEG_INFINITY }, Some(vanished));
         }
@@ -222,7 +223,7 @@ impl<T: Float> Sweep for Forth<'_, T> {
 
 /// The same by logarithms.
 #[inline(never)]
-fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<Vanished>) {
+fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<VanishedMass>) {
     let width = room.width();
     let count = width - BEFORE;
     for (frame, scores) in logits.iter().enumerate() {
@@ -258,14 +259,14 @@ fn from(room: &CtcRoom, state: usize, on: bool) -> impl Iterator<Item = usize> +
 
 /// Probabilities become gradients; whether nothing vanished that could be seen. If not, the logarithms of the probabilities are
 /// asked for anew.
-struct Back<'a> {
+struct CtcBackward<'a> {
     room: &'a mut CtcRoom,
     classes: usize,
     frames: usize,
-    vanished: Vanished,
+    vanished: VanishedMass,
 }
 
-impl Sweep for Back<'_> {
+impl Sweep for CtcBackward<'_> {
     type Output = bool;
     const PORTABLE: bool = false;
 
@@ -275,7 +276,7 @@ impl Sweep for Back<'_> {
         let width = room.width();
         let count = width - BEFORE;
         let CtcRoom { classes: likely, states, skips, own, alpha, beta, .. } = room;
-        let (mut vanished, mut least_part) = (Vanished::new(), f64::INFINITY);
+        let (mut vanished, mut least_part) = (VanishedMass::new(), f64::INFINITY);
         // Counted from the last state, with what leads on in front: then all is as on the way forth.
         for frame in (0..frames).rev() {
             let at = frame * width;

@@ -12,7 +12,7 @@ use super::gradient::{SUM_ROWS, bias_gradient, divided};
 use super::path::Path;
 use super::picked::RowSource;
 use super::product::checked;
-use super::products::{GradientRoom, Gradients, Packed, Products, Transpose};
+use super::products::{GradientRoom, Gradients, PackedMatrix, Products, Transpose};
 use super::view::{View, ViewMut};
 
 /// Columns that a thread takes at least.
@@ -25,19 +25,19 @@ impl Products for f64 {
         PANEL
     }
 
-    fn put(packed: &mut Packed<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
+    fn put(packed: &mut PackedMatrix<f64>, b: View<'_, f64>, transpose: Transpose, at: (usize, usize)) {
         self::put(packed, b, transpose, at);
     }
 
     fn product(
         a: View<'_, f64>,
-        b: &Packed<f64>,
+        b: &PackedMatrix<f64>,
         panels: Range<usize>,
         bias: Option<&[f64]>,
         c: ViewMut<'_, f64>,
-        store: Assign,
+        assign: Assign,
     ) {
-        self::product(a, b, panels, bias, c, store);
+        self::product(a, b, panels, bias, c, assign);
     }
 
     fn gradients(all: Gradients<'_, f64>, _: &mut GradientRoom<f64>, threads: usize) {
@@ -45,9 +45,9 @@ impl Products for f64 {
     }
 }
 
-/// [`Packed::put`] of a part that fits, row by row.
+/// [`PackedMatrix::put`] of a part that fits, row by row.
 pub(super) fn put(
-    packed: &mut Packed<f64>,
+    packed: &mut PackedMatrix<f64>,
     b: View<'_, f64>,
     transpose: Transpose,
     (row, column): (usize, usize),
@@ -67,15 +67,15 @@ pub(super) fn put(
 /// [`product_panels`](super::product_panels).
 pub(super) fn product(
     a: View<'_, f64>,
-    b: &Packed<f64>,
+    b: &PackedMatrix<f64>,
     panels: Range<usize>,
     bias: Option<&[f64]>,
     mut c: ViewMut<'_, f64>,
-    store: Assign,
+    assign: Assign,
 ) {
     let columns = checked(a, b, panels, bias, &c);
     let b = View::new(b.numbers(), b.k(), b.n()).columns(columns.start, columns.end);
-    multiply((a, Transpose::No), b, bias, c.reborrow(), store);
+    multiply((a, Transpose::No), b, bias, c.reborrow(), assign);
 }
 
 /// `c = bias + a·b` with the finished sums, or `c += …`, where `a` may lie transposed.
@@ -87,7 +87,7 @@ fn multiply(
     b: View<'_, f64>,
     bias: Option<&[f64]>,
     mut c: ViewMut<'_, f64>,
-    store: Assign,
+    assign: Assign,
 ) {
     let (m, k) = transpose.shape((a.rows(), a.width()));
     let n = b.width();
@@ -95,7 +95,7 @@ fn multiply(
     if m == 0 || n == 0 {
         return;
     }
-    if store == Assign::Add {
+    if assign == Assign::Add {
         let mut room = vec![0.0; m.min(ADDED_ROWS) * n];
         for row in (0..m).step_by(ADDED_ROWS) {
             let end = m.min(row + ADDED_ROWS);
@@ -105,7 +105,7 @@ fn multiply(
             };
             multiply((a, transpose), b, bias, ViewMut::new(&mut room, end - row, n), Assign::Write);
             let (c, _) = c.reborrow().split_rows(row).1.split_rows(end - row);
-            store.put_rows(c, View::new(&room, end - row, n));
+            assign.put_rows(c, View::new(&room, end - row, n));
         }
         return;
     }
@@ -125,8 +125,8 @@ fn multiply(
 /// The gradients of a weight and a bias.
 pub(super) fn gradients(mut all: Gradients<'_, f64>, threads: usize) {
     let Some(threads) = divided(&mut all, threads) else { return };
-    if let Some((db, store)) = all.db.take() {
-        bias_gradient(all.dy, db, store, threads);
+    if let Some((db, assign)) = all.db.take() {
+        bias_gradient(all.dy, db, assign, threads);
     }
     share(all, threads);
 }
@@ -137,21 +137,22 @@ fn share(all: Gradients<'_, f64>, threads: usize) {
     if threads < 2 || n < 2 {
         return blocks(all);
     }
-    let Gradients { x, dy, dw: (dw, store, transpose), .. } = all;
+    let Gradients { x, dy, dw: (dw, assign, transpose), .. } = all;
     let left = threads / 2;
     let middle = (n * left / threads).max(1);
     let (dw, dw_after) = match transpose {
         Transpose::No => dw.split_columns(middle),
         Transpose::Yes => dw.split_rows(middle),
     };
-    let part = |from, to, dw| Gradients { x, dy: dy.columns(from, to), dw: (dw, store, transpose), db: None };
+    let part =
+        |from, to, dw| Gradients { x, dy: dy.columns(from, to), dw: (dw, assign, transpose), db: None };
     let (a, b) = (part(0, middle, dw), part(middle, n, dw_after));
     join(|| share(a, left), || share(b, threads - left));
 }
 
 /// Block of rows by block of rows.
 fn blocks(all: Gradients<'_, f64>) {
-    let Gradients { x, dy, dw: (mut dw, store, transpose), .. } = all;
+    let Gradients { x, dy, dw: (mut dw, assign, transpose), .. } = all;
     let mut picked = Vec::new();
     for row in (0..x.rows()).step_by(SUM_ROWS) {
         let end = x.rows().min(row + SUM_ROWS);
@@ -165,7 +166,7 @@ fn blocks(all: Gradients<'_, f64>) {
         };
         let dy = dy.rows_range(row, end);
         let (a, b) = transpose.shape((x, dy));
-        let store = if row > 0 { Assign::Add } else { store };
-        multiply((a, Transpose::Yes), b, None, dw.reborrow(), store);
+        let assign = if row > 0 { Assign::Add } else { assign };
+        multiply((a, Transpose::Yes), b, None, dw.reborrow(), assign);
     }
 }

@@ -41,7 +41,7 @@ pub fn affine_gradient<T: Float>(
         (Some((x, dw)), db) => {
             T::gradients(Gradients { x: RowSource::Lying(x), dy, dw, db }, room, threads);
         }
-        (None, Some((db, store))) => bias_gradient(dy, db, store, threads),
+        (None, Some((db, assign))) => bias_gradient(dy, db, assign, threads),
         (None, None) => {}
     }
 }
@@ -58,14 +58,14 @@ pub(super) fn picked_gradient<T: Float>(
 }
 
 /// The instructions that a call runs with, and the CPU for whose caches it is cut.
-pub(super) type On = (Path, Cpu);
+pub(super) type PathCpu = (Path, Cpu);
 
 /// How many of `threads` are to divide the sums. None if there is nothing to sum: then the gradients are what they should be.
 ///
 /// # Panics
 /// As [`affine_gradient`].
 pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> Option<usize> {
-    let Gradients { x, dy, dw: (dw, store, transpose), db } = all;
+    let Gradients { x, dy, dw: (dw, assign, transpose), db } = all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
     assert_eq!((dw.rows(), dw.width()), transpose.shape((k, n)), "the shape of a weight gradient");
@@ -73,17 +73,22 @@ pub(super) fn divided<T: Float>(all: &mut Gradients<'_, T>, threads: usize) -> O
     if rows > 0 && k > 0 && n > 0 {
         return Some(super::helpers(rows * k * n, WORTH_A_THREAD, threads));
     }
-    if *store == Assign::Write {
+    if *assign == Assign::Write {
         dw.fill(T::ZERO);
     }
-    if let Some((db, store)) = db {
-        bias_gradient(*dy, db, *store, threads);
+    if let Some((db, assign)) = db {
+        bias_gradient(*dy, db, *assign, threads);
     }
     None
 }
 
 /// The gradients by tiles.
-pub(super) fn by_tiles(on: On, mut all: Gradients<'_, f32>, room: &mut GradientRoom<f32>, threads: usize) {
+pub(super) fn by_tiles(
+    on: PathCpu,
+    mut all: Gradients<'_, f32>,
+    room: &mut GradientRoom<f32>,
+    threads: usize,
+) {
     let Some(threads) = divided(&mut all, threads) else { return };
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     // As much as one thread alone would take, so that no room grows when fewer threads have larger parts.
@@ -96,26 +101,26 @@ pub(super) fn by_tiles(on: On, mut all: Gradients<'_, f32>, room: &mut GradientR
 }
 
 /// Threads share the result: its columns, as long as these are several panels, else its rows.
-fn share(on: On, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
+fn share(on: PathCpu, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
     let (width, parts) = (PANEL_VECTORS * lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
     if parts < 2 || panels < 2 && k < 2 {
         return blocks(on, all, &mut rooms[0]);
     }
     let (left, right) = rooms.split_at_mut(parts / 2);
-    let Gradients { x, dy, dw: (dw, store, transpose), db } = all;
+    let Gradients { x, dy, dw: (dw, assign, transpose), db } = all;
     let (a, b) = if panels > 1 {
         let middle = (panels * left.len() / parts).max(1) * width;
         let (dw, dw_after) = match transpose {
             Transpose::No => dw.split_columns(middle),
             Transpose::Yes => dw.split_rows(middle),
         };
-        let db = db.map(|(db, store)| (db.split_at_mut(middle), store));
-        let (db, db_after) = db.map(|((db, after), store)| ((db, store), (after, store))).unzip();
+        let db = db.map(|(db, assign)| (db.split_at_mut(middle), assign));
+        let (db, db_after) = db.map(|((db, after), assign)| ((db, assign), (after, assign))).unzip();
         let dy_after = dy.columns(middle, dy.width());
         (
-            Gradients { x, dy: dy.columns(0, middle), dw: (dw, store, transpose), db },
-            Gradients { x, dy: dy_after, dw: (dw_after, store, transpose), db: db_after },
+            Gradients { x, dy: dy.columns(0, middle), dw: (dw, assign, transpose), db },
+            Gradients { x, dy: dy_after, dw: (dw_after, assign, transpose), db: db_after },
         )
     } else {
         let middle = (k * left.len() / parts).max(1);
@@ -124,8 +129,8 @@ fn share(on: On, all: Gradients<'_, f32>, rooms: &mut [Vec<f32>]) {
             Transpose::Yes => dw.split_columns(middle),
         };
         (
-            Gradients { x: x.columns(0, middle), dy, dw: (dw, store, transpose), db },
-            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, store, transpose), db: None },
+            Gradients { x: x.columns(0, middle), dy, dw: (dw, assign, transpose), db },
+            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, assign, transpose), db: None },
         )
     };
     join(|| share(on, a, left), || share(on, b, right));
@@ -140,7 +145,7 @@ struct Sizes {
 
 impl Sizes {
     /// For a result of `n` columns, as large as those of any part of it. Rows that are picked are packed in any case.
-    fn of(on: On, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
+    fn of(on: PathCpu, x: RowSource<'_, f32>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * lanes(on.0);
         let part = part(on, x.width());
         let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::Picked(_));
@@ -151,15 +156,15 @@ impl Sizes {
 }
 
 /// The columns of `x` that are packed at a time.
-fn part((path, cpu): On, k: usize) -> usize {
+fn part((path, cpu): PathCpu, k: usize) -> usize {
     let most = cpu.gradient_columns(SUM_ROWS, PANEL_VECTORS * lanes(path));
     k.min(most).next_multiple_of(max_rows(path, PANEL_VECTORS))
 }
 
 /// Block of rows by block of rows; within it by parts of `x`'s columns, packed where that pays; and for each part by the panels
 /// of `dy`, which are packed. As they lie, the few columns that a tile reads are far apart, and fall into few places of a cache.
-fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
-    let Gradients { x, dy, dw: (mut dw, store, transpose), mut db } = all;
+fn blocks((path, cpu): PathCpu, all: Gradients<'_, f32>, room: &mut [f32]) {
+    let Gradients { x, dy, dw: (mut dw, assign, transpose), mut db } = all;
     let (width, most) = (PANEL_VECTORS * lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     let part = part((path, cpu), k);
@@ -169,31 +174,31 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
     let (packed, turned) = rest.split_at_mut(sizes.left);
     for row in (0..rows).step_by(SUM_ROWS) {
         let end = rows.min(row + SUM_ROWS);
-        let later = |store: Assign| if row > 0 { Assign::Add } else { store };
+        let later = |assign: Assign| if row > 0 { Assign::Add } else { assign };
         for first in (0..k).step_by(part) {
             let part = first..k.min(first + part);
             let x = x.rows_range(row, end).columns(part.start, part.end);
             let left = match x {
-                RowSource::Lying(x) if sizes.left == 0 => Left::AsItLies(x),
-                x => Left::packed(x, packed, most),
+                RowSource::Lying(x) if sizes.left == 0 => LeftSide::AsItLies(x),
+                x => LeftSide::packed(x, packed, most),
             };
             for column in (0..n).step_by(width) {
                 let columns = column..n.min(column + width);
                 let dy_part = dy.rows_range(row, end).columns(columns.start, columns.end);
                 let db = db.as_mut().filter(|_| first == 0);
-                let db = db.map(|(db, store)| (&mut db[columns.clone()], later(*store)));
+                let db = db.map(|(db, assign)| (&mut db[columns.clone()], later(*assign)));
                 sweep(Pack { dy: dy_part, panel, width, db });
                 let next = match (columns.end < n, part.end < k) {
                     (true, _) => (row, columns.end),
                     (false, true) => (row, 0),
                     (false, false) => (row + SUM_ROWS, 0),
                 };
-                let ahead = Ahead { dy, row: next.0, column: next.1, end: rows.min(next.0 + SUM_ROWS) };
+                let ahead = NextPanel { dy, row: next.0, column: next.1, end: rows.min(next.0 + SUM_ROWS) };
                 match transpose {
                     Transpose::No => {
                         let dw = dw.reborrow().columns(columns.start, columns.end);
                         let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
-                        multiply(path, left, panel, (dw, later(store)), ahead);
+                        multiply(path, left, panel, (dw, later(assign)), ahead);
                     }
                     // The same products in a part that stays in the cache; only then rows become columns.
                     Transpose::Yes => {
@@ -201,7 +206,7 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
                         multiply(path, left, panel, (ViewMut::strided(turned, extent), Assign::Write), ahead);
                         let dw = dw.reborrow().columns(part.start, part.end);
                         let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
-                        sweep(Turn { from: turned, width, to: dw, store: later(store) });
+                        sweep(Turn { from: turned, width, to: dw, assign: later(assign) });
                     }
                 }
             }
@@ -211,7 +216,7 @@ fn blocks((path, cpu): On, all: Gradients<'_, f32>, room: &mut [f32]) {
 
 /// The left side of a product, whose columns a tile takes a few of.
 #[derive(Clone, Copy)]
-enum Left<'a> {
+enum LeftSide<'a> {
     AsItLies(View<'a, f32>),
     /// The columns of each tile side by side, row by row: `rows` of them, `k` columns in all.
     Packed {
@@ -221,7 +226,7 @@ enum Left<'a> {
     },
 }
 
-impl<'a> Left<'a> {
+impl<'a> LeftSide<'a> {
     /// Packs columns for tiles of at most `most`: some rows at a time, so that what a row brings is used before it goes.
     fn packed(x: RowSource<'_, f32>, to: &'a mut [f32], most: usize) -> Self {
         const ROWS: usize = 8;
@@ -249,28 +254,28 @@ impl<'a> Left<'a> {
                 }
             }
         }
-        Left::Packed { columns: to, rows, k }
+        LeftSide::Packed { columns: to, rows, k }
     }
 
     fn rows(&self) -> usize {
         match self {
-            Left::AsItLies(x) => x.rows(),
-            Left::Packed { rows, .. } => *rows,
+            LeftSide::AsItLies(x) => x.rows(),
+            LeftSide::Packed { rows, .. } => *rows,
         }
     }
 
     fn width(&self) -> usize {
         match self {
-            Left::AsItLies(x) => x.width(),
-            Left::Packed { k, .. } => *k,
+            LeftSide::AsItLies(x) => x.width(),
+            LeftSide::Packed { k, .. } => *k,
         }
     }
 
     /// Where a tile's columns begin, and how far apart their rows are.
     fn tile(&self, columns: &Range<usize>) -> (*const f32, usize) {
         match self {
-            Left::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
-            Left::Packed { columns: packed, rows, .. } => {
+            LeftSide::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
+            LeftSide::Packed { columns: packed, rows, .. } => {
                 (packed[columns.start * rows..].as_ptr(), columns.len())
             }
         }
@@ -325,8 +330,8 @@ impl Pack<'_> {
             }
             sums.iter_mut().zip(to).for_each(|(sum, &mut dy)| *sum += dy);
         }
-        if let Some((db, store)) = self.db {
-            put(&sums[..db.len()], db, store);
+        if let Some((db, assign)) = self.db {
+            put(&sums[..db.len()], db, assign);
         }
     }
 }
@@ -336,7 +341,7 @@ struct Turn<'a> {
     from: &'a [f32],
     width: usize,
     to: ViewMut<'a, f32>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl Sweep for Turn<'_> {
@@ -364,8 +369,8 @@ impl Turn<'_> {
             for (j, to) in self.to.iter_mut().enumerate().take(WIDTH) {
                 let to = &mut to[start..start + from.len()];
                 match from.first_chunk::<BLOCK>() {
-                    Some(from) => to.iter_mut().zip(from).for_each(|(to, row)| self.store.put(to, row[j])),
-                    None => to.iter_mut().zip(from).for_each(|(to, row)| self.store.put(to, row[j])),
+                    Some(from) => to.iter_mut().zip(from).for_each(|(to, row)| self.assign.put(to, row[j])),
+                    None => to.iter_mut().zip(from).for_each(|(to, row)| self.assign.put(to, row[j])),
                 }
             }
         }
@@ -373,14 +378,14 @@ impl Turn<'_> {
 }
 
 /// The panel after this one, which is asked for while this one is multiplied: it comes from memory.
-struct Ahead<'a> {
+struct NextPanel<'a> {
     dy: View<'a, f32>,
     row: usize,
     end: usize,
     column: usize,
 }
 
-impl Ahead<'_> {
+impl NextPanel<'_> {
     /// Asks for so many rows of `width` numbers.
     #[inline]
     fn ask(&mut self, rows: usize, width: usize) {
@@ -397,10 +402,10 @@ impl Ahead<'_> {
 /// `dw = xᵀ·dy` for a packed panel of `dy`.
 fn multiply(
     path: Path,
-    x: Left<'_>,
+    x: LeftSide<'_>,
     panel: &[f32],
-    (mut dw, store): (ViewMut<'_, f32>, Assign),
-    mut ahead: Ahead<'_>,
+    (mut dw, assign): (ViewMut<'_, f32>, Assign),
+    mut ahead: NextPanel<'_>,
 ) {
     let (width, rows, k) = (PANEL_VECTORS * lanes(path), x.rows(), x.width());
     assert!(panel.len() >= width * rows && dw.width() <= width && dw.rows() == k, "a packed panel");
@@ -425,7 +430,7 @@ fn multiply(
                 from: std::ptr::null(),
                 from_stride: 0,
                 bias: std::ptr::null(),
-                add: store == Assign::Add,
+                add: assign == Assign::Add,
             });
         }
     }
@@ -436,25 +441,25 @@ fn multiply(
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.
-pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Assign, threads: usize) {
+pub(super) fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], assign: Assign, threads: usize) {
     let width = dy.width();
     assert_eq!(db.len(), width, "the length of a bias gradient");
     if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {
-        return sweep(ColumnSums { dy, db, store });
+        return sweep(ColumnSums { dy, db, assign });
     }
     let left = threads / 2;
     let middle = width * left / threads;
     let (a, b) = db.split_at_mut(middle);
     join(
-        || bias_gradient(dy.columns(0, middle), a, store, left),
-        || bias_gradient(dy.columns(middle, width), b, store, threads - left),
+        || bias_gradient(dy.columns(0, middle), a, assign, left),
+        || bias_gradient(dy.columns(middle, width), b, assign, threads - left),
     );
 }
 
 struct ColumnSums<'a, T> {
     dy: View<'a, T>,
     db: &'a mut [T],
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for ColumnSums<'_, T> {
@@ -467,7 +472,7 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
         for (chunk, db) in self.db.chunks_mut(COLUMNS).enumerate() {
             let from = chunk * COLUMNS;
             let columns = self.dy.columns(from, from + db.len());
-            let mut store = self.store;
+            let mut assign = self.assign;
             // Without rows there is a sum, too.
             for row in (0..columns.rows().max(1)).step_by(SUM_ROWS) {
                 let mut block = [T::ZERO; COLUMNS];
@@ -476,15 +481,15 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
                         *sum += dy;
                     }
                 }
-                put(&block[..db.len()], db, std::mem::replace(&mut store, Assign::Add));
+                put(&block[..db.len()], db, std::mem::replace(&mut assign, Assign::Add));
             }
         }
     }
 }
 
-fn put<T: Float>(sums: &[T], to: &mut [T], store: Assign) {
+fn put<T: Float>(sums: &[T], to: &mut [T], assign: Assign) {
     for (to, &sum) in to.iter_mut().zip(sums) {
-        *to = if store == Assign::Add { *to + sum } else { sum };
+        *to = if assign == Assign::Add { *to + sum } else { sum };
     }
 }
 

@@ -267,14 +267,14 @@ mod tests {
             GruBackward { xw: Some(xw), hw: Some(hw), h_prev, dh, blend }
         }
 
-        fn backward(&self, dh: &[T], store: Assign) -> [Vec<T>; 3] {
+        fn backward(&self, dh: &[T], assign: Assign) -> [Vec<T>; 3] {
             let mut out = self.data.each_ref().map(|x| vec![T::ONE; x.len()]);
             let [dxw, dhw, dh_prev] = &mut out;
             gru_backward(
                 self.backward_inputs(dh),
-                Some((ViewMut::new(dxw, self.n, 3 * self.width), store)),
-                Some((ViewMut::new(dhw, self.n, 3 * self.width), store)),
-                Some((ViewMut::new(dh_prev, self.n, self.width), store)),
+                Some((ViewMut::new(dxw, self.n, 3 * self.width), assign)),
+                Some((ViewMut::new(dhw, self.n, 3 * self.width), assign)),
+                Some((ViewMut::new(dh_prev, self.n, self.width), assign)),
             );
             out
         }

@@ -258,11 +258,11 @@ mod tests {
         let pre = scaled::<f32>(n * (4 * width + gap), 1);
         let state = scaled::<f32>(n * (width + gap), 2);
         let (pre, state) = (View::strided(&pre, extent(4 * width)), View::strided(&state, extent(width)));
-        let run = |dh, dc, store| {
+        let run = |dh, dc, assign| {
             let mut out = vec![1.0f32; n * (4 * width + gap)];
             lstm_backward(
                 LstmBackward { pre: Some(pre), c_prev: state, c: state, dh, dc },
-                Some((ViewMut::strided(&mut out, extent(4 * width)), store)),
+                Some((ViewMut::strided(&mut out, extent(4 * width)), assign)),
                 None,
             );
             out

@@ -100,7 +100,7 @@ mod tests {
     fn sigmoid<A: Arithmetic>(x: f32) -> f32 {
         1.0 / logistic::<A>(x)
     }
-    use crate::kernels::path::{Fused, Plain};
+    use crate::kernels::path::{Fma, MulAdd};
 
     /// How many units in the last place of an f32 `x` lies from the exact `y`.
     fn ulps(x: f32, y: f64) -> f64 {
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn errors_stay_below_4_ulp_and_limits_are_exact() {
-        check::<Fused>();
-        check::<Plain>();
+        check::<Fma>();
+        check::<MulAdd>();
     }
 
     struct All<'a>(&'a [f32], &'a mut [f32]);

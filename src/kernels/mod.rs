@@ -44,7 +44,8 @@ pub use additive::{
     Additive, AdditiveGradients, AdditiveResult, additive_attention, additive_attention_backward,
 };
 pub use attention::{
-    Attended, AttentionGradients, AttentionResult, AttentionRoom, Scores, attention, attention_backward,
+    AttentionGradients, AttentionInputs, AttentionResult, AttentionRoom, AttentionScores, attention,
+    attention_backward,
 };
 pub use bag::{
     BagGradient, BagPool, BagShare, BagTarget, Bags, bag_factor_gradient, bag_first_maximum, bag_forward,
@@ -71,7 +72,7 @@ pub use path::{Arithmetic, Sweep, sweep};
 pub use peak::peak;
 pub use prefetch::ask;
 pub use product::{affine, product};
-pub use products::{GradientRoom, Packed, Transpose, WeightGradient};
+pub use products::{GradientRoom, PackedMatrix, Transpose, WeightGradient};
 pub use random::philox;
 pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};

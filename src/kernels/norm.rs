@@ -92,8 +92,8 @@ pub fn norm_rows_gradient<T: Float>(
     let gain = gain.unwrap_or(ones);
     share(Gradients { x, dout, centre, epsilon, gain, dx, sums: &mut *sums }, threads);
     for (side, first) in [(dgain, 0), (dbias, width)] {
-        let Some((side, store)) = side else { continue };
-        if store == Assign::Write {
+        let Some((side, assign)) = side else { continue };
+        if assign == Assign::Write {
             side.fill(T::ZERO);
         }
         // Added up by themselves first: what is there is added to the finished sum.
@@ -116,9 +116,9 @@ fn share<T: Float>(mut all: Gradients<'_, T>, threads: usize) {
     let middle = (blocks * left / threads).max(1);
     let (row, rows) = (middle * SUM_ROWS, all.x.rows());
     let (dx, dx_after) = match all.dx.take() {
-        Some((dx, store)) => {
+        Some((dx, assign)) => {
             let (dx, after) = dx.split_rows(row);
-            (Some((dx, store)), Some((after, store)))
+            (Some((dx, assign)), Some((after, assign)))
         }
         None => (None, None),
     };
@@ -316,12 +316,12 @@ impl<T: Float> Sweep for Gradients<'_, T> {
                 let (dgain, dbias) = block.split_at_mut(width);
                 sums.row_with::<A>((x, dout, gain), dgain, dbias)
             };
-            let Some((dx, store)) = &mut self.dx else { continue };
+            let Some((dx, assign)) = &mut self.dx else { continue };
             ahead(dx.as_view(), row);
             // The mean of the gradients, and how far each moves along the normalised row.
             let all = if centre == Centre::Mean { all * share } else { T::ZERO };
             let along = along * scale * scale * share;
-            Moved { mean, scale, all, along }.put::<A>(x, dout, gain, dx.row(row), *store);
+            Moved { mean, scale, all, along }.put::<A>(x, dout, gain, dx.row(row), *assign);
         }
     }
 }
@@ -336,14 +336,14 @@ struct Moved<T> {
 
 impl<T: Float> Moved<T> {
     #[inline(always)]
-    fn put<A: Arithmetic>(&self, x: &[T], g: &[T], gain: &[T], to: &mut [T], store: Assign) {
+    fn put<A: Arithmetic>(&self, x: &[T], g: &[T], gain: &[T], to: &mut [T], assign: Assign) {
         let ((xs, x), (gs, g)) = (x.as_chunks::<LANES>(), g.as_chunks::<LANES>());
         let ((gains, gain), (tos, to)) = (gain.as_chunks::<LANES>(), to.as_chunks_mut::<LANES>());
         let count = xs.len();
         let (gs, gains) = (&gs[..count], &gains[..count]);
         for (at, to) in tos[..count].iter_mut().enumerate() {
             let slopes = self.slopes::<A>(&xs[at], &gs[at], &gains[at]);
-            match store {
+            match assign {
                 Assign::Write => *to = slopes,
                 Assign::Add => {
                     for i in 0..LANES {
@@ -354,7 +354,7 @@ impl<T: Float> Moved<T> {
         }
         if !x.is_empty() {
             let slopes = self.slopes::<A>(&filled(x, T::ZERO), &filled(g, T::ZERO), &filled(gain, T::ZERO));
-            store.put_row(to, &slopes[..x.len()]);
+            assign.put_row(to, &slopes[..x.len()]);
         }
     }
 

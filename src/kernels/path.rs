@@ -64,20 +64,20 @@ pub trait Arithmetic: Copy {
 
 /// One rounding.
 #[derive(Debug, Clone, Copy)]
-pub struct Fused;
+pub struct Fma;
 
 /// Two roundings.
 #[derive(Debug, Clone, Copy)]
-pub struct Plain;
+pub struct MulAdd;
 
-impl Arithmetic for Fused {
+impl Arithmetic for Fma {
     #[inline(always)]
     fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
         a.mul_add(b, c)
     }
 }
 
-impl Arithmetic for Plain {
+impl Arithmetic for MulAdd {
     #[inline(always)]
     fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
         a * b + c
@@ -110,7 +110,7 @@ pub fn sweep<S: Sweep>(kernel: S) -> S::Output {
 pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
     // A constant, so that the other paths are not compiled for such a loop.
     if const { S::PORTABLE } {
-        return kernel.run::<Plain>();
+        return kernel.run::<MulAdd>();
     }
     match path {
         #[cfg(target_arch = "x86_64")]
@@ -122,25 +122,25 @@ pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
             unsafe { if path == Path::Avx512 { x86::avx512(kernel) } else { x86::avx2(kernel) } }
         }
         #[cfg(target_arch = "aarch64")]
-        Path::Neon => kernel.run::<Fused>(),
+        Path::Neon => kernel.run::<Fma>(),
         #[cfg(not(target_feature = "fma"))]
-        _ => kernel.run::<Plain>(),
+        _ => kernel.run::<MulAdd>(),
         #[cfg(target_feature = "fma")]
-        _ => kernel.run::<Fused>(),
+        _ => kernel.run::<Fma>(),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Fused, Sweep};
+    use super::{Fma, Sweep};
 
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
     pub(super) fn avx512<S: Sweep>(kernel: S) -> S::Output {
-        kernel.run::<Fused>()
+        kernel.run::<Fma>()
     }
 
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn avx2<S: Sweep>(kernel: S) -> S::Output {
-        kernel.run::<Fused>()
+        kernel.run::<Fma>()
     }
 }

@@ -12,7 +12,7 @@ use super::cpu::Cpu;
 use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::Path;
-use super::products::{Packed, Transpose};
+use super::products::{PackedMatrix, Transpose};
 use super::tile::{self, MAX_LANES, Size, Tile};
 use super::view::{View, ViewMut};
 
@@ -24,13 +24,13 @@ const WORTH_A_THREAD: usize = 1 << 19;
 /// Panels start on a cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
-impl<T: Float> Default for Packed<T> {
+impl<T: Float> Default for PackedMatrix<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Float> Packed<T> {
+impl<T: Float> PackedMatrix<T> {
     /// An empty matrix, 0 × 0.
     pub fn new() -> Self {
         let path = Path::best();
@@ -115,9 +115,9 @@ impl<T: Float> Packed<T> {
     }
 }
 
-/// [`Packed::put`] of a part that fits, into panels.
+/// [`PackedMatrix::put`] of a part that fits, into panels.
 pub(super) fn put_in_panels(
-    packed: &mut Packed<f32>,
+    packed: &mut PackedMatrix<f32>,
     b: View<'_, f32>,
     transpose: Transpose,
     (row, column): (usize, usize),
@@ -170,8 +170,8 @@ fn pack_transposed(b: View<'_, f32>, panel: &mut [f32], (width, first): (usize, 
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × N.
-pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store: Assign) {
-    product_panels(a, b, 0..b.panels(), None, c, store);
+pub fn product<T: Float>(a: View<'_, T>, b: &PackedMatrix<T>, c: ViewMut<'_, T>, assign: Assign) {
+    product_panels(a, b, 0..b.panels(), None, c, assign);
 }
 
 /// `c = bias + a·b` with the finished sums, or `c += …`; without a bias as [`product`]. Up to `threads` threads of
@@ -181,25 +181,25 @@ pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
 pub fn affine<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
     threads: usize,
 ) {
-    share_columns(a, b, 0..b.panels(), (bias, c, store), threads);
+    share_columns(a, b, 0..b.panels(), (bias, c, assign), threads);
 }
 
 fn share_columns<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     panels: Range<usize>,
-    (bias, c, store): (Option<&[T]>, ViewMut<'_, T>, Assign),
+    (bias, c, assign): (Option<&[T]>, ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let work = a.rows() * b.k * b.columns(panels.clone()).len();
     if threads < 2 || panels.len() < 2 || work < WORTH_A_THREAD {
-        return product_panels(a, b, panels, bias, c, store);
+        return product_panels(a, b, panels, bias, c, assign);
     }
     let left = threads / 2;
     let middle = panels.start + (panels.len() * left / threads).max(1);
@@ -207,25 +207,25 @@ fn share_columns<T: Float>(
     let (left_bias, right_bias) = bias.map(|bias| bias.split_at(columns)).unzip();
     let (left_c, right_c) = c.split_columns(columns);
     join(
-        || share_columns(a, b, panels.start..middle, (left_bias, left_c, store), left),
-        || share_columns(a, b, middle..panels.end, (right_bias, right_c, store), threads - left),
+        || share_columns(a, b, panels.start..middle, (left_bias, left_c, assign), left),
+        || share_columns(a, b, middle..panels.end, (right_bias, right_c, assign), threads - left),
     );
 }
 
 /// The columns of the product that a range of panels holds, so that threads may share the columns; `c` has just
-/// these columns ([`Packed::columns`]), and so has `bias`.
+/// these columns ([`PackedMatrix::columns`]), and so has `bias`.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × the number of columns.
 pub fn product_panels<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     panels: Range<usize>,
     bias: Option<&[T]>,
     c: ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
 ) {
-    T::product(a, b, panels, bias, c, store);
+    T::product(a, b, panels, bias, c, assign);
 }
 
 /// The columns of `b` that a range of panels holds.
@@ -234,7 +234,7 @@ pub fn product_panels<T: Float>(
 /// As [`product_panels`].
 pub(super) fn checked<T: Float>(
     a: View<'_, T>,
-    b: &Packed<T>,
+    b: &PackedMatrix<T>,
     panels: Range<usize>,
     bias: Option<&[T]>,
     c: &ViewMut<'_, T>,
@@ -251,11 +251,11 @@ pub(super) fn checked<T: Float>(
 pub(super) fn product_by_tiles(
     cpu: Cpu,
     a: View<'_, f32>,
-    b: &Packed<f32>,
+    b: &PackedMatrix<f32>,
     panels: Range<usize>,
     bias: Option<&[f32]>,
     mut c: ViewMut<'_, f32>,
-    store: Assign,
+    assign: Assign,
 ) {
     let columns = checked(a, b, panels.clone(), bias, &c).len();
     let (rows, k) = (a.rows(), b.k);
@@ -272,7 +272,7 @@ pub(super) fn product_by_tiles(
     let cuts = k.div_ceil(block.k).max(1);
     // Sums that are added to what is there wait in a place of their own until they are finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
-    let apart = store == Assign::Add && cuts > 1;
+    let apart = assign == Assign::Add && cuts > 1;
     for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
         let largest = rows.len().div_ceil(rows.len().div_ceil(max_rows));
         let at_once = tile::max_panels(path, vectors, largest).min(if apart { 1 } else { usize::MAX });
@@ -289,7 +289,7 @@ pub(super) fn product_by_tiles(
                         // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `resize` made
                         // them, and `ks` are rows of theirs; columns from `first` on exist in `c`. Apart, there is one panel
                         // at a time, at most `MAX_COLUMNS` wide, and `part` are rows of the room, which the first cut writes
-                        // before the second reads. The CPU has `path`: `Packed::new` asked it.
+                        // before the second reads. The CPU has `path`: `PackedMatrix::new` asked it.
                         unsafe {
                             let to = c_ptr.add(row * c_stride + first);
                             let (sums, sums_stride) = match apart {
@@ -316,7 +316,7 @@ pub(super) fn product_by_tiles(
                                 } else {
                                     std::ptr::null()
                                 },
-                                add: last && store == Assign::Add,
+                                add: last && assign == Assign::Add,
                             });
                         }
                     }

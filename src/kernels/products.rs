@@ -38,7 +38,7 @@ impl Transpose {
 
 /// A right-hand matrix, K × N, in panels of columns: in f32 one panel lies behind the other, in f64 the matrix lies row by row.
 #[derive(Debug)]
-pub struct Packed<T> {
+pub struct PackedMatrix<T> {
     pub(super) data: Vec<T>,
     pub(super) start: usize,
     pub(super) k: usize,
@@ -70,16 +70,16 @@ pub struct Gradients<'a, T> {
 pub trait Products: Sized {
     /// Columns of a panel of a packed matrix of `n` columns.
     fn panel_width(path: Path, n: usize) -> usize;
-    /// [`Packed::put`] of a part that fits.
-    fn put(packed: &mut Packed<Self>, b: View<'_, Self>, transpose: Transpose, at: (usize, usize));
+    /// [`PackedMatrix::put`] of a part that fits.
+    fn put(packed: &mut PackedMatrix<Self>, b: View<'_, Self>, transpose: Transpose, at: (usize, usize));
     /// [`product_panels`](super::product_panels).
     fn product(
         a: View<'_, Self>,
-        b: &Packed<Self>,
+        b: &PackedMatrix<Self>,
         panels: Range<usize>,
         bias: Option<&[Self]>,
         c: ViewMut<'_, Self>,
-        store: Assign,
+        assign: Assign,
     );
     /// The gradients of a weight and a bias, on up to `threads` threads.
     fn gradients(all: Gradients<'_, Self>, room: &mut GradientRoom<Self>, threads: usize);

@@ -3,7 +3,7 @@
 
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
+    self, Cell, CellInputs, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
 use crate::ops::UpdateGate;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
@@ -88,7 +88,7 @@ impl Cell<1> for Gru {
         wanted: impl FnOnce(&Step, Var, [Var; 1]) -> O,
     ) -> Option<O> {
         if self.reset == Reset::After {
-            let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
+            let next = |step: &Step, CellInputs { from_input, h, states: [before] }: CellInputs<1>| {
                 let from_state = step.product(h, weights.w_hh, weights.b_hh);
                 [step.gru_cell(from_input, from_state, before, self.update)]
             };
@@ -99,7 +99,7 @@ impl Cell<1> for Gru {
         let [gates, candidate] = [0..2 * hidden, 2 * hidden..3 * hidden];
         // Sliced outside the loop, once.
         let [(w_rz, b_rz), (w_n, b_n)] = recurrent::sliced(net, weights, [gates.clone(), candidate.clone()]);
-        let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
+        let next = |step: &Step, CellInputs { from_input, h, states: [before] }: CellInputs<1>| {
             let gates = (from_input.slice(gates) + step.product(h, w_rz, b_rz)).sigmoid();
             let [r, z] = [gates.slice(0..hidden), gates.slice(hidden..2 * hidden)];
             let kept = step.product(r * h, w_n, b_n);

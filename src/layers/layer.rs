@@ -112,7 +112,7 @@ pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
 /// ```
 pub struct Instance<L: Layer> {
     layer: L,
-    shared: Rc<Shared<L::Weights>>,
+    shared: Rc<LayerWeights<L::Weights>>,
 }
 
 impl<L: Layer + Clone> Clone for Instance<L> {
@@ -134,7 +134,7 @@ impl<L: Layer + fmt::Debug> fmt::Debug for Instance<L> {
     }
 }
 
-struct Shared<W> {
+struct LayerWeights<W> {
     /// The number of its builder.
     builder: u64,
     /// The scope of its parameters.
@@ -157,14 +157,14 @@ impl Builder {
             ("", None) => self.scope_name(),
             (kind, name) => self.layer_name(kind, name),
         };
-        let shared = Shared { builder: self.number(), scope, weights: RefCell::new(Weights::None) };
+        let shared = LayerWeights { builder: self.number(), scope, weights: RefCell::new(Weights::None) };
         Instance { layer, shared: Rc::new(shared) }
     }
 
     /// A layer with weights that exist: imported, or of another layer.
     pub fn layer_with<L: Layer>(&self, layer: L, weights: impl Into<L::Weights>) -> Instance<L> {
         let weights = RefCell::new(Weights::Made(weights.into()));
-        let shared = Shared { builder: self.number(), scope: self.scope_name(), weights };
+        let shared = LayerWeights { builder: self.number(), scope: self.scope_name(), weights };
         Instance { layer, shared: Rc::new(shared) }
     }
 }

@@ -10,7 +10,7 @@ use crate::program::{Builder, Initializer, Var};
 /// Options of [`Builder::linear`]. A width alone is one too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
-    to: To,
+    to: LinearTarget,
     bias: Option<Initializer>,
     weight: Option<Initializer>,
     name: Option<String>,
@@ -18,7 +18,7 @@ pub struct Linear {
 
 /// What a row becomes.
 #[derive(Debug, Clone, PartialEq)]
-enum To {
+enum LinearTarget {
     /// So many numbers, by a weight of the layer's own.
     Width(usize),
     /// One number for each row of a table, by the table.
@@ -28,7 +28,7 @@ enum To {
 impl Linear {
     /// Rows of `width` numbers, with a bias that starts at zero; the weight starts by [`init::xavier`].
     pub fn new(width: usize) -> Self {
-        Self { to: To::Width(width), bias: Some(init::zeros()), weight: None, name: None }
+        Self { to: LinearTarget::Width(width), bias: Some(init::zeros()), weight: None, name: None }
     }
 
     /// Rows of one number for each word of an embedding, by its table `[vocabulary, width]`, x · Wᵀ + b: the weights of a
@@ -46,7 +46,7 @@ impl Linear {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn tied(embedding: &Instance<Embedding>) -> Self {
-        Self { to: To::Words(embedding.clone()), ..Self::new(0) }
+        Self { to: LinearTarget::Words(embedding.clone()), ..Self::new(0) }
     }
 
     /// No bias.
@@ -95,12 +95,12 @@ impl Layer for Linear {
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
         let spec = net.spec(x)?;
         let (weight, width) = match &self.to {
-            &To::Width(width) => {
+            &LinearTarget::Width(width) => {
                 wide(net, "linear", width)?;
                 let start = self.weight.clone().unwrap_or_else(init::xavier);
                 (net.parameter("weight", spec.dtype, &[spec.width(), width], start), width)
             }
-            To::Words(embedding) => {
+            LinearTarget::Words(embedding) => {
                 if self.weight.is_some() {
                     let (what, expected) =
                         ("start of the weight of layer `linear`", "none, since it is tied");
@@ -130,15 +130,15 @@ impl Layer for Linear {
             let expected = format!("{}, as the options say", told(self.bias.is_some()));
             return net.refuse(Error::new("bias of layer `linear`", expected, told(bias.is_some())));
         }
-        if let (&To::Width(width), Some(spec)) = (&self.to, net.spec_of_tensor(weight))
+        if let (&LinearTarget::Width(width), Some(spec)) = (&self.to, net.spec_of_tensor(weight))
             && spec.width() != width
         {
             let error = Error::new("weight of layer `linear`", format!("{width} columns"), spec.to_string());
             return net.refuse(error.variable(net.name_of(weight)));
         }
         match self.to {
-            To::Width(_) => net.product(x, weight, bias),
-            To::Words(_) => net.product_transposed(x, weight, bias),
+            LinearTarget::Width(_) => net.product(x, weight, bias),
+            LinearTarget::Words(_) => net.product_transposed(x, weight, bias),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::layers::activation::Activation;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
+    self, Cell, CellInputs, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
 use crate::operator::Spec;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
@@ -199,7 +199,7 @@ impl Cell<2> for Lstm {
         let part = |all: Var, k: usize| net.slice(all, k * hidden..(k + 1) * hidden);
         let peepholes = peepholes.map(|all| [part(all, 0), part(all, 1), part(all, 2)]);
         let plain = peepholes.is_none() && self.cell_clip.is_none() && self.activations == USUAL;
-        let next = |step: &Step, Before { from_input, h, states: [_, c] }: Before<2>| {
+        let next = |step: &Step, CellInputs { from_input, h, states: [_, c] }: CellInputs<2>| {
             let pre = from_input + step.product(h, gates.w_hh, gates.b_hh);
             let [h, c] = match plain {
                 true => <[Var; 2]>::from(step.lstm_cell(pre, c)),

@@ -2,7 +2,7 @@
 
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
+    self, Cell, CellInputs, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
@@ -62,7 +62,7 @@ impl Cell<1> for Mgu {
         let [gate, candidate] = [0..hidden, hidden..2 * hidden];
         // Sliced outside the loop, once.
         let [(w_f, b_f), (w_n, b_n)] = recurrent::sliced(net, weights, [gate.clone(), candidate.clone()]);
-        let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
+        let next = |step: &Step, CellInputs { from_input, h, states: [before] }: CellInputs<1>| {
             let f = (from_input.slice(gate) + step.product(h, w_f, b_f)).sigmoid();
             let kept = step.product(f * h, w_n, b_n);
             let n = (from_input.slice(candidate) + kept).tanh();

@@ -277,7 +277,7 @@ pub(super) fn sliced<const N: usize>(
 }
 
 /// What a cell makes its next states of, at one step.
-pub(super) struct Before<const STATES: usize> {
+pub(super) struct CellInputs<const STATES: usize> {
     /// The input's product.
     pub(super) from_input: Var,
     /// The first state, to be multiplied by its weight: without what recurrent dropout left out.
@@ -294,7 +294,7 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     x: Var,
     weights: RecurrentWeights,
     cell: &C,
-    next: impl FnOnce(&Step, Before<STATES>) -> [Var; STATES],
+    next: impl FnOnce(&Step, CellInputs<STATES>) -> [Var; STATES],
     wanted: impl FnOnce(&Step, Var, [Var; STATES]) -> O,
 ) -> Option<O> {
     let spec = checked(net, x, weights, cell)?;
@@ -318,7 +318,7 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
             0.0 => states[0],
             rate => states[0].variational_dropout(rate),
         };
-        let next = next(step, Before { from_input, h, states });
+        let next = next(step, CellInputs { from_input, h, states });
         let after: [Var; STATES] = std::array::from_fn(|k| match zoneout[k] {
             0.0 => next[k],
             rate => step.zoneout(states[k], next[k], rate),

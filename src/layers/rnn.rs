@@ -3,7 +3,7 @@
 use crate::layers::activation::Activation;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
+    self, Cell, CellInputs, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
@@ -66,7 +66,7 @@ impl Cell<1> for Rnn {
         weights: RnnWeights,
         wanted: impl FnOnce(&Step, Var, [Var; 1]) -> O,
     ) -> Option<O> {
-        let next = |step: &Step, Before { from_input, h, .. }: Before<1>| {
+        let next = |step: &Step, CellInputs { from_input, h, .. }: CellInputs<1>| {
             [self.activation.of(from_input + step.product(h, weights.w_hh, weights.b_hh))]
         };
         recurrent::run(net, x, weights, self, next, wanted)

@@ -1,6 +1,6 @@
 //! Whether guesses are right as often as they are said to be.
 
-use super::classes::Classified;
+use super::classes::LabelledLogits;
 use super::sums::Sums;
 use super::{Better, Metric, MetricKind};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ pub(super) const BINS: &str = "bins";
 #[derive(Debug, Clone)]
 pub struct CalibrationError {
     name: String,
-    classified: Classified,
+    classified: LabelledLogits,
     bins: usize,
     /// Of each bin the rows, the sum of their probabilities, and the hits.
     sums: Sums,
@@ -52,7 +52,7 @@ pub struct CalibrationBin {
 impl CalibrationError {
     /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, in 15 bins.
     pub fn new(logits: Var, labels: Var) -> Self {
-        let classified = Classified { logits, labels, ignore: None };
+        let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "calibration error".to_owned(), classified, bins: 0, sums: Sums::new(None) }.bins(15)
     }
 

@@ -122,7 +122,7 @@ impl Metric for ChunkF1 {
             |ids| named(&self.name, ids, &tags).map_err(|e| e.noted(format!("in metric `{}`", self.name)));
         let (found, there) = (named(found)?, named(there)?);
         for words in lod.offsets().windows(2).map(|pair| pair[0]..pair[1]) {
-            for (kind, counts) in counted(scheme, Spans::Lenient, &found[words.clone()], &there[words])? {
+            for (kind, counts) in counted(scheme, ChunkRule::Lenient, &found[words.clone()], &there[words])? {
                 let place = self.kinds.binary_search_by(|known| known.as_str().cmp(kind)).ok();
                 let sums = place.and_then(|kind| self.sums.get_mut(3 * kind..3 * kind + 3));
                 sums.into_iter().flatten().zip(counts).for_each(|(sum, count)| *sum += count);
@@ -152,7 +152,7 @@ impl Metric for ChunkF1 {
 
 /// Which chunks count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spans {
+pub(crate) enum ChunkRule {
     /// Those of conlleval: a chunk begins with any tag behind `O` or another kind.
     Lenient,
     /// Those that begin and end as their scheme writes them.
@@ -165,13 +165,13 @@ pub(crate) enum Spans {
 /// If a tag is none of the scheme.
 pub(crate) fn counted<'a>(
     scheme: TagScheme,
-    spans: Spans,
+    spans: ChunkRule,
     found: &[&'a str],
     there: &[&'a str],
 ) -> Result<Vec<(&'a str, [f64; 3])>> {
     let chunks = |tags: &[&'a str]| match spans {
-        Spans::Lenient => scheme.chunks(tags),
-        Spans::Strict => scheme.strict_chunks(tags),
+        ChunkRule::Lenient => scheme.chunks(tags),
+        ChunkRule::Strict => scheme.strict_chunks(tags),
     };
     let (found, there) = (chunks(found)?, chunks(there)?);
     let known: HashSet<&Chunk<'_>> = there.iter().collect();

@@ -27,7 +27,7 @@ use crate::with_float;
 #[derive(Debug, Clone)]
 pub struct Accuracy {
     name: String,
-    classified: Classified,
+    classified: LabelledLogits,
     /// Hits, and rows that count.
     sums: [f64; 2],
 }
@@ -35,7 +35,7 @@ pub struct Accuracy {
 impl Accuracy {
     /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
     pub fn new(logits: Var, labels: Var) -> Self {
-        let classified = Classified { logits, labels, ignore: None };
+        let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "accuracy".to_owned(), classified, sums: [0.0; 2] }
     }
 
@@ -159,7 +159,7 @@ impl Average {
 #[derive(Debug, Clone)]
 struct PerClass {
     name: String,
-    classified: Classified,
+    classified: LabelledLogits,
     average: Average,
     classes: usize,
     /// Hits, labels and guesses of each class.
@@ -168,7 +168,7 @@ struct PerClass {
 
 impl PerClass {
     fn new(share: &str, (logits, labels): (Var, Var), classes: usize, average: Average) -> Self {
-        let classified = Classified { logits, labels, ignore: None };
+        let classified = LabelledLogits { logits, labels, ignore: None };
         let sums = Sums::new(classes.checked_mul(3));
         Self { name: average.called(share), classified, average, classes, sums }
     }
@@ -325,7 +325,7 @@ of_classes! {
 
 /// Logits against labels.
 #[derive(Debug, Clone)]
-pub(super) struct Classified {
+pub(super) struct LabelledLogits {
     pub(super) logits: Var,
     pub(super) labels: Var,
     pub(super) ignore: Option<i64>,
@@ -350,7 +350,7 @@ pub(super) const AVERAGE: &str = "average";
 pub(super) const MACRO: &str = "macro";
 pub(super) const MICRO: &str = "micro";
 
-impl Classified {
+impl LabelledLogits {
     pub(super) fn attributes(&self) -> Attributes {
         let label = self.ignore;
         label.map_or_else(Attributes::new, |label| Attributes::new().with(IGNORE, label))

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::classes::{Classified, Counts, ratio};
+use super::classes::{Counts, LabelledLogits, ratio};
 use super::sums::Sums;
 use super::{Better, Metric, MetricKind};
 use crate::data::Vocabulary;
@@ -37,7 +37,7 @@ pub(super) const NAMES: &str = "names";
 #[derive(Debug, Clone)]
 pub struct ConfusionMatrix {
     name: String,
-    classified: Classified,
+    classified: LabelledLogits,
     names: Arc<[String]>,
     /// By label, then by guess; then those of each label that had no guess.
     sums: Sums,
@@ -52,7 +52,7 @@ impl ConfusionMatrix {
     }
 
     pub(super) fn of(logits: Var, labels: Var, names: Vec<String>) -> Self {
-        let classified = Classified { logits, labels, ignore: None };
+        let classified = LabelledLogits { logits, labels, ignore: None };
         let sums = Sums::new(names.len().checked_mul(names.len() + 1));
         Self { name: "accuracy by class".to_owned(), classified, names: names.into(), sums }
     }

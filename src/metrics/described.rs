@@ -11,7 +11,7 @@ use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::tokens::TOKENS;
 use super::{
     Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
-    LabelSetF1, Loss, MeanError, Metric, Precision, Recall, RocAuc, Shown, TokenAccuracy, TopK,
+    LabelSetF1, Loss, LossFigure, MeanError, Metric, Precision, Recall, RocAuc, TokenAccuracy, TopK,
 };
 use crate::checkpoint::MetricDesc;
 use crate::data::TagScheme;
@@ -56,7 +56,7 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
         None => Err(wrong("a variable of the program", format!("`{name}`"))),
     };
     let vars: Vec<Var> = variables.iter().map(var).collect::<Result<_>>()?;
-    let shown = Shown::ALL.into_iter().find(|(_, name)| name == kind).map(|(shown, _)| shown);
+    let shown = LossFigure::ALL.into_iter().find(|(_, name)| name == kind).map(|(shown, _)| shown);
     if let (Some(shown), Some(&of)) = (shown, vars.first()) {
         let loss = Loss { shown, ..Loss::of_program(program, registry, of) };
         if attributes.get(FORMULA).is_some() {

@@ -8,18 +8,18 @@ use crate::tensor::{DType, Dense, Variable};
 
 /// What is computed of the differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum Deviation {
     Absolute,
     Square,
     Root,
 }
 
-impl Of {
+impl Deviation {
     /// Each with its name, in files too.
-    const ALL: [(Of, &str); 3] = [
-        (Of::Absolute, "mean absolute error"),
-        (Of::Square, "mean squared error"),
-        (Of::Root, "root mean squared error"),
+    const ALL: [(Deviation, &str); 3] = [
+        (Deviation::Absolute, "mean absolute error"),
+        (Deviation::Square, "mean squared error"),
+        (Deviation::Root, "root mean squared error"),
     ];
 }
 
@@ -41,35 +41,35 @@ pub struct MeanError {
     name: String,
     found: Var,
     wanted: Var,
-    of: Of,
+    of: Deviation,
     /// Of the errors, and how many there are.
     sums: [f64; 2],
 }
 
 impl MeanError {
-    fn new(of: Of, found: Var, wanted: Var) -> Self {
-        let name = Of::ALL.into_iter().find(|(known, _)| *known == of).map_or("", |(_, name)| name);
+    fn new(of: Deviation, found: Var, wanted: Var) -> Self {
+        let name = Deviation::ALL.into_iter().find(|(known, _)| *known == of).map_or("", |(_, name)| name);
         Self { name: name.to_owned(), found, wanted, of, sums: [0.0; 2] }
     }
 
     /// The mean of |found − wanted|, floats of equal shape.
     pub fn absolute(found: Var, wanted: Var) -> Self {
-        Self::new(Of::Absolute, found, wanted)
+        Self::new(Deviation::Absolute, found, wanted)
     }
 
     /// The mean of (found − wanted)².
     pub fn squared(found: Var, wanted: Var) -> Self {
-        Self::new(Of::Square, found, wanted)
+        Self::new(Deviation::Square, found, wanted)
     }
 
     /// The root of the mean of (found − wanted)².
     pub fn root_squared(found: Var, wanted: Var) -> Self {
-        Self::new(Of::Root, found, wanted)
+        Self::new(Deviation::Root, found, wanted)
     }
 
     /// The one of this name in files.
     pub(super) fn of_kind(kind: &str, found: Var, wanted: Var) -> Option<Self> {
-        let (of, _) = Of::ALL.into_iter().find(|(_, name)| *name == kind)?;
+        let (of, _) = Deviation::ALL.into_iter().find(|(_, name)| *name == kind)?;
         Some(Self::new(of, found, wanted))
     }
 
@@ -112,8 +112,9 @@ impl Metric for MeanError {
         let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
         let (found, wanted) = (floats(found)?, floats(wanted)?);
         let pairs = found.as_slice::<f64>()?.iter().zip(wanted.as_slice::<f64>()?);
-        let error =
-            |(a, b): (&f64, &f64)| if self.of == Of::Absolute { (a - b).abs() } else { (a - b).powi(2) };
+        let error = |(a, b): (&f64, &f64)| {
+            if self.of == Deviation::Absolute { (a - b).abs() } else { (a - b).powi(2) }
+        };
         self.sums[1] += pairs.len() as f64;
         self.sums[0] += pairs.map(error).sum::<f64>();
         Ok(())
@@ -122,7 +123,7 @@ impl Metric for MeanError {
     fn value(&self) -> f64 {
         let [sum, count] = self.sums;
         let mean = if count > 0.0 { sum / count } else { 0.0 };
-        if self.of == Of::Root { mean.sqrt() } else { mean }
+        if self.of == Deviation::Root { mean.sqrt() } else { mean }
     }
 
     fn sums(&mut self) -> &mut [f64] {
@@ -130,7 +131,7 @@ impl Metric for MeanError {
     }
 
     fn kind(&self) -> Option<MetricKind> {
-        let (_, name) = Of::ALL.into_iter().find(|(of, _)| *of == self.of)?;
+        let (_, name) = Deviation::ALL.into_iter().find(|(of, _)| *of == self.of)?;
         Some(MetricKind { name, attributes: Attributes::new() })
     }
 }

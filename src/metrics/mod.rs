@@ -87,7 +87,7 @@ pub use bleu::{Bleu, tokens_13a};
 pub use calibration::{CalibrationBin, CalibrationError};
 pub use chrf::ChrF;
 pub use chunks::ChunkF1;
-pub(crate) use chunks::{Spans, counted};
+pub(crate) use chunks::{ChunkRule, counted};
 pub use classes::{Accuracy, Average, F1, Precision, Recall};
 pub(crate) use classes::{Counts, ratio};
 pub use confusion::ConfusionMatrix;
@@ -217,15 +217,15 @@ pub struct Loss {
     name: String,
     losses: Var,
     share: Option<Var>,
-    shown: Shown,
-    over: Over,
+    shown: LossFigure,
+    over: LossValues,
     /// Of the losses, and of what they count; with a formula, the formula's.
     sums: Vec<f64>,
 }
 
 /// What the losses of a batch are.
 #[derive(Debug, Clone)]
-enum Over {
+enum LossValues {
     /// One number a row; and their mean, if the loss was given as that.
     Rows(Option<Var>),
     /// One number: how that of several batches is computed from theirs, or why it cannot be.
@@ -236,7 +236,7 @@ enum Over {
 
 /// What is computed from the mean of losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum LossFigure {
     Mean,
     Perplexity,
     BitsPerCharacter,
@@ -248,12 +248,12 @@ const BY_SHARE: &str = "`Loss::weighted` with a scalar can say how much each bat
 /// What a file says of a loss that is a formula.
 const FORMULA: &str = "formula";
 
-impl Shown {
+impl LossFigure {
     /// Each with its name in files.
-    const ALL: [(Shown, &str); 3] = [
-        (Shown::Mean, "loss"),
-        (Shown::Perplexity, "perplexity"),
-        (Shown::BitsPerCharacter, "bits_per_character"),
+    const ALL: [(LossFigure, &str); 3] = [
+        (LossFigure::Mean, "loss"),
+        (LossFigure::Perplexity, "perplexity"),
+        (LossFigure::BitsPerCharacter, "bits_per_character"),
     ];
 }
 
@@ -268,7 +268,7 @@ impl Loss {
             let program = net.program().ok()?;
             Some(Self::in_program(&program, &net.registry(), losses, |id| net.var(id)))
         });
-        made.unwrap_or_else(|| Self::made(losses, Over::Unknown))
+        made.unwrap_or_else(|| Self::made(losses, LossValues::Unknown))
     }
 
     /// The same of a variable of a program that was loaded.
@@ -279,7 +279,7 @@ impl Loss {
     fn in_program(program: &Program, registry: &Registry, losses: Var, var: impl Fn(VarId) -> Var) -> Self {
         let known = (losses.id().0 as usize) < program.vars().len();
         if !known || program.spec(losses.id()).is_ok_and(Spec::batched) {
-            return Self::made(losses, Over::Rows(None));
+            return Self::made(losses, LossValues::Rows(None));
         }
         let formula = Formula::of(program, registry, losses.id(), var);
         let one_a_row = |of: &Var| {
@@ -288,42 +288,46 @@ impl Loss {
                 .is_ok_and(|spec| spec.batched() && spec.width() == 1 && spec.shape.len() <= 2)
         };
         match formula.as_ref().ok().and_then(Formula::mean_of).filter(one_a_row) {
-            Some(of) => Self::made(of, Over::Rows(Some(losses))),
-            None => Self::made(losses, Over::Batch(formula.map(Arc::new))),
+            Some(of) => Self::made(of, LossValues::Rows(Some(losses))),
+            None => Self::made(losses, LossValues::Batch(formula.map(Arc::new))),
         }
     }
 
-    fn made(losses: Var, over: Over) -> Self {
+    fn made(losses: Var, over: LossValues) -> Self {
         let sums = match &over {
-            Over::Batch(Ok(formula)) => formula.zeros(),
+            LossValues::Batch(Ok(formula)) => formula.zeros(),
             _ => vec![0.0; 2],
         };
-        Self { name: "loss".to_owned(), losses, share: None, shown: Shown::Mean, over, sums }
+        Self { name: "loss".to_owned(), losses, share: None, shown: LossFigure::Mean, over, sums }
     }
 
     /// Why a scalar loss of several batches is not known from theirs.
     pub(crate) fn refused(&self) -> Result<()> {
         match (&self.over, self.share) {
-            (Over::Batch(Err(error)), None) => Err(error.clone()),
+            (LossValues::Batch(Err(error)), None) => Err(error.clone()),
             _ => Ok(()),
         }
     }
 
     fn formula(&self) -> Option<&Formula> {
         match (&self.over, self.share) {
-            (Over::Batch(Ok(formula)), None) => Some(formula),
+            (LossValues::Batch(Ok(formula)), None) => Some(formula),
             _ => None,
         }
     }
 
     /// The perplexity: exp of the mean of `losses`, cross-entropies in nats.
     pub fn perplexity(losses: Var) -> Self {
-        Self { name: "perplexity".to_owned(), shown: Shown::Perplexity, ..Self::new(losses) }
+        Self { name: "perplexity".to_owned(), shown: LossFigure::Perplexity, ..Self::new(losses) }
     }
 
     /// Bits per character: the mean of `losses`, cross-entropies in nats of one character a row, over ln 2.
     pub fn bits_per_character(losses: Var) -> Self {
-        Self { name: "bits per character".to_owned(), shown: Shown::BitsPerCharacter, ..Self::new(losses) }
+        Self {
+            name: "bits per character".to_owned(),
+            shown: LossFigure::BitsPerCharacter,
+            ..Self::new(losses)
+        }
     }
 
     /// Each row's loss counts with its share, as [`Builder::cross_entropy_with`](crate::program::Builder) gives it
@@ -332,7 +336,7 @@ impl Loss {
     #[must_use]
     pub fn weighted(self, share: Var) -> Self {
         let (losses, over) = match self.over {
-            Over::Rows(Some(mean)) => (mean, Over::Unknown),
+            LossValues::Rows(Some(mean)) => (mean, LossValues::Unknown),
             over => (self.losses, over),
         };
         Self { losses, over, share: Some(share), sums: vec![0.0; 2], ..self }
@@ -361,14 +365,14 @@ impl Metric for Loss {
 
     fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
         self.refused().map_err(|e| e.noted(BY_SHARE))?;
-        if let (Over::Batch(Ok(formula)), None, [_, values @ ..]) = (&self.over, self.share, values) {
+        if let (LossValues::Batch(Ok(formula)), None, [_, values @ ..]) = (&self.over, self.share, values) {
             return formula.update(&mut self.sums, values);
         }
         let one = |value: &Variable| value.shape().iter().all(|&n| n == 1);
         let of_batch = |loss: &Variable| match self.over {
-            Over::Rows(_) => false,
-            Over::Batch(_) => true,
-            Over::Unknown => loss.shape().is_empty() || (loss.lod().is_none() && sequences != 1),
+            LossValues::Rows(_) => false,
+            LossValues::Batch(_) => true,
+            LossValues::Unknown => loss.shape().is_empty() || (loss.lod().is_none() && sequences != 1),
         };
         let (sum, weight) = match values {
             [loss, weight] if of_batch(loss) && one(loss) && one(weight) => {
@@ -377,7 +381,7 @@ impl Metric for Loss {
             }
             [losses] => {
                 let sum = self.sum(losses)?;
-                if matches!(self.over, Over::Unknown) && one(losses) && of_batch(losses) {
+                if matches!(self.over, LossValues::Unknown) && one(losses) && of_batch(losses) {
                     return Err(self.unknown(losses));
                 }
                 (sum, one_a_row(&self.name, losses)? as f64)
@@ -407,9 +411,9 @@ impl Metric for Loss {
         };
         let Some(mean) = mean else { return 0.0 };
         match self.shown {
-            Shown::Mean => mean,
-            Shown::Perplexity => mean.exp(),
-            Shown::BitsPerCharacter => mean / std::f64::consts::LN_2,
+            LossFigure::Mean => mean,
+            LossFigure::Perplexity => mean.exp(),
+            LossFigure::BitsPerCharacter => mean / std::f64::consts::LN_2,
         }
     }
 
@@ -418,10 +422,10 @@ impl Metric for Loss {
     }
 
     fn kind(&self) -> Option<MetricKind> {
-        let (_, name) = Shown::ALL.into_iter().find(|(shown, _)| *shown == self.shown)?;
+        let (_, name) = LossFigure::ALL.into_iter().find(|(shown, _)| *shown == self.shown)?;
         let attributes = Attributes::new();
         let attributes = match (&self.over, self.share) {
-            (Over::Batch(_), None) => attributes.with(FORMULA, true),
+            (LossValues::Batch(_), None) => attributes.with(FORMULA, true),
             _ => attributes,
         };
         Some(MetricKind { name, attributes })

@@ -1,6 +1,6 @@
 //! What depends on the order of scores: whether the label is among the k largest, and the area under the ROC curve.
 
-use super::classes::{Classified, ratio};
+use super::classes::{LabelledLogits, ratio};
 use super::{Better, Metric, MetricKind};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
@@ -31,7 +31,7 @@ pub(super) const POSITIVE: &str = "positive";
 #[derive(Debug, Clone)]
 pub struct TopK {
     name: String,
-    classified: Classified,
+    classified: LabelledLogits,
     k: usize,
     /// Hits, and rows that count.
     sums: [f64; 2],
@@ -40,7 +40,7 @@ pub struct TopK {
 impl TopK {
     /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
     pub fn new(logits: Var, labels: Var, k: usize) -> Self {
-        let classified = Classified { logits, labels, ignore: None };
+        let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: format!("top-{k} accuracy"), classified, k, sums: [0.0; 2] }
     }
 
@@ -126,7 +126,7 @@ impl Metric for TopK {
 #[derive(Debug, Clone)]
 pub struct RocAuc {
     name: String,
-    classified: Classified,
+    classified: LabelledLogits,
     class: usize,
     /// Rows of the class by bin, then others by bin.
     sums: Vec<f64>,
@@ -138,7 +138,7 @@ impl RocAuc {
 
     /// Of `class` against all others, by `logits` `[rows, classes]` and `labels`, one whole number a row.
     pub fn new(logits: Var, labels: Var, class: usize) -> Self {
-        let classified = Classified { logits, labels, ignore: None };
+        let classified = LabelledLogits { logits, labels, ignore: None };
         Self { name: "ROC-AUC".to_owned(), classified, class, sums: vec![0.0; 2 * Self::BINS] }
     }
 

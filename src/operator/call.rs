@@ -6,14 +6,14 @@ mod lend;
 
 use std::sync::Arc;
 
-pub(crate) use intake::{Intake, Repeated};
+pub(crate) use intake::{DuplicateRows, Intake};
 #[cfg(any(feature = "testing", doc))]
 pub(crate) use lend::two_dimensional;
 use lend::{lend_reads, lend_write, table};
 pub(crate) use lend::{pooled, stored};
 
-use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
-use super::entries::Pooled;
+use super::context::{Backward, Call, Forward, OperandPosition, RunFacts, Scratch, Wiring};
+use super::entries::PooledStorage;
 use super::facts::ReadSlots;
 use super::keys::{Keys, Names, RowKey};
 use super::levels::LevelTable;
@@ -57,7 +57,7 @@ pub struct Direct {
 /// What an output holds before the call.
 enum Start {
     Dense(Dense),
-    Pooled(Pooled),
+    Pooled(PooledStorage),
 }
 
 /// The gradients of each input slot's variables, where asked for.
@@ -152,9 +152,9 @@ impl Direct {
     }
 
     /// Puts the row-sparse parameters of an input slot in the places of their selected rows.
-    fn lend_tables(&self, slot: usize, places: &[OperandAt], pool: &mut [Pooled]) -> Result<()> {
+    fn lend_tables(&self, slot: usize, places: &[OperandPosition], pool: &mut [PooledStorage]) -> Result<()> {
         for (_, k, start) in self.starts.iter().filter(|(of, ..)| *of == slot) {
-            if let Some(&OperandAt::Pooled(i)) = places.get(*k) {
+            if let Some(&OperandPosition::Pooled(i)) = places.get(*k) {
                 pool[i] = table(self.inputs[slot][*k].storage().as_selected_rows()?, start.clone())?;
             }
         }
@@ -354,10 +354,10 @@ impl Direct {
                 rest = others;
                 if let Some(dense) = value {
                     lend_write(dense, spec, &mut lender)?;
-                    places.push(OperandAt::Dense(writes));
+                    places.push(OperandPosition::Dense(writes));
                     writes += 1;
                 } else {
-                    places.push(OperandAt::Pooled(rows));
+                    places.push(OperandPosition::Pooled(rows));
                     rows += 1;
                 }
             }
@@ -379,7 +379,7 @@ impl Direct {
             for (spec, place) in specs.iter().zip(places) {
                 let storage = match (place, values.next().flatten()) {
                     (_, Some(dense)) => Storage::from(dense),
-                    (OperandAt::Pooled(i), None) => stored(&pool[*i], spec)?,
+                    (OperandPosition::Pooled(i), None) => stored(&pool[*i], spec)?,
                     _ => return Err(Error::new("outputs", "one a spec", "fewer")),
                 };
                 vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
@@ -390,15 +390,15 @@ impl Direct {
     }
 
     /// An update rule is given gradients, whose rows may repeat; what forward operators are given does not.
-    fn repeated(&self) -> Repeated {
+    fn repeated(&self) -> DuplicateRows {
         let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
-        if updates { Repeated::Kept } else { Repeated::Added }
+        if updates { DuplicateRows::Kept } else { DuplicateRows::Added }
     }
 
     /// What an output holds before the call: the value to update, else [`Self::unwritten`] memory.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
-            return match Pooled::of(spec.storage) {
+            return match PooledStorage::of(spec.storage) {
                 Some(empty) => Ok(Start::Pooled(empty)),
                 None => self.unwritten(spec).map(Start::Dense),
             };
@@ -411,7 +411,9 @@ impl Direct {
             Storage::SelectedRows(rows) if fits && slot.table => {
                 table(rows, RowStart::zeros()).map(Start::Pooled)
             }
-            other if fits && let Some(pooled) = pooled(other, Repeated::Kept)? => Ok(Start::Pooled(pooled)),
+            other if fits && let Some(pooled) = pooled(other, DuplicateRows::Kept)? => {
+                Ok(Start::Pooled(pooled))
+            }
             other => Err(Error::new(
                 format!("output `{}`", slot.name),
                 spec.to_string(),
@@ -475,7 +477,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
-                Repeated::Kept,
+                DuplicateRows::Kept,
             )?);
         }
         for (slot, values) in gradients.iter().enumerate() {
@@ -486,7 +488,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
-                Repeated::Kept,
+                DuplicateRows::Kept,
             )?);
         }
         let given = |slot: usize, k: usize| before.and_then(|b| b.get(slot)?.get(k)?.as_ref());
@@ -513,23 +515,23 @@ impl Direct {
         for (slot, row) in values.iter_mut().enumerate() {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
-                let store = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
+                let assign = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
                 // A sparse variable's gradient is stored as the variable is; a dense one's as the operator says.
                 let own = self.input_specs[slot][k].storage;
                 let kind = match own {
                     StorageKind::Dense => self.op.gradient(slot, &self.input_specs).storage,
                     own => own,
                 };
-                places.push(match (value, given(slot, k), Pooled::of(kind)) {
-                    (None, ..) => (OperandAt::Absent, store),
+                places.push(match (value, given(slot, k), PooledStorage::of(kind)) {
+                    (None, ..) => (OperandPosition::Absent, assign),
                     (Some(_), None, Some(empty)) => {
                         pool.push(empty);
-                        (OperandAt::Pooled(pool.len() - 1), store)
+                        (OperandPosition::Pooled(pool.len() - 1), assign)
                     }
                     (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
-                        Intake::default().take_in(&mut buffer, before, Repeated::Kept)?;
+                        Intake::default().take_in(&mut buffer, before, DuplicateRows::Kept)?;
                         pool.push(buffer);
-                        (OperandAt::Pooled(pool.len() - 1), store)
+                        (OperandPosition::Pooled(pool.len() - 1), assign)
                     }
                     (Some(dense), given, _) => {
                         if let Some(other) = given.filter(|given| given.kind() != StorageKind::Dense) {
@@ -537,7 +539,7 @@ impl Direct {
                         }
                         lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
                         writes += 1;
-                        (OperandAt::Dense(writes - 1), store)
+                        (OperandPosition::Dense(writes - 1), assign)
                     }
                 });
             }
@@ -556,9 +558,9 @@ impl Direct {
             let mut gradients = Vec::new();
             for (k, value) in row.into_iter().enumerate() {
                 gradients.push(match (wiring.input_gradients[slot][k].0, value) {
-                    (OperandAt::Absent, _) | (_, None) => None,
-                    (OperandAt::Pooled(i), _) => Some(stored(&pool[i], &self.input_specs[slot][k])?),
-                    (OperandAt::Dense(_), Some(dense)) => Some(dense.into()),
+                    (OperandPosition::Absent, _) | (_, None) => None,
+                    (OperandPosition::Pooled(i), _) => Some(stored(&pool[i], &self.input_specs[slot][k])?),
+                    (OperandPosition::Dense(_), Some(dense)) => Some(dense.into()),
                 });
             }
             out.push(gradients);

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::entries::Pooled;
+use super::entries::PooledStorage;
 use super::keys::{Keys, RowKey};
 use super::levels::LevelTable;
 use super::literals::{Literals, literal_methods};
@@ -42,7 +42,7 @@ pub struct RunFacts {
 
 /// Where the value of a variable is, among the operands of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OperandAt {
+pub(crate) enum OperandPosition {
     /// Not bound, or not needed.
     Absent,
     /// A dense region: its number among the reads or the writes.
@@ -54,16 +54,16 @@ pub(crate) enum OperandAt {
 /// Where every slot of a call is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wiring {
-    pub(crate) inputs: Vec<Vec<OperandAt>>,
-    pub(crate) outputs: Vec<Vec<OperandAt>>,
-    pub(crate) output_gradients: Vec<Vec<OperandAt>>,
-    pub(crate) input_gradients: Vec<Vec<(OperandAt, Assign)>>,
+    pub(crate) inputs: Vec<Vec<OperandPosition>>,
+    pub(crate) outputs: Vec<Vec<OperandPosition>>,
+    pub(crate) output_gradients: Vec<Vec<OperandPosition>>,
+    pub(crate) input_gradients: Vec<Vec<(OperandPosition, Assign)>>,
     /// The forward output is added to what is there.
     pub(crate) adds: bool,
     /// Input slots whose value lies where its gradient goes.
     pub(crate) in_place: Vec<usize>,
     /// Where the outputs go, if a backward call computes them too.
-    pub(crate) results: Vec<Vec<OperandAt>>,
+    pub(crate) results: Vec<Vec<OperandPosition>>,
 }
 
 /// Memory of a thread that operators reuse from call to call, by type.
@@ -191,7 +191,7 @@ macro_rules! shared_methods {
             /// As [`Self::input`].
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
-                let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandAt::Absent);
+                let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandPosition::Absent);
                 let spec = self.call.inputs[slot].get(k);
                 self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
             }
@@ -203,7 +203,7 @@ macro_rules! shared_methods {
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
                 match self.call.wiring.inputs[slot].first() {
-                    None | Some(OperandAt::Absent) => Ok(None),
+                    None | Some(OperandPosition::Absent) => Ok(None),
                     Some(&place) => {
                         let spec = self.call.inputs[slot].first();
                         self.read(place, self.call.signature.inputs[slot].name, spec).map(Some).at_caller()
@@ -316,16 +316,16 @@ macro_rules! shared_methods {
 
             fn read<T: Plain>(
                 &self,
-                place: OperandAt,
+                place: OperandPosition,
                 name: &str,
                 spec: Option<&Spec>,
             ) -> Result<View<'a, T>> {
                 let view = match place {
-                    OperandAt::Dense(i) => self.operands.read(i),
+                    OperandPosition::Dense(i) => self.operands.read(i),
                     _ => None,
                 };
                 view.ok_or_else(|| match place {
-                    OperandAt::Absent => another::<T>(name, $absent),
+                    OperandPosition::Absent => another::<T>(name, $absent),
                     _ => another::<T>(name, &held(spec)),
                 })
             }
@@ -353,7 +353,7 @@ fn another<T>(slot: &str, got: &str) -> Error {
 pub struct Forward<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
-    pub(crate) pool: &'a mut [Pooled],
+    pub(crate) pool: &'a mut [PooledStorage],
     pub(crate) scratch: &'a mut Scratch,
 }
 shared_methods!(Forward, "nothing bound");
@@ -375,7 +375,7 @@ impl<'a> Forward<'a> {
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
         let view = match self.call.wiring.outputs[slot].get(k) {
-            Some(&OperandAt::Dense(i)) => self.operands.write(i),
+            Some(&OperandPosition::Dense(i)) => self.operands.write(i),
             _ => None,
         };
         let spec = self.call.outputs[slot].get(k);
@@ -384,7 +384,7 @@ impl<'a> Forward<'a> {
 
     /// Whether the output is written, or added to what is there; the latter only if the operator
     /// [accumulates](crate::operator::Hints::accumulates).
-    pub fn store(&self) -> Assign {
+    pub fn assign(&self) -> Assign {
         if self.call.wiring.adds { Assign::Add } else { Assign::Write }
     }
 
@@ -403,7 +403,7 @@ impl<'a> Forward<'a> {
 pub struct Backward<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
-    pub(crate) pool: &'a mut [Pooled],
+    pub(crate) pool: &'a mut [PooledStorage],
     pub(crate) scratch: &'a mut Scratch,
 }
 shared_methods!(Backward, "nothing bound, or not among what `Op::gradient` says that it reads");
@@ -415,7 +415,7 @@ impl<'a> Backward<'a> {
     /// If it does not hold `T`, or is not among the values that the operator declares to read.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
-        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
+        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
     }
 
@@ -426,7 +426,8 @@ impl<'a> Backward<'a> {
     /// If it does not hold `T`.
     #[track_caller]
     pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
-        let Some(&OperandAt::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first()) else {
+        let Some(&OperandPosition::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first())
+        else {
             return Ok(None);
         };
         let name = self.call.signature.outputs[slot].name;
@@ -449,7 +450,7 @@ impl<'a> Backward<'a> {
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         match self.call.wiring.output_gradients[slot].get(k) {
-            None | Some(OperandAt::Absent) => Ok(None),
+            None | Some(OperandPosition::Absent) => Ok(None),
             Some(&place) => {
                 let spec = self.call.outputs[slot].get(k);
                 self.read(place, self.call.signature.outputs[slot].name, spec).map(Some).at_caller()
@@ -459,7 +460,7 @@ impl<'a> Backward<'a> {
 
     /// Whether the gradient of input slot `slot` is asked for.
     pub fn wants(&self, slot: usize) -> bool {
-        self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandAt::Absent)
+        self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandPosition::Absent)
     }
 
     /// Where the gradient of input slot `slot` goes, and whether to write or to add; `None` if it is not asked for
@@ -483,8 +484,8 @@ impl<'a> Backward<'a> {
         k: usize,
     ) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         match self.call.wiring.input_gradients[slot].get(k) {
-            Some(&(OperandAt::Dense(i), store)) => match self.operands.write(i) {
-                Some(view) => Ok(Some((view, store))),
+            Some(&(OperandPosition::Dense(i), assign)) => match self.operands.write(i) {
+                Some(view) => Ok(Some((view, assign))),
                 None => Err(Error::of(
                     ErrorKind::Program,
                     format!("gradient of `{}`", self.call.signature.inputs[slot].name),

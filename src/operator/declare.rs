@@ -21,7 +21,7 @@ pub struct Declaration {
 }
 
 /// An operator type with its [`Declaration`]. [`operator!`](crate::operator!) writes the implementation.
-pub trait Declared: Send + Sync + 'static {
+pub trait DeclaredOp: Send + Sync + 'static {
     /// The declaration of the type.
     fn declaration() -> &'static Declaration
     where

@@ -117,7 +117,7 @@ impl CsrBuffer {
 
 /// The value of a variable that is not dense.
 #[derive(Debug, Clone)]
-pub(crate) enum Pooled {
+pub(crate) enum PooledStorage {
     /// Selected rows.
     Rows(RowBuffer),
     /// A sparse matrix, csr or coo.
@@ -126,7 +126,7 @@ pub(crate) enum Pooled {
     Table(Arc<RowTable>),
 }
 
-impl Pooled {
+impl PooledStorage {
     /// An empty one for a storage, if that is not dense.
     pub(crate) fn of(storage: StorageKind) -> Option<Self> {
         match storage {
@@ -216,7 +216,7 @@ impl Pooled {
     ///
     /// # Errors
     /// If the other is another kind.
-    pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &Pooled) -> Result<()> {
+    pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &PooledStorage) -> Result<()> {
         match (self, like) {
             (Self::Rows(to), Self::Rows(like)) => to.zeros_at::<T>(like),
             (Self::Csr(to), Self::Csr(like)) => to.zeros_at::<T>(like),

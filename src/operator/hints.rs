@@ -13,7 +13,7 @@ pub struct Hints {
     /// The one output IS the sum or the mean of all numbers in the first input slot, a mean 0 if there are none. So the loss of
     /// several batches is known from theirs: sums are added up, means weighted by their rows.
     pub total: Option<Total>,
-    /// `forward` can add its one output to what is there: [`Forward::store`](crate::operator::Forward::store) then says
+    /// `forward` can add its one output to what is there: [`Forward::assign`](crate::operator::Forward::assign) then says
     /// so. What is only added to something else needs no memory of its own.
     pub accumulates: bool,
     /// The outputs ARE columns of the first input, number for number: which columns, in order and not overlapping. In a

@@ -47,11 +47,11 @@ impl LevelTable {
 }
 
 /// A level that an operator makes, and the one above it.
-pub(crate) type Made = (LevelId, Option<LevelId>);
+pub(crate) type MadeLevelIds = (LevelId, Option<LevelId>);
 
 /// Levels of the outputs that no input has, in the order they were made.
-pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Made> {
-    let mut made: Vec<Made> = Vec::new();
+pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<MadeLevelIds> {
+    let mut made: Vec<MadeLevelIds> = Vec::new();
     for lod in outputs.iter().flatten().map(|spec| &spec.lod) {
         for (k, &level) in lod.iter().enumerate() {
             let known = inputs.iter().flatten().any(|spec| spec.lod.contains(&level));
@@ -69,7 +69,7 @@ pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Ma
 /// `top` is the number of sequences where there is no level above.
 pub(crate) fn bind_made(
     table: &mut LevelTable,
-    made: &[Made],
+    made: &[MadeLevelIds],
     offsets: &[Vec<usize>],
     top: usize,
 ) -> Result<()> {

@@ -29,7 +29,7 @@ pub use attributes::{Attributes, Literal, LiteralRef};
 pub(crate) use context::MOST_TABLES;
 pub use context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};
-pub use declare::{Declaration, Declared};
+pub use declare::{Declaration, DeclaredOp};
 pub use entries::CsrBuffer;
 pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use facts::{Debt, Facts, Gradient, LodEffect, Reach, ReadSlots, StorageBound};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
-use super::declare::{Declaration, Declared};
+use super::declare::{Declaration, DeclaredOp};
 use super::facts::{Debt, Facts, Gradient, StorageBound};
 use super::hints::Hints;
 use super::sample::CheckCase;
@@ -43,7 +43,7 @@ pub trait Operators {
 ///   facts say [`Facts::batch_dependent`].
 /// - Both are TOTAL: no sequence, an empty sequence, an empty batch, a row of zeros (the state that a loop starts from) are
 ///   defined, never a panic or a NaN.
-pub trait Op: Declared {
+pub trait Op: DeclaredOp {
     /// What the compiler may assume: row-wise, with the LoD of the first input slot, if nothing else is said.
     fn facts(&self) -> Facts {
         Facts::row_wise()

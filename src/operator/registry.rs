@@ -12,7 +12,7 @@ use crate::operator::attributes::Attributes;
 
 /// An operator type: how to read it from a program, and its samples.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct OperatorEntry {
     declaration: &'static Declaration,
     parse: fn(&Attributes, &Registry) -> Result<Arc<dyn Op>>,
     // Without the feature nobody reads samples, and what is not named here is not compiled.
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
 /// The operators that a program may use, by kind. A user's crate adds its own with [`Registry::add`] and gives the
 /// registry to the builder, the executor and to loading.
 #[derive(Clone, Default)]
-pub struct Registry(BTreeMap<&'static str, Entry>);
+pub struct Registry(BTreeMap<&'static str, OperatorEntry>);
 
 impl Registry {
     /// A registry without operators; `ops::catalogue()` has the crate's own.
@@ -38,7 +38,7 @@ impl Registry {
     #[track_caller]
     pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
         let declaration = O::declaration();
-        let entry = Entry {
+        let entry = OperatorEntry {
             declaration,
             parse: parsed::<O>,
             #[cfg(any(feature = "testing", doc))]
@@ -88,7 +88,7 @@ impl Registry {
 
     /// The kinds that have kernels for other storages of `kind`.
     pub(crate) fn standing_for(&self, kind: &str) -> impl Iterator<Item = &'static str> {
-        let stands = move |entry: &&Entry| entry.declaration.stands_for.contains(&kind);
+        let stands = move |entry: &&OperatorEntry| entry.declaration.stands_for.contains(&kind);
         self.0.values().filter(stands).map(|entry| entry.declaration.kind)
     }
 

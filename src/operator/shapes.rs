@@ -1,6 +1,6 @@
 //! The context of [`Op::infer_shape`](crate::operator::Op::infer_shape): specs in, specs out, in both phases.
 
-use super::levels::{LevelTable, Made};
+use super::levels::{LevelTable, MadeLevelIds};
 use super::literals::{Literals, literal_methods};
 use super::signature::Signature;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ pub(crate) enum Phase<'a> {
     /// The program runs: the names are known, the offsets are computed.
     Run {
         /// The levels that this operator made when it was appended, in order.
-        made: &'a [Made],
+        made: &'a [MadeLevelIds],
         /// All levels of the run.
         table: &'a mut LevelTable,
     },
@@ -57,7 +57,7 @@ pub struct InferShape<'a> {
     top: Extent,
     pub(super) phase: Phase<'a>,
     pub(super) made: usize,
-    pub(super) from_data: Vec<Made>,
+    pub(super) from_data: Vec<MadeLevelIds>,
 }
 
 /// What to do about variables of as many levels whose sequences differ.

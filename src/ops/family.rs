@@ -3,7 +3,7 @@
 /// Makes a wrapper a family of operators: each operator is what it wraps, which is declared.
 macro_rules! family {
     ($wrapper:ident) => {
-        impl<F: $crate::operator::Declared> $crate::operator::Declared for $wrapper<F> {
+        impl<F: $crate::operator::DeclaredOp> $crate::operator::DeclaredOp for $wrapper<F> {
             fn declaration() -> &'static $crate::operator::Declaration {
                 F::declaration()
             }

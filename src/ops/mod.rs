@@ -77,14 +77,14 @@ use crate::tensor::DType;
 use std::ops::Range;
 
 use elementwise::arithmetic::Binary;
-use elementwise::comparison::Compared;
+use elementwise::comparison::ComparisonOp;
 use elementwise::unary::Unary;
 use elementwise::{activation, arithmetic, comparison};
 use feature::norm::{self, Normalise};
 use feature::reduce::{self, PerRow, Whole};
 use feature::softmax::{self, Softmax};
 use loss::pointwise::RowLoss;
-use loss::sampled::Sampled;
+use loss::sampled::ContrastOp;
 use sparse::binary::SparseBinary;
 use sparse::entrywise::Entrywise;
 use sparse::reduce::{SparsePerRow, SparseWhole};
@@ -134,12 +134,12 @@ catalogue! {
     /// Comparisons: 1 where it holds, else 0; and of two numbers one, where it holds.
     [Greater, GreaterEqual, Less, LessEqual, Equal, NotEqual, Select] {
         elementwise::select::Select,
-        Compared<comparison::Greater>,
-        Compared<comparison::GreaterEqual>,
-        Compared<comparison::Less>,
-        Compared<comparison::LessEqual>,
-        Compared<comparison::Equal>,
-        Compared<comparison::NotEqual>,
+        ComparisonOp<comparison::Greater>,
+        ComparisonOp<comparison::GreaterEqual>,
+        ComparisonOp<comparison::Less>,
+        ComparisonOp<comparison::LessEqual>,
+        ComparisonOp<comparison::Equal>,
+        ComparisonOp<comparison::NotEqual>,
     }
     /// Functions of one number, of every element.
     [Abs, Clamp, Elu, Exp, Gelu, LeakyRelu, Log, Reciprocal, Relu, Scale, Sigmoid, Silu, Softplus, Softsign, Sqrt, Square, Tanh] {
@@ -244,8 +244,8 @@ catalogue! {
     }
     /// Losses and metrics.
     [CrossEntropyPlain, SoftmaxCrossEntropy, BinaryCrossEntropyPlain, LogisticLoss, FocalLossPlain, Focal, Hinge, SquaredError, Huber, KlDivergence, CosineSimilarity, CosineLoss, MarginRanking, Nce, SampledSoftmax, SampledLosses, HierarchicalSigmoidLoss, ClassClusters, Accuracy] {
-        Sampled<loss::sampled::Nce>,
-        Sampled<loss::sampled::SampledSoftmax>,
+        ContrastOp<loss::sampled::Nce>,
+        ContrastOp<loss::sampled::SampledSoftmax>,
         loss::hierarchical::HierarchicalSigmoid,
         RowLoss<loss::binary::LogisticLoss>,
         RowLoss<loss::binary::Focal>,

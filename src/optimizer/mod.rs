@@ -60,7 +60,7 @@ pub struct UpdateRule {
 
 /// What [`Optimizer::minimize`] appended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Minimized {
+pub struct Minimization {
     /// Each parameter that is trained, with its gradient (after clipping, once the updates have run).
     pub gradients: Vec<(VarId, VarId)>,
     /// The learning rate of the step.
@@ -91,7 +91,7 @@ pub trait Optimizer {
     /// is stored as selected rows, and the rule, being exact, would have to move the other rows at once, or they owe their moves
     /// and nothing in the program reads the parameter.
     #[track_caller]
-    fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimized> {
+    fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimization> {
         let caller = Location::caller();
         let mut next = program.clone();
         let minimized = backward::append(&mut next, registry, loss)
@@ -114,7 +114,7 @@ pub trait Optimizer {
         program: &mut Program,
         registry: &Registry,
         gradients: Vec<(VarId, VarId)>,
-    ) -> Result<Minimized> {
+    ) -> Result<Minimization> {
         let caller = Location::caller();
         let mut next = program.clone();
         let rule = self.rule().map_err(|e| e.called(caller))?;
@@ -132,7 +132,7 @@ fn append(
     rule: UpdateRule,
     gradients: Vec<(VarId, VarId)>,
     caller: &Location<'_>,
-) -> Result<Minimized> {
+) -> Result<Minimization> {
     let known = |var: VarId| (var.0 as usize) < program.vars().len();
     if let Some(pair) = gradients.iter().find(|&&(param, grad)| !known(param) || !known(grad)) {
         let expected = "two variables of the program";
@@ -224,7 +224,7 @@ fn append(
     if options.adjustable {
         adjustable(program, rate)?;
     }
-    Ok(Minimized { gradients, rate, norm })
+    Ok(Minimization { gradients, rate, norm })
 }
 
 /// Where clipping is appended: behind the gradients, in place.

@@ -97,13 +97,13 @@ pub struct Group {
 }
 
 /// A question about the name of a parameter.
-type Asked = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+type NamePredicate = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Which parameters a group has.
 #[derive(Clone)]
 enum Members {
     Named(Vec<String>),
-    Matching(Asked),
+    Matching(NamePredicate),
 }
 
 impl Members {

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Spec, VarId};
 use crate::program::description::initialize::CONSTANT;
-use crate::program::{Bound, Initializer, OpDesc, Program, VarDesc, VarKind, VarRole};
+use crate::program::{Initializer, OpDesc, Program, SlotVars, VarDesc, VarKind, VarRole};
 use crate::tensor::DType;
 
 /// The name of the state that multiplies the learning rate of every step, where an optimizer is
@@ -58,7 +58,7 @@ pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
     };
     let inputs = &mut program.blocks[0].ops[at].inputs;
     if !inputs.iter().any(|bound| bound.slot == SCALE) {
-        inputs.push(Bound { slot: SCALE.to_owned(), vars: vec![scale] });
+        inputs.push(SlotVars { slot: SCALE.to_owned(), vars: vec![scale] });
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub trait Communicator {
         messages: &[&[u8]],
         received: &mut [Vec<u8>],
         deadline: Instant,
-    ) -> Result<(), Lost>;
+    ) -> Result<(), ExchangeFailure>;
 
     /// Tells all other ranks that this one fails, without waiting for them: each [exchange](Self::exchange) that waits, now or later, is an
     /// error with this reason.
@@ -35,7 +35,7 @@ pub trait Communicator {
 
 /// Why an exchange failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lost {
+pub enum ExchangeFailure {
     /// A rank failed.
     Left {
         /// The rank that failed.

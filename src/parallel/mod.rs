@@ -15,7 +15,7 @@ mod tree;
 mod world;
 
 pub(crate) use bytes::{Message, Reader};
-pub use communicator::{Communicator, Lost};
+pub use communicator::{Communicator, ExchangeFailure};
 pub(crate) use deal::{by_tokens, in_turn, parts_of};
 pub(crate) use gradients::{GradientSpec, Gradients, add};
 #[cfg(feature = "mpi")]

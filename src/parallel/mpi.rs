@@ -17,7 +17,7 @@ use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::Equivalence as _;
 use mpi::{Tag, Threading};
 
-use super::communicator::{Communicator, Lost};
+use super::communicator::{Communicator, ExchangeFailure};
 use super::world::World;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -99,7 +99,7 @@ impl Mpi {
     }
 
     /// The next failure that a rank tells this one: which rank tells it, and the failure.
-    fn failure(&self) -> Option<(usize, Lost)> {
+    fn failure(&self) -> Option<(usize, ExchangeFailure)> {
         let (message, status) = self.world.any_process().immediate_matched_probe_with_tag(FAILURE)?;
         let teller = usize::try_from(status.source_rank()).unwrap_or_default();
         let length = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
@@ -125,7 +125,7 @@ impl Mpi {
             }
             None => (teller, "its reason did not arrive".to_owned()),
         };
-        Some((teller, Lost::Left { rank, reason }))
+        Some((teller, ExchangeFailure::Left { rank, reason }))
     }
 
     /// Tells all other ranks of the failure of a rank.
@@ -157,7 +157,7 @@ impl Mpi {
         messages: &[&[u8]],
         received: &mut [Vec<u8>],
         deadline: Instant,
-    ) -> std::result::Result<(), Lost> {
+    ) -> std::result::Result<(), ExchangeFailure> {
         let patience = deadline.saturating_duration_since(Instant::now());
         self.patience = patience;
         let own: Vec<&[u8]> = (0..self.size).map(|r| messages.get(r).copied().unwrap_or_default()).collect();
@@ -180,7 +180,7 @@ impl Mpi {
                     meeting.peers.push(Peer { rank, stage: Stage::Awaited(place, body), own });
                 }
             }
-            let text = |lost: &Lost| lost.clone().error(doing, patience).to_string();
+            let text = |lost: &ExchangeFailure| lost.clone().error(doing, patience).to_string();
             let mut progress = Instant::now();
             while !meeting.peers.is_empty() || !meeting.pending.is_empty() {
                 if let Some((teller, lost)) = self.failure() {
@@ -193,7 +193,7 @@ impl Mpi {
                     progress = now;
                     continue;
                 }
-                let late = || (now >= deadline).then(|| Lost::Late { ranks: meeting.missing() });
+                let late = || (now >= deadline).then(|| ExchangeFailure::Late { ranks: meeting.missing() });
                 if meeting.lost.is_none()
                     && let Some(lost) = meeting.ended().or_else(late)
                 {
@@ -224,7 +224,7 @@ struct Meeting<'a, 's> {
     /// What MPI has not completed beside, each with the other rank.
     pending: Vec<(usize, Bytes<'a, 's>)>,
     /// Why the exchange fails, and since when it is known.
-    lost: Option<(Lost, Instant)>,
+    lost: Option<(ExchangeFailure, Instant)>,
     /// The ranks that have told this one a failure: they send nothing more.
     tellers: BTreeSet<usize>,
 }
@@ -253,11 +253,11 @@ impl<'a, 's> Meeting<'a, 's> {
     }
 
     /// Fails, and tells the others.
-    fn lose(&mut self, lost: Lost, text: impl Fn(&Lost) -> String) {
+    fn lose(&mut self, lost: ExchangeFailure, text: impl Fn(&ExchangeFailure) -> String) {
         if self.lost.is_none() {
             match &lost {
-                Lost::Left { rank, reason } => self.ranks.tell(*rank, reason),
-                Lost::Late { .. } => self.ranks.tell(self.ranks.rank, &text(&lost)),
+                ExchangeFailure::Left { rank, reason } => self.ranks.tell(*rank, reason),
+                ExchangeFailure::Late { .. } => self.ranks.tell(self.ranks.rank, &text(&lost)),
             }
             self.lost = Some((lost, Instant::now()));
         }
@@ -335,14 +335,14 @@ impl<'a, 's> Meeting<'a, 's> {
     }
 
     /// A rank that ended without the message that this one waits for.
-    fn ended(&self) -> Option<Lost> {
+    fn ended(&self) -> Option<ExchangeFailure> {
         let awaited = |peer: &&Peer<'_, '_>| matches!(peer.stage, Stage::Awaited(..)) && self.tag == DATA;
         self.peers.iter().filter(awaited).map(|peer| peer.rank).find_map(|rank| {
             let process = self.ranks.process(rank);
             process.immediate_probe_with_tag(ENDING)?;
             // MPI keeps the order: what the rank sent before it ended is here, too.
             let none = process.immediate_probe_with_tag(DATA).is_none();
-            none.then(|| Lost::Left { rank, reason: "it ended before this exchange".to_owned() })
+            none.then(|| ExchangeFailure::Left { rank, reason: "it ended before this exchange".to_owned() })
         })
     }
 }
@@ -391,7 +391,7 @@ impl Communicator for Mpi {
         messages: &[&[u8]],
         received: &mut [Vec<u8>],
         deadline: Instant,
-    ) -> std::result::Result<(), Lost> {
+    ) -> std::result::Result<(), ExchangeFailure> {
         let done = self.meet(DATA, doing, messages, received, deadline);
         self.failed |= done.is_err();
         done

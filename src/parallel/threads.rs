@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::communicator::{Communicator, Lost};
+use super::communicator::{Communicator, ExchangeFailure};
 use crate::kernels::random::uniform01;
 
 /// The ranks of a world of threads, in order: each thread makes a [`World`](super::World) of one.
@@ -46,7 +46,7 @@ fn ranks(size: usize, faults: Option<Faults>) -> Vec<ThreadRank> {
         settled: faults.is_none(),
         failed: None,
     };
-    let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+    let shared = Arc::new(ThreadExchange { state: Mutex::new(state), changed: Condvar::new() });
     (0..size).map(|rank| ThreadRank { rank, size, exchanges: 0, faults, shared: shared.clone() }).collect()
 }
 
@@ -101,10 +101,10 @@ pub struct ThreadRank {
     /// The exchanges that this rank began.
     exchanges: u64,
     faults: Option<Faults>,
-    shared: Arc<Shared>,
+    shared: Arc<ThreadExchange>,
 }
 
-struct Shared {
+struct ThreadExchange {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -142,7 +142,7 @@ enum Presence {
     Dead,
 }
 
-impl Shared {
+impl ThreadExchange {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -259,10 +259,10 @@ impl Communicator for ThreadRank {
         messages: &[&[u8]],
         received: &mut [Vec<u8>],
         deadline: Instant,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), ExchangeFailure> {
         let (rank, exchange) = (self.rank, self.exchanges);
         self.exchanges += 1;
-        let died = || Lost::Left { rank, reason: "the simulation ended it".to_owned() };
+        let died = || ExchangeFailure::Left { rank, reason: "the simulation ended it".to_owned() };
         if self.shared.lock().presence.get(rank) == Some(&Presence::Dead) || !self.send(messages, exchange) {
             return Err(died());
         }
@@ -282,11 +282,11 @@ impl Communicator for ThreadRank {
             let lost = if missing.is_empty() {
                 None
             } else if let Some((rank, reason)) = failed {
-                Some(Lost::Left { rank, reason })
+                Some(ExchangeFailure::Left { rank, reason })
             } else if let Some(rank) = ended.filter(|_| state.settled && !late) {
-                Some(Lost::Left { rank, reason: "it ended before this exchange".to_owned() })
+                Some(ExchangeFailure::Left { rank, reason: "it ended before this exchange".to_owned() })
             } else if late || Instant::now() >= deadline {
-                Some(Lost::Late { ranks: missing.clone() })
+                Some(ExchangeFailure::Late { ranks: missing.clone() })
             } else {
                 state.set(rank, Presence::Waiting);
                 if self.faults.is_some() && state.advance() {

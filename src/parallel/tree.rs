@@ -20,13 +20,13 @@ pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
 }
 
 /// The sum of a subtree where it is known, none of parts without sequences.
-type Known<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
+type SubtreeSum<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
 
 /// The sum over a subtree. `node` gives the sum of a subtree where it is known, and `None` where it follows from the two halves; it knows each
 /// single part. A part without sequences has no sum.
 pub(crate) fn sum<T>(
     of: Range<usize>,
-    node: &mut Known<'_, T>,
+    node: &mut SubtreeSum<'_, T>,
     add: &mut dyn FnMut(T, T) -> Result<T>,
 ) -> Result<Option<T>> {
     if let Some(known) = node(&of) {

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::communicator::{Communicator, Lost};
+use super::communicator::{Communicator, ExchangeFailure};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest wait for another rank unless [`World::deadline`] sets it.
@@ -221,12 +221,12 @@ fn failure(kind: ErrorKind, doing: &str, rank: usize, reason: &str) -> Error {
     Error::of(kind, doing, "all processes to go on", got)
 }
 
-impl Lost {
+impl ExchangeFailure {
     /// The error of a rank that was `doing` something.
     pub(super) fn error(self, doing: &str, deadline: Duration) -> Error {
         match self {
-            Lost::Left { rank, reason } => failure(ErrorKind::Io, doing, rank, &reason),
-            Lost::Late { ranks } => {
+            ExchangeFailure::Left { rank, reason } => failure(ErrorKind::Io, doing, rank, &reason),
+            ExchangeFailure::Late { ranks } => {
                 let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
                 let expected = format!("an answer of every process within {:.1} s", deadline.as_secs_f64());
                 Error::of(ErrorKind::Io, doing, expected, format!("none of rank {}", ranks.join(", ")))

@@ -26,7 +26,7 @@ pub(crate) struct BatchRunner {
     /// Feeds of the program, by name.
     feeds: BTreeMap<String, VarId>,
     carried: Vec<CarriedState>,
-    /// Feeds that no data have: see [`Parts`](crate::executor::Parts).
+    /// Feeds that no data have: see [`BatchLoss`](crate::executor::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
     /// The persistent variables that metrics look at, with the values that the last run began with.
     persistent: BTreeMap<VarId, Option<Variable>>,

@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::tensor::Variable;
 
 /// The part of a model for a set of outputs, which one thread at a time runs.
-pub(super) struct Compiled {
+pub(super) struct CompiledModel {
     executor: Executor,
     threads: Threads,
     /// The model's weights, in the same memory as everywhere else.
@@ -21,7 +21,7 @@ pub(super) struct Compiled {
     windows: Option<Option<Windows>>,
 }
 
-impl Compiled {
+impl CompiledModel {
     pub(super) fn new(model: &Model, set: &[VarId], threads: &Threads) -> Result<Self> {
         let program = model.program.inference(set)?;
         let executor = Executor::on(&program, &model.registry, set, threads.clone())?;
@@ -64,19 +64,19 @@ impl Compiled {
 
 /// Those that no thread runs at the moment, by their outputs; clones of a predictor share them.
 #[derive(Default)]
-pub(super) struct Idle(Mutex<BTreeMap<Vec<VarId>, Vec<Compiled>>>);
+pub(super) struct IdleModels(Mutex<BTreeMap<Vec<VarId>, Vec<CompiledModel>>>);
 
-impl Idle {
+impl IdleModels {
     /// One for these outputs, if one is idle.
-    pub(super) fn take(&self, set: &[VarId]) -> Option<Compiled> {
+    pub(super) fn take(&self, set: &[VarId]) -> Option<CompiledModel> {
         self.all().get_mut(set)?.pop()
     }
 
-    pub(super) fn put_back(&self, set: Vec<VarId>, compiled: Compiled) {
+    pub(super) fn put_back(&self, set: Vec<VarId>, compiled: CompiledModel) {
         self.all().entry(set).or_default().push(compiled);
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<Compiled>>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Vec<VarId>, Vec<CompiledModel>>> {
         // No thread runs anything while it holds the lock, so what is behind it is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::checks::listed;
-use super::generate::{Beam, Generated, Generation, Steps, beam, sample};
+use super::generate::{Beam, Generation, Hypotheses, Steps, beam, sample};
 use super::predictor::Predictor;
 use super::sampling::Sampling;
-use super::stepping::{Begun, Engine, Stepping};
+use super::stepping::{Engine, StepStart, Stepping};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::lod::Lod;
 use crate::operator::VarId;
@@ -125,7 +125,7 @@ impl Generator {
     /// # Errors
     /// Feeds that are missing or do not fit, options that do not make sense, scores that are not numbers.
     #[track_caller]
-    pub fn greedy(&self, feeds: &[(&str, &Variable)], options: &Generation) -> Result<Generated> {
+    pub fn greedy(&self, feeds: &[(&str, &Variable)], options: &Generation) -> Result<Hypotheses> {
         let likeliest = Sampling { temperature: 0.0, ..Sampling::default() };
         self.sample(feeds, options, likeliest, 0).at_caller()
     }
@@ -141,7 +141,7 @@ impl Generator {
         options: &Generation,
         sampling: Sampling,
         seed: u64,
-    ) -> Result<Generated> {
+    ) -> Result<Hypotheses> {
         let threads = self.predictor.started().at_caller()?;
         let mut model = ModelSteps::new(self, feeds, options).at_caller()?;
         let sources = model.sources;
@@ -161,7 +161,7 @@ impl Generator {
         feeds: &[(&str, &Variable)],
         options: &Generation,
         search: &Beam,
-    ) -> Result<Generated> {
+    ) -> Result<Hypotheses> {
         let threads = self.predictor.started().at_caller()?;
         let mut model = ModelSteps::new(self, feeds, options).at_caller()?;
         let sources = model.sources;
@@ -177,7 +177,7 @@ struct ModelSteps<'a> {
     engine: Option<Engine>,
     sources: usize,
     /// What was known of each source before the first step.
-    begun: Begun,
+    begun: StepStart,
     /// The source of each row; none before the first step.
     rows: Option<Vec<usize>>,
     states: Vec<Variable>,

@@ -20,7 +20,7 @@ mod windows;
 
 pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub use ctc_beam::{CtcBeam, CtcLabels};
-pub use generate::{Beam, Generated, Generation, Hypothesis};
+pub use generate::{Beam, Generation, Hypotheses, Hypothesis};
 pub use generator::Generator;
 pub use predictor::Predictor;
 pub use queue::Queue;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::carried::fed;
 use super::checks::{listed, numbers, unknown};
-use super::compiled::{Compiled, Idle};
+use super::compiled::{CompiledModel, IdleModels};
 use super::model::Model;
 use super::stepping::Stepping;
 use super::turn::Turns;
@@ -57,7 +57,7 @@ pub struct Predictor {
     /// For how many threads work is divided, and the threads, from the first batch on.
     threads: usize,
     started: Arc<OnceLock<Threads>>,
-    idle: Arc<Idle>,
+    idle: Arc<IdleModels>,
     /// Cut into steps, by outputs.
     stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
     /// Batches of more rows run in windows of at most so many, if the program can.
@@ -70,7 +70,7 @@ pub struct Predictor {
 
 /// What the states that are carried are before a batch.
 #[derive(Clone, Copy)]
-enum Before<'a> {
+enum InitialStates<'a> {
     /// Zeros.
     Nothing,
     /// What a batch left.
@@ -159,7 +159,8 @@ impl Predictor {
         feeds: &[(&str, &Variable)],
         outputs: &[&str],
     ) -> Result<Vec<Variable>> {
-        let (found, left) = self.predict(feeds, outputs, Before::Nothing).map_err(|e| e.called(caller))?;
+        let (found, left) =
+            self.predict(feeds, outputs, InitialStates::Nothing).map_err(|e| e.called(caller))?;
         if !left.is_empty() {
             *self.left() = left;
         }
@@ -209,7 +210,7 @@ impl Predictor {
         // No lock is held while it runs: a thread that waits for its pool may take up other work, and come here again.
         let before = self.left().clone();
         let (found, left) =
-            self.predict(feeds, outputs, Before::Left(&before)).map_err(|e| e.called(caller))?;
+            self.predict(feeds, outputs, InitialStates::Left(&before)).map_err(|e| e.called(caller))?;
         *self.left() = left;
         Ok(found)
     }
@@ -247,7 +248,7 @@ impl Predictor {
         &self,
         feeds: &[(&str, &Variable)],
         outputs: &[&str],
-        before: Before<'_>,
+        before: InitialStates<'_>,
     ) -> Result<(Vec<Variable>, Vec<Variable>)> {
         let Model { program, outputs: known, carried, .. } = &*self.model;
         let find = |&name: &&str| {
@@ -268,7 +269,7 @@ impl Predictor {
         set.dedup();
         let mut compiled = match self.idle.take(&set) {
             Some(idle) => idle,
-            None => Compiled::new(&self.model, &set, self.started()?)?,
+            None => CompiledModel::new(&self.model, &set, self.started()?)?,
         };
         let given: Vec<&str> = feeds.iter().map(|(name, _)| *name).collect();
         let missing =
@@ -290,14 +291,18 @@ impl Predictor {
     }
 
     /// What the carried states that are not fed are before a batch of these feeds.
-    fn states(&self, feeds: &[(VarId, &Variable)], before: Before<'_>) -> Result<Vec<(VarId, Variable)>> {
+    fn states(
+        &self,
+        feeds: &[(VarId, &Variable)],
+        before: InitialStates<'_>,
+    ) -> Result<Vec<(VarId, Variable)>> {
         let Model { program, carried, .. } = &*self.model;
         let batched = |(id, _): &&(VarId, &Variable)| program.spec(*id).is_ok_and(Spec::batched);
         let Some((_, value)) = feeds.iter().find(batched) else { return Ok(Vec::new()) };
         let sequences = value.lod().map_or(value.rows(), |lod| lod.sequences());
         let left = |i: usize| match before {
-            Before::Nothing => None,
-            Before::Left(values) => values.get(i),
+            InitialStates::Nothing => None,
+            InitialStates::Left(values) => values.get(i),
         };
         let given = |state: &CarriedState| feeds.iter().any(|(id, _)| *id == state.before);
         let states = carried.iter().enumerate().filter(|(_, state)| !given(state));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::checks::{numbers, unknown};
 use super::predictor::Predictor;
-use super::stepping::{Begun, Engine, Stepping};
+use super::stepping::{Engine, StepStart, Stepping};
 use crate::checkpoint::{feeds_from_bytes, feeds_to_bytes};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::lod::Lod;
@@ -45,7 +45,7 @@ pub struct Session {
     /// What names its values where they are compiled; another one each time they change.
     id: u64,
     sequences: usize,
-    begun: Option<Begun>,
+    begun: Option<StepStart>,
     outputs: Vec<Variable>,
     /// Whether they are of the last step.
     computed: bool,
@@ -286,7 +286,7 @@ impl Session {
             );
         }
         let states = all.split_off(self.stepping.stepped.kept.len());
-        self.begun = Some(Begun { kept: all, states });
+        self.begun = Some(StepStart { kept: all, states });
         (self.id, self.steps, self.computed) = (fresh(), steps, false);
         Ok(())
     }

@@ -6,19 +6,19 @@ use super::carried::zeros;
 use super::checks::{listed, unknown};
 use super::model::Model;
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Placed, Run, Scope, Threads};
+use crate::executor::{Executor, PlacedFeeds, Run, Scope, Threads};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator::{Spec, VarId};
-use crate::program::{Program, Stepped, VarRole};
+use crate::program::{Program, StepProgram, VarRole};
 use crate::tensor::{Element, StorageKind, Variable, with_element};
 
 /// A model cut into what is computed once and a step: see [`Program::stepped`]. What holds a text's place in it, a session or
 /// a search, shares it with others.
 pub(super) struct Stepping {
     pub(super) model: Arc<Model>,
-    pub(super) stepped: Stepped,
-    /// The names of the outputs, in the order of [`Stepped::outputs`].
+    pub(super) stepped: StepProgram,
+    /// The names of the outputs, in the order of [`StepProgram::outputs`].
     pub(super) outputs: Vec<String>,
     /// The feeds that each step is given.
     pub(super) rows: Vec<VarId>,
@@ -43,10 +43,10 @@ pub(super) struct Engine {
 
 /// What is known before a step.
 #[derive(Clone)]
-pub(super) struct Begun {
-    /// The values of [`Stepped::kept`].
+pub(super) struct StepStart {
+    /// The values of [`StepProgram::kept`].
     pub(super) kept: Vec<Variable>,
-    /// What [`Stepped::memories`] hold.
+    /// What [`StepProgram::memories`] hold.
     pub(super) states: Vec<Variable>,
 }
 
@@ -103,8 +103,8 @@ impl Stepping {
     /// # Errors
     /// A feed that is missing, not known or does not fit; data that an operator refuses.
     #[track_caller]
-    pub(super) fn begin(&self, feeds: &[(&str, &Variable)], sequences: usize) -> Result<Begun> {
-        let Stepped { before, step, kept, memories, .. } = &self.stepped;
+    pub(super) fn begin(&self, feeds: &[(&str, &Variable)], sequences: usize) -> Result<StepStart> {
+        let StepProgram { before, step, kept, memories, .. } = &self.stepped;
         let names = self.names(&self.once);
         let mut values = Vec::with_capacity(feeds.len());
         for &(name, value) in feeds {
@@ -150,7 +150,7 @@ impl Stepping {
         let value = |id: VarId| found.iter().find(|(known, _)| *known == id).map(|(_, value)| value.clone());
         let missing =
             |id: VarId| Error::of(ErrorKind::Program, "value before the first step", "one", step.called(id));
-        Ok(Begun {
+        Ok(StepStart {
             kept: kept.iter().map(|&id| value(id).ok_or_else(|| missing(id))).collect::<Result<_>>()?,
             states: memories
                 .iter()
@@ -164,7 +164,7 @@ impl Stepping {
 
     /// The feeds of the step that a session holds: those that stay the same, then the memories.
     pub(super) fn fed(&self) -> impl Iterator<Item = VarId> + '_ {
-        let Stepped { kept, memories, .. } = &self.stepped;
+        let StepProgram { kept, memories, .. } = &self.stepped;
         kept.iter().copied().chain(memories.iter().map(|memory| memory.fed))
     }
 
@@ -173,7 +173,7 @@ impl Stepping {
     }
 
     fn engine(&self) -> Result<Engine> {
-        let Stepped { step, kept, memories, outputs, .. } = &self.stepped;
+        let StepProgram { step, kept, memories, outputs, .. } = &self.stepped;
         let left: Vec<VarId> = memories.iter().map(|memory| memory.left).collect();
         let fed = memories.iter().map(|memory| memory.fed).chain(self.rows.iter().copied());
         let feeds: Vec<VarId> = kept.iter().copied().chain(fed).collect();
@@ -213,7 +213,7 @@ impl Engine {
     /// Computes a step of so many sequences from what is in place.
     pub(super) fn run(&mut self, batch: usize) -> Result<()> {
         let Self { executor, weights, placed, .. } = self;
-        executor.run_placed(weights, Placed { batch, feeds: placed })
+        executor.run_placed(weights, PlacedFeeds { batch, feeds: placed })
     }
 
     /// Shows the numbers of what the step has left: rows after rows.

@@ -11,7 +11,7 @@ pub(crate) mod transform;
 
 pub use crate::operator::{BlockId, LevelId, VarId};
 pub(crate) use construction::builder::Builder;
-pub use construction::builder::DTypeOf;
+pub use construction::builder::DTypeSource;
 pub use construction::open_step::Recurrence;
 pub use construction::step::Step;
 pub use construction::term::Term;
@@ -20,13 +20,15 @@ pub use construction::vars::{Outputs, Vars};
 pub use construction::warning::Warning;
 pub use description::carried::CarriedState;
 pub use description::language::RECURRENT;
-pub use description::op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient};
+pub use description::op_desc::{
+    Memory, MemoryGradient, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair,
+};
 pub(crate) use description::program::Program;
 pub use description::program::{Append, Block};
 pub use description::storage_report::{Entries, StorageReport, StoredVariable};
 pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, VarRole, grad_name};
 pub use transform::backward;
 pub(crate) use transform::decided::decided_late;
-pub use transform::stepped::Stepped;
+pub use transform::stepped::StepProgram;
 pub use transform::streamed::{WindowPass, WindowProgram, WindowState};
 pub(crate) use transform::terms::{LossTerms, TotalVar};

@@ -169,7 +169,7 @@ mod tests {
         for name in ["forward", "parameter", "feed", "dense", "f32"] {
             assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
         }
-        let other = record::from_bytes::<record::Named<DType>>(b"f33").err().unwrap();
+        let other = record::from_bytes::<record::NamedEntry<DType>>(b"f33").err().unwrap();
         assert!(other.to_string().contains("one of f32, f64"), "{other}");
     }
 

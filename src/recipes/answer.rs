@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::data::Added;
+use crate::data::AnswerCell;
 
 /// What a model says of a text.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,23 +56,24 @@ impl Answer {
     }
 
     /// What it adds to a record of a file: a label with its probability, tags, or a text.
-    pub fn cells(&self) -> Vec<Added> {
-        let labelled = |label: &str, p: f32| [Added::Text(label.to_owned()), Added::Number(p)];
+    pub fn cells(&self) -> Vec<AnswerCell> {
+        let labelled = |label: &str, p: f32| [AnswerCell::Text(label.to_owned()), AnswerCell::Number(p)];
         match self {
             Answer::Label { label, probability, .. } => labelled(label, *probability).into(),
             Answer::Labels { labels, separator, .. } => {
-                let probabilities = Added::Numbers(self.probabilities(), separator.clone());
-                vec![Added::List(labels.clone(), separator.clone()), probabilities]
+                let probabilities = AnswerCell::Numbers(self.probabilities(), separator.clone());
+                vec![AnswerCell::List(labels.clone(), separator.clone()), probabilities]
             }
-            Answer::Number(number) => vec![Added::Number(*number)],
+            Answer::Number(number) => vec![AnswerCell::Number(*number)],
             Answer::Tags { tags, label, .. } => {
                 let label = label.iter().flat_map(|(label, p)| labelled(label, *p));
-                [Added::Words(tags.clone())].into_iter().chain(label).collect()
+                [AnswerCell::Words(tags.clone())].into_iter().chain(label).collect()
             }
-            Answer::Text(text) => vec![Added::Text(text.clone())],
+            Answer::Text(text) => vec![AnswerCell::Text(text.clone())],
             Answer::Ranked(texts) => {
-                let cells =
-                    |(text, score): &(String, f64)| [Added::Text(text.clone()), Added::Number(*score as f32)];
+                let cells = |(text, score): &(String, f64)| {
+                    [AnswerCell::Text(text.clone()), AnswerCell::Number(*score as f32)]
+                };
                 texts.iter().flat_map(cells).collect()
             }
         }

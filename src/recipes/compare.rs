@@ -13,17 +13,17 @@ const SHOWN: usize = 10;
 /// Several models on the same texts.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Compared {
+pub struct ModelComparison {
     /// What each model scores.
     pub scored: Vec<Evaluation>,
     /// Each model but the first against the first.
-    pub against_first: Vec<Against>,
+    pub against_first: Vec<ModelDifference>,
 }
 
 /// A model against the first one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Against {
+pub struct ModelDifference {
     /// The two-sided p value of the difference of their headline figures; `None` if they are of other texts or another name.
     pub p_value: Option<f64>,
     /// How many texts the two answer otherwise.
@@ -45,16 +45,16 @@ pub struct Disagreement {
 }
 
 /// What a text was, and what was found, as numbers.
-type Seen = (u64, u64);
+type AnswerHash = (u64, u64);
 
 fn number(text: &str) -> u64 {
     Fingerprint::default().text(text).finish()
 }
 
 /// See [`super::compare`].
-pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
-    let mut compared = Compared { scored: Vec::new(), against_first: Vec::new() };
-    let mut seen: Vec<Seen> = Vec::new();
+pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
+    let mut compared = ModelComparison { scored: Vec::new(), against_first: Vec::new() };
+    let mut seen: Vec<AnswerHash> = Vec::new();
     let mut first: Option<&Model> = None;
     for (config, model) in runs {
         let path = config.data.test.as_deref().unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
         let one = compared.scored.first();
         let p_value = one.filter(|one| alike && at == seen.len() && one.headline == scored.headline);
         let p_value = p_value.and_then(|one| one.sample.paired(&scored.sample, one.columns, one.of?));
-        compared.against_first.push(Against { p_value, differ, texts });
+        compared.against_first.push(ModelDifference { p_value, differ, texts });
         compared.scored.push(scored);
     }
     Ok(compared)

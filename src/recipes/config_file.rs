@@ -11,7 +11,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 use super::config::{Config, nearest};
 use super::rows;
 use super::sections::Task;
-use super::settings::{Key, Value};
+use super::settings::{SettingKey, Value};
 use super::space::{Space, Values};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -240,7 +240,7 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
 fn advised(error: Error, task: Task, name: &str, sections: &[&str]) -> Error {
     let setting = Config::keys(task).find(|key| key.name == name);
     match (setting, nearest(name, sections.iter().copied())) {
-        (Some(Key { section: "", name, .. }), _) => {
+        (Some(SettingKey { section: "", name, .. }), _) => {
             error.noted(format!("`{name}` is a setting: write `{name} = …` above all tables"))
         }
         (Some(key), _) => {

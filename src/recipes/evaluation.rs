@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::by_length::ByLength;
-use super::sample::{Bootstrap, Of};
-use super::translated::Translated;
+use super::sample::{Bootstrap, FigureFn};
+use super::translated::TranslatedText;
 use crate::metrics::Counts;
 
 /// The most distinct labels without training that are named; others are counted together.
@@ -31,9 +31,9 @@ pub struct Evaluation {
     /// The errors by the length of texts.
     pub lengths: Option<ByLength>,
     /// The first texts that the model wrote, and the worst of the others.
-    pub examples: Vec<Translated>,
+    pub examples: Vec<TranslatedText>,
     /// Labels and tags that training never saw.
-    pub unseen: Vec<Unseen>,
+    pub unseen: Vec<UnseenLabel>,
     /// How BLEU and chrF were computed, as sacreBLEU writes it.
     pub signatures: Vec<String>,
     /// What the figures are of, for people: texts that a figure leaves out, or counts once.
@@ -42,7 +42,7 @@ pub struct Evaluation {
     pub said: Vec<String>,
     pub(super) sample: Bootstrap,
     /// The headline figure of summed counts, and how many of them there are.
-    pub(super) of: Option<Of>,
+    pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
 }
 
@@ -111,13 +111,13 @@ pub struct Confusion {
     /// What the classes are: `label`, `tag`.
     pub of: &'static str,
     /// A cell for each pair of classes that occurs.
-    pub cells: Vec<Confused>,
+    pub cells: Vec<ConfusionCount>,
 }
 
 /// How often a label or a tag was found where this one, or another, is right.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Confused {
+pub struct ConfusionCount {
     /// What is right.
     pub truth: String,
     /// What was found.
@@ -129,7 +129,7 @@ pub struct Confused {
 /// A label or tag that training never saw: it is scored as wrong.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Unseen {
+pub struct UnseenLabel {
     /// `label` or `tag`.
     pub what: &'static str,
     /// The label or tag.
@@ -152,15 +152,12 @@ impl Evaluation {
     }
 
     /// Figures of the sums of a sample of `columns` columns, the first of them the headline.
-    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, bool, Of)]) -> Self {
+    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, bool, FigureFn)]) -> Self {
         let total = sample.total(columns);
-        let of: Vec<Of> = figures.iter().map(|(.., of)| *of).collect();
+        let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, share, of), interval): (&(&'static str, bool, Of), Option<[f64; 2]>)| Figure {
-            name,
-            value: of(&total),
-            share,
-            interval,
+        let figure = |(&(name, share, of), interval): (&(&'static str, bool, FigureFn), Option<[f64; 2]>)| {
+            Figure { name, value: of(&total), share, interval }
         };
         Self {
             headline: figures.first().map_or("", |(name, ..)| name),
@@ -272,7 +269,7 @@ impl Tally {
 
     pub(super) fn confusion(&self) -> Confusion {
         let name = |number: usize| self.names.get(number).cloned().unwrap_or_default();
-        let cell = |(&(truth, found), &count): (&(usize, usize), &u64)| Confused {
+        let cell = |(&(truth, found), &count): (&(usize, usize), &u64)| ConfusionCount {
             truth: name(truth),
             found: name(found),
             count,
@@ -280,11 +277,11 @@ impl Tally {
         Confusion { of: self.what, cells: self.cells.iter().map(cell).collect() }
     }
 
-    pub(super) fn unseen_ones(self) -> Vec<Unseen> {
+    pub(super) fn unseen_ones(self) -> Vec<UnseenLabel> {
         let Self { what, unseen, mut places, known, .. } = self;
         let one = |(name, number): (String, usize)| {
             let (count, places) = places.get_mut(number - known).map(std::mem::take).unwrap_or_default();
-            Unseen { what, name, count, places }
+            UnseenLabel { what, name, count, places }
         };
         unseen.into_iter().map(one).collect()
     }

@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::by_length::ByLength;
 use super::evaluation::{Evaluation, Outcome, ScoreTable, Tally, macro_f1, weighted_f1};
-use super::sample::{Bootstrap, Of};
+use super::sample::{Bootstrap, FigureFn};
 use super::training::Column;
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
@@ -135,7 +135,7 @@ pub(super) fn none(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }
 
-type Figures<'a> = &'a [(&'static str, bool, Of)];
+type Figures<'a> = &'a [(&'static str, bool, FigureFn)];
 
 /// Macro F1 of the columns of labels, over those that occur.
 fn macro_of_sums(sums: &[f64]) -> f64 {

@@ -13,8 +13,8 @@ use super::evaluation::{Evaluation, Outcome};
 use super::net;
 use super::pieces::Pieces;
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, Trained};
-use super::sample::{Bootstrap, Of};
+use super::recipe::{Query, Recipe, TrainedModel};
+use super::sample::{Bootstrap, FigureFn};
 use super::sections::{Cell, DecodingConfig, ModelConfig, TextConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
@@ -114,7 +114,7 @@ impl Recipe for Lm {
         prepare(config, paths)
     }
 
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>> {
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
         Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? }))
     }
 }
@@ -123,7 +123,7 @@ struct Writer {
     cut: Tokenizer,
 }
 
-impl Trained for Writer {
+impl TrainedModel for Writer {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut; 2])
     }
@@ -453,7 +453,7 @@ fn scores(
             }
         }
     }
-    let figures: [(&'static str, bool, Of); 3] = [
+    let figures: [(&'static str, bool, FigureFn); 3] = [
         ("bits per character", false, bits_per_character),
         ("perplexity", false, perplexity),
         ("bits per byte", false, bits_per_byte),

@@ -57,19 +57,19 @@ mod weigh;
 pub use aligned::{Aligner, Alignment};
 pub use answer::Answer;
 pub use by_length::{ByLength, LengthRange};
-pub use compare::{Against, Compared, Disagreement};
+pub use compare::{Disagreement, ModelComparison, ModelDifference};
 pub use config::{Config, nearest};
-pub use evaluation::{Confused, Confusion, Evaluation, Figure, ScoreRow, ScoreTable, Unseen};
+pub use evaluation::{Confusion, ConfusionCount, Evaluation, Figure, ScoreRow, ScoreTable, UnseenLabel};
 pub use model::Model;
 pub use preview::Preview;
 pub use sections::{
     Average, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule, RunConfig,
     Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
-pub use settings::{Key, Value};
+pub use settings::{SettingKey, Value};
 pub use space::Space;
-pub use training::{Case, HeldOut, Preparation, TestData, Truth};
-pub use translated::Translated;
+pub use training::{Case, HeldOutTexts, Preparation, TestData, Truth};
+pub use translated::TranslatedText;
 pub use weigh::Weigher;
 
 use std::path::Path;
@@ -212,6 +212,6 @@ pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
 /// # Errors
 /// As [`scores`]; if the models are of several tasks.
 #[track_caller]
-pub fn compare(runs: &[(&Config, &Model)]) -> Result<Compared> {
+pub fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     compare::compare(runs).at_caller()
 }

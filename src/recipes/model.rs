@@ -5,7 +5,7 @@ use std::path::Path;
 use super::answer::Answer;
 use super::config::Config;
 use super::evaluation::{Evaluation, Outcome};
-use super::recipe::{Query, Trained};
+use super::recipe::{Query, TrainedModel};
 use super::sections::{DecodingConfig, Task};
 use super::training::{CONFIG, TASK, TestData, options_of};
 use crate::checkpoint::Checkpoint;
@@ -29,7 +29,7 @@ const TOGETHER: usize = 256;
 pub struct Model {
     predictor: Predictor,
     task: Task,
-    trained: Box<dyn Trained>,
+    trained: Box<dyn TrainedModel>,
     decoding: DecodingConfig,
     /// The separator of several labels, if it is another one than that of the training.
     separator: Option<String>,

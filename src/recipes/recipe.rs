@@ -9,7 +9,7 @@ use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
 use super::training::{Column, Paths, Preparation, TestData};
-use crate::data::{Asking, Tokenizer};
+use crate::data::{QuestionKind, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
 
@@ -31,12 +31,12 @@ pub(super) trait Recipe: Sync {
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
 
     /// What a checkpoint of the task answers with.
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>>;
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>>;
 }
 
 /// What a model is asked of the records of a file.
 pub(super) struct Query {
-    pub(super) asking: Asking,
+    pub(super) asking: QuestionKind,
     /// What `data.text` and `data.label` are.
     pub(super) columns: [Column; 2],
     /// The names of what an answer adds.
@@ -44,7 +44,7 @@ pub(super) struct Query {
 }
 
 /// What a trained model of a task needs beside its predictor.
-pub(super) trait Trained: Send + Sync {
+pub(super) trait TrainedModel: Send + Sync {
     /// How it cuts what it reads, and what it writes; none where the tokens are given.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
 

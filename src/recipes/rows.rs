@@ -9,11 +9,11 @@ use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::preview::Preview;
-use super::recipe::{Query, Trained};
+use super::recipe::{Query, TrainedModel};
 use super::sections::{DecodingConfig, Sentences, Target};
-use super::training::{Case, HeldOut, Paths, Preparation, TestData, Truth, batches, one_in, read_as};
+use super::training::{Case, HeldOutTexts, Paths, Preparation, TestData, Truth, batches, one_in, read_as};
 use crate::data::{
-    self, Asking, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, ReadOptions, Tokenizer,
+    self, FileFormat, FirstIndex, LabelledRow, LabelledRows, Loader, QuestionKind, ReadOptions, Tokenizer,
     Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -55,7 +55,7 @@ pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
 /// Classes of rows of features.
 pub(super) struct Classifier;
 
-impl Trained for Classifier {
+impl TrainedModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         None
     }
@@ -112,7 +112,7 @@ impl Trained for Classifier {
 
     fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<Query> {
         Some(Query {
-            asking: Asking::Row,
+            asking: QuestionKind::Row,
             columns: labels::COLUMNS,
             adds: Answer::LABEL.map(str::to_owned).into(),
         })
@@ -261,7 +261,10 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         metric: "accuracy",
         coverage: None,
         lengths: train.records().iter().map(|row| row.indices.len()).collect(),
-        held_out: HeldOut { counted: divides, ..dev.records().iter().map(|row| case(row, first)).collect() },
+        held_out: HeldOutTexts {
+            counted: divides,
+            ..dev.records().iter().map(|row| case(row, first)).collect()
+        },
         said,
     })
 }

@@ -10,7 +10,7 @@ const RESAMPLES: u32 = 1_000;
 const SEED: u32 = 41;
 
 /// A figure of summed counts.
-pub(super) type Of = fn(&[f64]) -> f64;
+pub(super) type FigureFn = fn(&[f64]) -> f64;
 
 /// The counts of each text, in columns. Each of the first 10,000 texts is a group, later ones join one at random by their number: memory is
 /// bounded, and two models on the same texts have the same groups.
@@ -64,7 +64,7 @@ impl Bootstrap {
 
     /// Of each figure the 2.5th and 97.5th percentile over 1,000 samples of the texts, drawn with replacement (Efron, "Bootstrap methods:
     /// another look at the jackknife", 1979); `None` of fewer than two texts. The order of up to 10,000 texts does not matter.
-    pub(super) fn intervals(&self, columns: usize, figures: &[Of]) -> Vec<Option<[f64; 2]>> {
+    pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
         }
@@ -90,7 +90,7 @@ impl Bootstrap {
     /// The two-sided p value of the difference of a figure between two models on the same texts: the share of 1,000 samples whose
     /// difference is as far from the mean of all samples as the one observed is from 0 (Riezler and Maxwell, "On some pitfalls in
     /// automatic evaluation and significance testing for MT", 2005), as sacreBLEU computes it; `None` if the texts are not as many.
-    pub(super) fn paired(&self, other: &Self, columns: usize, figure: Of) -> Option<f64> {
+    pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;
         }

@@ -227,7 +227,7 @@ pub(super) use choice;
 /// A setting as the list of them has it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Key {
+pub struct SettingKey {
     /// The table of the file that it stands in; empty for those above all tables.
     pub section: &'static str,
     /// Its name there.
@@ -236,7 +236,7 @@ pub struct Key {
     pub doc: &'static str,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for SettingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.section.is_empty() {
             f.write_str(self.name)
@@ -261,7 +261,7 @@ macro_rules! section {
         }
 
         impl $name {
-            pub(super) const KEYS: &[$crate::recipes::settings::Key] = &[$($crate::recipes::settings::Key {
+            pub(super) const KEYS: &[$crate::recipes::settings::SettingKey] = &[$($crate::recipes::settings::SettingKey {
                 section: $section,
                 name: stringify!($field),
                 doc: concat!($($of),+),

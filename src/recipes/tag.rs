@@ -13,20 +13,20 @@ use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::none;
 use super::net;
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, Trained};
+use super::recipe::{Query, Recipe, TrainedModel};
 use super::sections::RateSchedule;
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::Table;
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::Texts;
 use super::training::{
-    Case, Column, HeldOut, Paths, Preparation, READ_AS, TestData, Truth, as_in_training, both, one_in,
+    Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TestData, Truth, as_in_training, both, one_in,
     options, options_of, read_as, read_otherwise,
 };
 use super::vote::Voters;
 use crate::data::{
-    Asking, Limits, Loader, Passes, TagScheme, TaggedFiles, TaggedText, TaggedTexts, Tagging, TokenCounts,
-    Tokenizer, Vocabulary, scheme_of,
+    Limits, Loader, Passes, QuestionKind, TagScheme, TaggedFiles, TaggedText, TaggedTexts, Tagging,
+    TokenCounts, Tokenizer, Vocabulary, scheme_of,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{Crf, Linear};
@@ -124,7 +124,7 @@ impl Recipe for Tag {
         prepare(config, paths)
     }
 
-    fn model(&self, _: &Predictor) -> Result<Box<dyn Trained>> {
+    fn model(&self, _: &Predictor) -> Result<Box<dyn TrainedModel>> {
         Ok(Box::new(Tagger { others: Voters::default() }))
     }
 }
@@ -137,7 +137,7 @@ struct Tagger {
     others: Voters,
 }
 
-impl Trained for Tagger {
+impl TrainedModel for Tagger {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         None
     }
@@ -187,7 +187,7 @@ impl Trained for Tagger {
         let labelled = predictor.outputs().any(|output| output == LABELS);
         let labels = if labelled { &Answer::LABEL[..] } else { &[] };
         Some(Query {
-            asking: Asking::Words,
+            asking: QuestionKind::Words,
             columns: COLUMNS,
             adds: [&[TAGS], labels].concat().into_iter().map(str::to_owned).collect(),
         })
@@ -454,7 +454,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     // Tags and labels that the test file alone has are scored as wrong.
     let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
     let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
-    let (mut lengths, mut held_out) = (Vec::new(), HeldOut::default());
+    let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
     train.each(&mut |text| {
         lengths.push(text.words.len());
         of_train.add(text, &mut tags, &mut labels);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::by_length::ByLength;
 use super::evaluation::{Evaluation, Outcome, ScoreRow, ScoreTable, Tally, macro_f1};
-use super::sample::{Bootstrap, Of};
+use super::sample::{Bootstrap, FigureFn};
 use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
 use crate::error::Result;
-use crate::metrics::{Spans, counted, ratio};
+use crate::metrics::{ChunkRule, counted, ratio};
 
 /// The columns of a sample: tokens that are right, and all; of chunks those right, found and there, as conlleval counts and strictly;
 /// labels, and texts that have one, each with those right.
@@ -17,7 +17,7 @@ const LABELS: usize = 8;
 const FRAMES: usize = 10;
 const COLUMNS: usize = 12;
 
-const SPANS: [Spans; 2] = [Spans::Lenient, Spans::Strict];
+const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 
 /// Tags and labels that a model finds, against the right ones.
 pub(super) struct TagScores<'a> {
@@ -143,8 +143,8 @@ impl<'a> TagScores<'a> {
     pub(super) fn end(self) -> Evaluation {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
-        let tokens: (&str, bool, Of) = ("token accuracy", true, |x| ratio(x[TOKENS], x[TOKENS + 1]));
-        let mut figures: Vec<(&'static str, bool, Of)> = Vec::new();
+        let tokens: (&str, bool, FigureFn) = ("token accuracy", true, |x| ratio(x[TOKENS], x[TOKENS + 1]));
+        let mut figures: Vec<(&'static str, bool, FigureFn)> = Vec::new();
         if scheme != TagScheme::Plain {
             figures.push(("chunk F1", true, |x| f1_at(x, CHUNKS[0])));
             figures.push(("strict chunk F1", true, |x| f1_at(x, CHUNKS[1])));

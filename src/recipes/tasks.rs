@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::recipe::Recipe;
 use super::sections::{DataConfig, DecodingConfig, ModelConfig, RunConfig, Task, TextConfig, TrainingConfig};
-use super::settings::Key;
+use super::settings::SettingKey;
 use super::{classify, lm, tag, translate};
 
 impl Task {
@@ -27,7 +27,7 @@ impl Config {
     }
 
     /// All settings that a task has, in the order of a file.
-    pub fn keys(task: Task) -> impl Iterator<Item = Key> {
+    pub fn keys(task: Task) -> impl Iterator<Item = SettingKey> {
         let all = [
             RunConfig::KEYS,
             DataConfig::KEYS,

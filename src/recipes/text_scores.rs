@@ -2,7 +2,7 @@
 
 use super::by_length::ByLength;
 use super::evaluation::{Evaluation, Outcome};
-use super::sample::{Bootstrap, Of};
+use super::sample::{Bootstrap, FigureFn};
 use super::translated::Examples;
 use crate::data::Tokenizer;
 use crate::metrics::{Bleu, ChrF, Metric, edit_distance, ratio, restore, tokens_13a};
@@ -95,10 +95,10 @@ impl TextScores {
 
     /// The scores of all texts.
     pub(super) fn end(self) -> Evaluation {
-        const BLEU_OF: (&str, bool, Of) = ("BLEU", true, bleu);
-        const CHRF_OF: (&str, bool, Of) = ("chrF", true, chrf);
-        const EXACT_OF: (&str, bool, Of) = ("exact match", true, |x| ratio(x[EXACT], x[EXACT + 1]));
-        let figures: &[(&'static str, bool, Of)] = match self.spoken {
+        const BLEU_OF: (&str, bool, FigureFn) = ("BLEU", true, bleu);
+        const CHRF_OF: (&str, bool, FigureFn) = ("chrF", true, chrf);
+        const EXACT_OF: (&str, bool, FigureFn) = ("exact match", true, |x| ratio(x[EXACT], x[EXACT + 1]));
+        let figures: &[(&'static str, bool, FigureFn)] = match self.spoken {
             true => &[
                 ("phoneme error rate", true, edits),
                 ("word error rate", true, |x| ratio(x[EXACT + 1] - x[EXACT], x[EXACT + 1])),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::config::Config;
 use super::training::batches;
 use crate::data::{
-    DataSet, Field, Files, Labelled, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer,
+    DataSet, Field, Files, LabelledText, Limits, Loader, Passes, ReadOptions, Record, Survey, Tokenizer,
     Vocabulary,
 };
 use crate::error::Result;
@@ -24,9 +24,9 @@ pub(super) enum Texts<R> {
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
 /// What is found of texts before a model is built.
-pub(super) struct Surveyed {
-    pub(super) rest: Texts<Labelled>,
-    pub(super) held: Texts<Labelled>,
+pub(super) struct TextSurvey {
+    pub(super) rest: Texts<LabelledText>,
+    pub(super) held: Texts<LabelledText>,
     pub(super) words: Result<Vocabulary>,
 }
 
@@ -163,28 +163,28 @@ impl<R: Record> Passes<R> for Texts<R> {
     }
 }
 
-impl Texts<Labelled> {
+impl Texts<LabelledText> {
     /// Divides the texts and finds their vocabularies; `visit` sees each text, and whether it is held out. Files are read once.
     pub(super) fn survey(
         self,
         (one_in, config): (u64, &Config),
         cut: &Tokenizer,
         limits: &Limits,
-        visit: &mut dyn FnMut(&Labelled, bool),
-    ) -> Result<Surveyed> {
+        visit: &mut dyn FnMut(&LabelledText, bool),
+    ) -> Result<TextSurvey> {
         match self {
             Self::Held(texts) => {
                 let (rest, held) = divided(texts, one_in, config);
                 rest.records().iter().for_each(|text| visit(text, false));
                 held.records().iter().for_each(|text| visit(text, true));
                 let words = rest.vocabulary(cut, limits);
-                Ok(Surveyed { rest: Self::Held(rest), held: Self::Held(held), words })
+                Ok(TextSurvey { rest: Self::Held(rest), held: Self::Held(held), words })
             }
             Self::InFiles(files, window) => {
                 let by = (one_in, config.run.seed);
                 let Survey { rest, held, words, .. } = files.survey(by, cut, limits, visit)?;
                 let (rest, held) = (Self::InFiles(rest, window), Self::InFiles(held, window));
-                Ok(Surveyed { rest, held, words })
+                Ok(TextSurvey { rest, held, words })
             }
         }
     }

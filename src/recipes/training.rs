@@ -6,7 +6,7 @@ use super::config::Config;
 use super::sections::Tokens;
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
-use crate::data::{Batching, Data, Loader, Malformed, Parts, ReadOptions, TagScheme, Tokenizer};
+use crate::data::{Batching, Data, DataPaths, Loader, MalformedLines, ReadOptions, TagScheme, Tokenizer};
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
@@ -31,7 +31,7 @@ pub struct Preparation {
     /// Which share of the held-out tokens is known, where they are looked up in a vocabulary.
     pub coverage: Option<f64>,
     /// Texts of `dev`, each with what would be right.
-    pub held_out: HeldOut,
+    pub held_out: HeldOutTexts,
     /// Lines that say what was read, for people.
     pub said: Vec<String>,
 }
@@ -48,7 +48,7 @@ pub struct TestData {
 /// What was held out.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
-pub struct HeldOut {
+pub struct HeldOutTexts {
     /// The first texts, [`Self::MOST`] of them at most.
     pub cases: Vec<Case>,
     /// How many texts there are.
@@ -57,7 +57,7 @@ pub struct HeldOut {
     pub counted: bool,
 }
 
-impl HeldOut {
+impl HeldOutTexts {
     /// So many texts are looked at one by one, and stay in memory for that.
     pub const MOST: usize = 5_000;
 
@@ -69,7 +69,7 @@ impl HeldOut {
     }
 }
 
-impl FromIterator<Case> for HeldOut {
+impl FromIterator<Case> for HeldOutTexts {
     fn from_iter<I: IntoIterator<Item = Case>>(cases: I) -> Self {
         cases.into_iter().fold(Self::default(), |mut held, case| {
             held.add(|| case);
@@ -133,7 +133,7 @@ impl Paths {
         let Some(train) = &data.train else {
             return Ok(Self { train: None, dev, test, left_out: Vec::new(), from: Origin::default() });
         };
-        let Parts { train, dev: own_dev, test: own_test, left_out } = Parts::find(train)?;
+        let DataPaths { train, dev: own_dev, test: own_test, left_out } = DataPaths::find(train)?;
         Ok(Self {
             train: Some(train),
             dev: dev.or(own_dev),
@@ -163,7 +163,7 @@ pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
 pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
     let data = &config.data;
     // Whoever mends a file wants to know of more than one line.
-    let mut options = ReadOptions::new().malformed(Malformed::Collect);
+    let mut options = ReadOptions::new().malformed(MalformedLines::Collect);
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
     }

@@ -9,17 +9,19 @@ use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::none;
 use super::net;
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, Trained};
+use super::recipe::{Query, Recipe, TrainedModel};
 use super::sections::{Cell, DecodingConfig, RateSchedule, TextConfig, Tokens};
 use super::started::Table;
 use super::text_scores::TextScores;
 use super::texts::Texts;
 use super::training::{
-    CUT, Case, Column, HeldOut, Paths, Preparation, READ_AS, TARGET_CUT, TestData, Truth, as_in_training,
-    both, cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer, tokenizer,
+    CUT, Case, Column, HeldOutTexts, Paths, Preparation, READ_AS, TARGET_CUT, TestData, Truth,
+    as_in_training, both, cut_of, one_in, options, options_of, read_as, read_otherwise, target_tokenizer,
+    tokenizer,
 };
 use crate::data::{
-    Asking, Loader, Pair, PairFiles, Pairs, Passes, TokenCounts, Tokenizer, Vocabulary, are_pronunciations,
+    Loader, Pair, PairFiles, Pairs, Passes, QuestionKind, TokenCounts, Tokenizer, Vocabulary,
+    are_pronunciations,
 };
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
@@ -103,7 +105,7 @@ impl Recipe for Translate {
         prepare(config, paths)
     }
 
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>> {
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
         let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
         Ok(Box::new(Translator { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut }))
     }
@@ -197,7 +199,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     from.same_cut(TARGET_CUT, &target_cut)?;
     let (mut lengths, mut known) = (Vec::new(), TokenCounts::default());
     train.each(&mut |pair| lengths.push(cut.tokens(&pair.source).count()))?;
-    let (mut held_out, mut by_source, mut dev_pairs) = (HeldOut::default(), BySource::default(), 0);
+    let (mut held_out, mut by_source, mut dev_pairs) = (HeldOutTexts::default(), BySource::default(), 0);
     let mut shown = |pairs: &Pairs| {
         for (source, targets) in pairs.by_source() {
             let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
@@ -355,7 +357,7 @@ struct Translator {
     target_cut: Tokenizer,
 }
 
-impl Trained for Translator {
+impl TrainedModel for Translator {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.cut, &self.target_cut])
     }
@@ -426,7 +428,7 @@ impl Trained for Translator {
             false => vec![name("translation", place)],
         };
         let adds = (1..=decoding.n_best).flat_map(of).collect();
-        Some(Query { asking: Asking::Source, columns: COLUMNS, adds })
+        Some(Query { asking: QuestionKind::Source, columns: COLUMNS, adds })
     }
 
     /// What each text becomes, by beam search.

@@ -5,7 +5,7 @@ use crate::metrics::ChrF;
 /// A text that a model has written, beside its references.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Translated {
+pub struct TranslatedText {
     /// What it was made of.
     pub source: String,
     /// What would be right.
@@ -18,7 +18,7 @@ pub struct Translated {
     pub chrf: f64,
 }
 
-impl Translated {
+impl TranslatedText {
     /// A text against its references.
     pub fn new(source: &str, references: &[&str], found: &str) -> Self {
         let mut chrf = ChrF::default();
@@ -36,9 +36,9 @@ impl Translated {
 /// A few texts of many: the first ones, and of the others the worst.
 #[derive(Debug, Default)]
 pub(super) struct Examples {
-    first: Vec<Translated>,
+    first: Vec<TranslatedText>,
     /// The worst first.
-    worst: Vec<Translated>,
+    worst: Vec<TranslatedText>,
 }
 
 impl Examples {
@@ -46,7 +46,7 @@ impl Examples {
     const WORST: usize = 4;
 
     pub(super) fn add(&mut self, source: &str, references: &[&str], found: &str, chrf: f64) {
-        let one = || Translated::new(source, references, found);
+        let one = || TranslatedText::new(source, references, found);
         if self.first.len() < Self::FIRST {
             return self.first.push(one());
         }
@@ -57,7 +57,7 @@ impl Examples {
         }
     }
 
-    pub(super) fn end(self) -> Vec<Translated> {
+    pub(super) fn end(self) -> Vec<TranslatedText> {
         let Self { first, worst } = self;
         first.into_iter().chain(worst).collect()
     }
@@ -72,7 +72,7 @@ mod tests {
         let mut examples = Examples::default();
         for number in 0..100 {
             let found = if number % 10 == 9 { "zzz" } else { "a b c" };
-            let one = Translated::new(&number.to_string(), &["a b c"], found);
+            let one = TranslatedText::new(&number.to_string(), &["a b c"], found);
             examples.add(&one.source, &["a b c"], found, one.chrf);
         }
         let kept = examples.end();

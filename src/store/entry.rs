@@ -32,9 +32,9 @@ pub(super) struct Entry {
 }
 
 /// Marks an entry as broken when it is dropped: by an error, or by a panic on its way out.
-struct Breaks<'a>(&'a AtomicBool);
+struct BreakMark<'a>(&'a AtomicBool);
 
-impl Drop for Breaks<'_> {
+impl Drop for BreakMark<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -160,7 +160,7 @@ impl Entry {
         settle: impl FnOnce(&mut Shard) -> Result<()>,
     ) -> Result<MutexGuard<'_, Shard>> {
         let mut shard = self.shard(s);
-        let breaks = Breaks(&self.broken);
+        let breaks = BreakMark(&self.broken);
         settle(&mut shard)?;
         std::mem::forget(breaks);
         Ok(shard)
@@ -172,7 +172,7 @@ impl Entry {
     /// If the rule's operator fails, which leaves the value half updated and the entry broken.
     pub(super) fn apply(&self, gradient: Storage, step: u64) -> Result<()> {
         self.check_whole()?;
-        let breaks = Breaks(&self.broken);
+        let breaks = BreakMark(&self.broken);
         self.apply_to_shards(gradient, step)?;
         std::mem::forget(breaks);
         Ok(())

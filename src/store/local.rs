@@ -22,9 +22,9 @@ const MOST: usize = 1024;
 /// The rows of a value are dealt to shards, by row number modulo their number, each with a lock of its own, so that many workers
 /// push and pull at a time. A clone is the same store.
 #[derive(Clone)]
-pub struct LocalStore(Arc<Shared>);
+pub struct LocalStore(Arc<StoreState>);
 
-struct Shared {
+struct StoreState {
     registry: Registry,
     shards: usize,
     /// Locked to write by what changes which keys there are, or looks at all of them at one moment.
@@ -44,7 +44,7 @@ impl LocalStore {
             return Err(Error::new("shards", format!("1 to {MOST}"), shards.to_string()));
         }
         let (registry, keys) = (registry.clone(), RwLock::new(BTreeMap::new()));
-        Ok(Self(Arc::new(Shared { registry, shards, keys, rounds: Mutex::new(Weak::new()) })))
+        Ok(Self(Arc::new(StoreState { registry, shards, keys, rounds: Mutex::new(Weak::new()) })))
     }
 
     /// So many workers of the store, numbered from 0, that keep step as `mode` says. A worker that is dropped, as by a thread that
@@ -69,7 +69,7 @@ impl LocalStore {
     }
 }
 
-impl Shared {
+impl StoreState {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Entry>> {
         // Whoever writes does so by one insertion or exchange.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
@@ -92,7 +92,7 @@ impl Shared {
 
 /// What a worker of a [`LocalStore`] has of it.
 pub struct LocalWorker {
-    store: Arc<Shared>,
+    store: Arc<StoreState>,
     rounds: Arc<Rounds>,
     number: usize,
 }

@@ -98,9 +98,9 @@ impl Letter {
 }
 
 /// A message of a rank, to be read.
-pub(super) struct Received<'a>(&'a [u8]);
+pub(super) struct MessageReader<'a>(&'a [u8]);
 
-impl<'a> Received<'a> {
+impl<'a> MessageReader<'a> {
     pub(super) fn new(message: &'a [u8]) -> Self {
         Self(message.get(HEAD..).unwrap_or(&[]))
     }
@@ -217,7 +217,7 @@ pub(super) fn meet(
         (Some(own), _) => (Err(own), apply),
         (None, None) => (Ok(all), apply),
         (None, Some(rank)) => {
-            let text = all.get(rank).map(|message| String::from_utf8_lossy(Received::new(message).0));
+            let text = all.get(rank).map(|message| String::from_utf8_lossy(MessageReader::new(message).0));
             let got = format!("a failure of rank {rank}: {}", text.unwrap_or_default());
             (Err(Error::of(ErrorKind::Program, doing, "no failure on any rank", got)), apply)
         }

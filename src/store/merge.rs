@@ -7,7 +7,7 @@ use crate::tensor::{Dense, Element, SelectedRows, Storage};
 use crate::with_float;
 
 /// A gradient, and by what it is multiplied.
-pub(crate) struct Part {
+pub(crate) struct WeighedGradient {
     pub(crate) gradient: Storage,
     pub(crate) factor: f64,
 }
@@ -23,7 +23,7 @@ pub(super) enum Merging {
 }
 
 /// The factors of gradients of these weights.
-pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Part> {
+pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<WeighedGradient> {
     let all: f64 = pushed.iter().map(|(_, weight)| weight).sum();
     let largest = pushed.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
     let factor = |weight: f64| match merging {
@@ -37,7 +37,11 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Part> 
         Merging::Mean => weight / all,
     };
     let factors: Vec<f64> = pushed.iter().map(|(_, weight)| factor(*weight)).collect();
-    pushed.into_iter().zip(factors).map(|((gradient, _), factor)| Part { gradient, factor }).collect()
+    pushed
+        .into_iter()
+        .zip(factors)
+        .map(|((gradient, _), factor)| WeighedGradient { gradient, factor })
+        .collect()
 }
 
 /// The sum of the parts, in their order: selected rows with ascending numbers, each once, if all of them are selected rows, else
@@ -45,7 +49,7 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Part> 
 ///
 /// # Errors
 /// If a sum is not finite, or there is no memory for it.
-pub(crate) fn merge(mut parts: Vec<Part>) -> Result<Storage> {
+pub(crate) fn merge(mut parts: Vec<WeighedGradient>) -> Result<Storage> {
     let merged = |gradient: &Storage| gradient.as_selected_rows().map_or(true, |rows| rows.is_merged());
     if parts.len() == 1
         && let Some(part) = parts.pop_if(|part| part.factor == 1.0 && merged(&part.gradient))
@@ -63,14 +67,14 @@ pub(crate) fn merge(mut parts: Vec<Part>) -> Result<Storage> {
     Ok(sum)
 }
 
-fn dense<T: RowValue + Element>(parts: &[Part]) -> Result<Storage> {
+fn dense<T: RowValue + Element>(parts: &[WeighedGradient]) -> Result<Storage> {
     let mut sum = Dense::zeros(T::ROW_DTYPE, parts.first().map_or(&[], |part| part.gradient.shape()))?;
     let width = sum.width();
     let out = sum.as_mut_slice::<T>()?;
     let add = |to: &mut [T], from: &[T], factor: T| {
         to.iter_mut().zip(from).for_each(|(to, &x)| *to += factor * x);
     };
-    for Part { gradient, factor } in parts {
+    for WeighedGradient { gradient, factor } in parts {
         let (factor, numbers) = (T::from_f64(*factor), gradient.numbers().as_slice::<T>()?);
         match gradient {
             Storage::SelectedRows(rows) => {
@@ -85,10 +89,10 @@ fn dense<T: RowValue + Element>(parts: &[Part]) -> Result<Storage> {
     Ok(sum.into())
 }
 
-fn rows<T: RowValue + Element>(parts: &[Part]) -> Result<Storage> {
+fn rows<T: RowValue + Element>(parts: &[WeighedGradient]) -> Result<Storage> {
     let (mut ids, mut numbers) = (Vec::new(), Vec::new());
     let mut shape = Vec::new();
-    for Part { gradient, factor } in parts {
+    for WeighedGradient { gradient, factor } in parts {
         let rows = gradient.as_selected_rows()?;
         shape = rows.shape().to_vec();
         ids.extend_from_slice(rows.row_ids());

@@ -154,7 +154,7 @@ mod world;
 
 pub use key_value::{Key, KeyValueStore};
 pub use local::{LocalStore, LocalWorker};
-pub(crate) use merge::{Part, merge};
+pub(crate) use merge::{WeighedGradient, merge};
 pub use rounds::Consistency;
 pub use rule::Rule;
 pub use trainer::{StoreTrainer, share};

@@ -47,10 +47,10 @@ const STEPS: &str = "steps";
 /// A tensor of a file.
 struct TensorRecord<'a> {
     entry: &'a Entry,
-    what: What,
+    what: SavedField,
 }
 
-enum What {
+enum SavedField {
     Value,
     /// Of the rule, by its slot.
     State(String),
@@ -67,15 +67,15 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
         entry.check_whole().map_err(|e| e.variable(key.to_string()))?;
         let (value, spec) = (named(key), Spec::fixed(entry.dtype(), entry.dims())?);
         let param = program.add_var(parameter(&value, spec.clone()))?;
-        kept.insert(value.clone(), TensorRecord { entry, what: What::Value });
+        kept.insert(value.clone(), TensorRecord { entry, what: SavedField::Value });
         let steps = beside(STEPS, &value);
         program.add_var(state(&steps, Spec::fixed(DType::I64, &[])?))?;
-        kept.insert(steps, TensorRecord { entry, what: What::Steps });
+        kept.insert(steps, TensorRecord { entry, what: SavedField::Steps });
         if let Some(rule) = entry.rule() {
             let grad = program.add_var(feed(&beside("gradient", &value), spec))?;
             rule.append(&mut program, registry, (param, grad), &|slot| beside(slot, &value))?;
             for slot in rule.states(registry)? {
-                kept.insert(beside(&slot, &value), TensorRecord { entry, what: What::State(slot) });
+                kept.insert(beside(&slot, &value), TensorRecord { entry, what: SavedField::State(slot) });
             }
         }
     }
@@ -84,9 +84,9 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
         let TensorRecord { entry, what } =
             found.ok_or_else(|| Error::new("tensor of the store", "one of a key", name))?;
         let value = match what {
-            What::Value => entry.whole(None)?,
-            What::State(slot) => entry.whole(Some(slot))?,
-            What::Steps => Dense::from_vec(&[], vec![entry.steps() as i64])?,
+            SavedField::Value => entry.whole(None)?,
+            SavedField::State(slot) => entry.whole(Some(slot))?,
+            SavedField::Steps => Dense::from_vec(&[], vec![entry.steps() as i64])?,
         };
         // One that could not be restored would stand in the place of one that can.
         let value = Storage::from(value);

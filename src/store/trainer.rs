@@ -3,10 +3,10 @@
 use std::panic::Location;
 
 use super::key_value::{Key, KeyValueStore};
-use super::merge::{Part, checked_finite, merge};
+use super::merge::{WeighedGradient, checked_finite, merge};
 use super::rule::{Rule, update_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Parts, Run, Scope, Stage, Threads, Totals, Whole};
+use crate::executor::{BatchLoss, Executor, Run, Scope, Stage, Threads, Totals, Whole};
 use crate::kernels::arena::Plain;
 use crate::operator::{Attributes, Registry, VarId};
 use crate::program::description::initialize::{self, ZEROS};
@@ -24,7 +24,7 @@ const BY_ROWS: [(&str, &str, &str); 4] = [
 ];
 
 /// A parameter that the store moves.
-struct Shared {
+struct StoredParameter {
     key: Key,
     name: String,
     grad: VarId,
@@ -34,7 +34,7 @@ struct Shared {
     held_by_rows: bool,
 }
 
-impl Shared {
+impl StoredParameter {
     /// The parameters that the updates of a program move.
     fn all(program: &Program) -> Result<Vec<Self>> {
         let mut all = Vec::new();
@@ -126,13 +126,14 @@ fn takes_rows(program: &Program, registry: &Registry, param: VarId) -> Result<bo
 pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore) -> Result<()> {
     let caller = Location::caller();
     // All of them are looked at before the first is made.
-    let ruled = |shared: Shared| {
+    let ruled = |shared: StoredParameter| {
         let param = program.find(&shared.name);
         let param =
             param.ok_or_else(|| Error::new("parameter", "one of the program", shared.name.clone()))?;
         Ok((Rule::of(program, param)?, shared))
     };
-    let all = Shared::all(program).and_then(|all| all.into_iter().map(ruled).collect::<Result<Vec<_>>>());
+    let all =
+        StoredParameter::all(program).and_then(|all| all.into_iter().map(ruled).collect::<Result<Vec<_>>>());
     for (rule, shared) in all.map_err(|e| e.called(caller))? {
         let there = scope.names().any(|name| name == shared.name);
         let made = match there {
@@ -145,7 +146,11 @@ pub fn share(program: &Program, scope: &mut Scope, store: &mut dyn KeyValueStore
 }
 
 /// Makes the key of a parameter by its initialiser.
-fn start(program: &Program, Shared { key, name, .. }: &Shared, store: &mut dyn KeyValueStore) -> Result<()> {
+fn start(
+    program: &Program,
+    StoredParameter { key, name, .. }: &StoredParameter,
+    store: &mut dyn KeyValueStore,
+) -> Result<()> {
     let param = program.find(name).map(|id| program.var(id));
     let Some((param, spec)) = param.and_then(|param| Some((param, param.spec()?))) else { return Ok(()) };
     let dims: Vec<usize> = spec.shape.iter().filter_map(|extent| extent.known()).collect();
@@ -169,8 +174,8 @@ pub struct StoreTrainer<S> {
     store: S,
     executor: Executor,
     scope: Scope,
-    parts: Parts,
-    shared: Vec<Shared>,
+    parts: BatchLoss,
+    shared: Vec<StoredParameter>,
     steps: u64,
     /// Why it failed where the other workers wait for its gradients.
     failed: Option<Error>,
@@ -196,7 +201,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 
     fn made(program: &Program, registry: &Registry, loss: VarId, store: S) -> Result<Self> {
-        let mut shared = Shared::all(program)?;
+        let mut shared = StoredParameter::all(program)?;
         let gradients: Vec<VarId> = shared.iter().map(|one| one.grad).collect();
         let mut own = program.clone();
         // The store updates, and settles rows that owe moves before it gives them.
@@ -223,7 +228,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
                  over rows, or one `Trainer` trains it",
             )
         })?;
-        let parts = Parts::new(&own, registry, terms, threads.clone())?;
+        let parts = BatchLoss::new(&own, registry, terms, threads.clone())?;
         let fetched: Vec<VarId> = gradients.into_iter().chain(parts.wanted()).collect();
         let (executor, scope) = (Executor::on(&parts.body, registry, &fetched, threads)?, Scope::of(&own)?);
         Ok(Self { store, executor, scope, parts, shared, steps: 0, failed: None })
@@ -277,7 +282,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         .map_err(not_pushed)?;
         let pushed = self.reported(pushed.map_err(not_pushed));
         let done = pushed.and_then(|Pushed { loss, gradients, weight }| {
-            for (Shared { key, .. }, gradient) in self.shared.iter().zip(gradients) {
+            for (StoredParameter { key, .. }, gradient) in self.shared.iter().zip(gradients) {
                 self.store.push(key, gradient, weight)?;
             }
             Ok(loss)
@@ -359,7 +364,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     }
 
     fn check_gradients(&mut self) -> Result<()> {
-        for Shared { name, grad, .. } in &self.shared {
+        for StoredParameter { name, grad, .. } in &self.shared {
             let gradient = self.executor.fetch(*grad)?;
             checked_finite(gradient.storage(), "gradient").map_err(|e| e.variable(name))?;
         }
@@ -370,12 +375,12 @@ impl<S: KeyValueStore> StoreTrainer<S> {
     fn pushed(&mut self, whole: &Whole, part: &Totals, all: &Totals, workers: f64) -> Result<Pushed> {
         let (factor, weight) = self.parts.in_mean(whole, part, all, workers);
         let mut gradients = Vec::with_capacity(self.shared.len());
-        for Shared { grad, name, .. } in &self.shared {
+        for StoredParameter { grad, name, .. } in &self.shared {
             let gradient = self.executor.fetch(*grad)?.into_parts().0;
             let without_rows = whole.gradients.iter().filter(|(of, _)| of == grad);
             let without_rows =
-                without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 });
-            let parts = std::iter::once(Part { gradient, factor }).chain(without_rows).collect();
+                without_rows.map(|(_, gradient)| WeighedGradient { gradient: gradient.clone(), factor: 1.0 });
+            let parts = std::iter::once(WeighedGradient { gradient, factor }).chain(without_rows).collect();
             gradients.push(merge(parts).map_err(|e| e.variable(name))?);
         }
         Ok(Pushed { loss: whole.loss, gradients, weight })

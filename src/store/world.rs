@@ -6,7 +6,7 @@ use std::path::Path;
 use super::entry::{Entry, check_ids};
 use super::key_value::{Key, KeyValueStore, OfKey};
 use super::local::{checked_weight, find};
-use super::meeting::{Letter, Letters, Received, Request, id_size, meet};
+use super::meeting::{Letter, Letters, MessageReader, Request, id_size, meet};
 use super::merge::{merge, parts};
 use super::rows_by_part::{FillRow, RowsByPart, filled, part_dims, part_of, rows_of, spread, table_of};
 use super::rule::Rule;
@@ -108,7 +108,7 @@ impl WorldStore {
             self.meet(call, Some(key), said.as_ref().map(|_| Letters::Same(letter)).map_err(Error::clone))?;
         let said = said?;
         for (rank, message) in all.iter().enumerate() {
-            let mut theirs = Received::new(message);
+            let mut theirs = MessageReader::new(message);
             let theirs = theirs.take(theirs.left())?;
             if theirs != said.as_bytes() {
                 let what = format!("key on rank {rank}");
@@ -223,7 +223,7 @@ impl WorldStore {
         for (rank, message) in all.iter().enumerate() {
             let part = match own.take_if(|_| rank == self.world.rank()) {
                 Some(own) => (own, weight),
-                None => pushed_rows(Received::new(message), entry, height)?,
+                None => pushed_rows(MessageReader::new(message), entry, height)?,
             };
             gradients.push(part);
         }
@@ -255,7 +255,7 @@ impl WorldStore {
                 let rows = match rank == self.world.rank() {
                     true => &part,
                     false => {
-                        theirs = Received::new(message).numbers(part.dtype(), &part_dims(dims, rank, ranks))?;
+                        theirs = MessageReader::new(message).numbers(part.dtype(), &part_dims(dims, rank, ranks))?;
                         &theirs
                     }
                 };
@@ -305,7 +305,7 @@ impl WorldStore {
                 let from = match r == rank {
                     true => &own,
                     false => {
-                        theirs = Received::new(message).numbers(own.dtype(), &shape(dealt.of(r).len()))?;
+                        theirs = MessageReader::new(message).numbers(own.dtype(), &shape(dealt.of(r).len()))?;
                         &theirs
                     }
                 };
@@ -324,7 +324,7 @@ impl WorldStore {
         let mut letters = vec![Letter::new(); all.len()];
         for (rank, (letter, message)) in letters.iter_mut().zip(all).enumerate() {
             if rank != self.world.rank() {
-                let mut message = Received::new(message);
+                let mut message = MessageReader::new(message);
                 let ids = message.rows(message.left() / id_size(height), height)?;
                 letter.put_numbers(&entry.rows(&ids)?)?;
             }
@@ -338,7 +338,7 @@ impl WorldStore {
         let all = self.meet(Request::Sum, None, Ok(Letters::Same(letter)))?;
         let mut sums = vec![0.0; numbers.len()];
         for (rank, message) in all.iter().enumerate() {
-            let mut message = Received::new(message);
+            let mut message = MessageReader::new(message);
             if message.left() != size_of_val(numbers) {
                 let (what, count) =
                     (format!("numbers to add up of rank {rank}"), message.left() / size_of::<f64>());
@@ -354,7 +354,7 @@ impl WorldStore {
 }
 
 /// The gradient of another rank, of the rows of this one, and its weight.
-fn pushed_rows(mut message: Received<'_>, entry: &Entry, height: usize) -> Result<(Storage, f64)> {
+fn pushed_rows(mut message: MessageReader<'_>, entry: &Entry, height: usize) -> Result<(Storage, f64)> {
     let (weight, [kind]) = (f64::from_le_bytes(message.number()?), message.number()?);
     if kind == DENSE {
         return Ok((message.numbers(entry.dtype(), entry.dims())?.into(), weight));
@@ -445,7 +445,7 @@ impl WorldStore {
         let mut letter = Letter::new();
         letter.put(&[shard_files::next_name(path)]);
         let all = self.meet(Request::Save, None, Ok(Letters::Same(letter)))?;
-        let [name] = all.first().map_or(Ok([0]), |first| Received::new(first).number())?;
+        let [name] = all.first().map_or(Ok([0]), |first| MessageReader::new(first).number())?;
         let shard = shard_files::path(path, name, (rank, ranks))?;
         let written =
             saved::save(&self.entries, &self.registry, &shard).and_then(|()| shard_files::checksum(&shard));
@@ -455,7 +455,7 @@ impl WorldStore {
             Letters::Same(letter)
         });
         let all = self.meet(Request::Save, None, letters)?;
-        let sums = all.iter().map(|one| Received::new(one).number().map(u64::from_le_bytes));
+        let sums = all.iter().map(|one| MessageReader::new(one).number().map(u64::from_le_bytes));
         let done = sums.collect::<Result<Vec<u64>>>().and_then(|sums| match rank {
             0 => shard_files::write(path, name, sums),
             _ => Ok(()),

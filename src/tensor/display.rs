@@ -35,30 +35,30 @@ impl fmt::Debug for Short<'_> {
 }
 
 /// A number of any dtype, so that arrays are shown by one function for all of them.
-struct Shown<'a>(&'a dyn Show);
+struct ShownNumber<'a>(&'a dyn Show);
 
 trait Show: fmt::Debug + fmt::Display {}
 
 impl<T: fmt::Debug + fmt::Display> Show for T {}
 
-impl fmt::Debug for Shown<'_> {
+impl fmt::Debug for ShownNumber<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.0, f)
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ShownNumber<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self.0, f)
     }
 }
 
 /// The numbers of a dense tensor.
-fn array(dense: &Dense) -> Result<ArrayD<Shown<'_>>, fmt::Error> {
-    let mut numbers: Vec<Shown<'_>> = Vec::with_capacity(dense.len());
+fn array(dense: &Dense) -> Result<ArrayD<ShownNumber<'_>>, fmt::Error> {
+    let mut numbers: Vec<ShownNumber<'_>> = Vec::with_capacity(dense.len());
     with_element!(dense.dtype(), T => {
         for x in dense.as_slice::<T>().map_err(|_| fmt::Error)? {
-            numbers.push(Shown(x));
+            numbers.push(ShownNumber(x));
         }
     });
     ArrayD::from_shape_vec(dense.shape(), numbers).map_err(|_| fmt::Error)

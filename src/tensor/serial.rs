@@ -81,13 +81,13 @@ impl Serialize for Storage {
 
 impl<'de> Deserialize<'de> for Storage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_tuple(2, Parts)
+        deserializer.deserialize_tuple(2, StorageVisitor)
     }
 }
 
-struct Parts;
+struct StorageVisitor;
 
-impl<'de> serde::de::Visitor<'de> for Parts {
+impl<'de> serde::de::Visitor<'de> for StorageVisitor {
     type Value = Storage;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -95,7 +95,7 @@ impl<'de> serde::de::Visitor<'de> for Parts {
     }
 
     fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut parts: A) -> Result<Storage, A::Error> {
-        let missing = |place| A::Error::invalid_length(place, &Parts);
+        let missing = |place| A::Error::invalid_length(place, &StorageVisitor);
         let kind: StorageKind = parts.next_element()?.ok_or_else(|| missing(0))?;
         let read = match kind {
             StorageKind::Dense => parts.next_element().map(|x| x.map(Storage::Dense)),

@@ -4,35 +4,35 @@ use std::collections::BTreeMap;
 
 use super::setting::Setting;
 use crate::error::{Error, Result};
-use crate::executor::{Executor, Parts, Run, Scope};
+use crate::executor::{BatchLoss, Executor, Run, Scope};
 use crate::metrics::{Better, Metric};
 use crate::operator::VarId;
 use crate::predict::{BatchRunner, DataBatch};
 use crate::tensor::Variable;
 
 /// A trainer's program, ready to run.
-pub(super) struct Compiled {
+pub(super) struct CompiledTraining {
     pub(super) runner: BatchRunner,
     /// Of a step of several batches.
-    pub(super) parts: Option<Parts>,
+    pub(super) parts: Option<BatchLoss>,
     /// The metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,
 }
 
 /// What goes on from batch to batch.
-pub(super) struct Carry<'a> {
+pub(super) struct BatchState<'a> {
     pub(super) carried: &'a mut BTreeMap<String, Variable>,
     pub(super) metrics: &'a mut [Setting<Box<dyn Metric>>],
 }
 
-impl Compiled {
+impl CompiledTraining {
     /// Runs a batch and takes its values into the metrics. `how` makes the run of the feeds, `then` goes on with what it has left.
     pub(super) fn run(
         &mut self,
         scope: &mut Scope,
         of: DataBatch<'_>,
-        Carry { carried, metrics }: Carry<'_>,
+        BatchState { carried, metrics }: BatchState<'_>,
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,

@@ -7,7 +7,7 @@ use super::trainer::Trainer;
 use crate::error::Result;
 use crate::executor::Totals;
 use crate::parallel::{self, GradientSpec, Message, Reader};
-use crate::store::Part;
+use crate::store::WeighedGradient;
 use crate::tensor::StorageKind;
 
 impl Trainer {
@@ -116,7 +116,9 @@ impl Trainer {
         }
         let sums = world.sum_gradients(doing, &dealt.occupied, &held, &specs)?;
         let sums = self.trained.iter().zip(sums);
-        Ok(sums.map(|((param, _), gradient)| (*param, vec![Part { gradient, factor: 1.0 }])).collect())
+        Ok(sums
+            .map(|((param, _), gradient)| (*param, vec![WeighedGradient { gradient, factor: 1.0 }]))
+            .collect())
     }
 
     /// What layers themselves move by the values of a batch, as the averages of a batch norm, is moved by the last part: all processes take it

@@ -26,8 +26,8 @@ pub use averaging::Averaging;
 pub use plateau::Plateau;
 pub(crate) use processes::MOST_PARTS;
 pub use progress::Progress;
-pub use report::{Ended, Process, Report};
-pub use start::{LoadedParameters, Unlike};
+pub use report::{Process, Report, StopReason};
+pub use start::{LoadedParameters, ParameterMismatch};
 pub use trainer::Trainer;
 pub use until::{Steps, Until};
 
@@ -46,8 +46,8 @@ use crate::predict::DataBatch;
 use crate::program::{Program, Var};
 use crate::tensor::Variable;
 use crate::wire::Target;
-use compiled::Carry;
-use progress::{BatchesMade, Console, UNOPTIMISED};
+use compiled::BatchState;
+use progress::{BatchCounts, Console, UNOPTIMISED};
 use setting::Setting;
 use signal::Interrupts;
 pub use signal::interrupt_signals;
@@ -106,7 +106,7 @@ impl Trainer {
                 let measured = self.measure_best_anew(dev, &mut console)?;
                 self.save_checkpoint(file.as_ref())?;
                 if !measured {
-                    return Ok(Ended::Interrupted);
+                    return Ok(StopReason::Interrupted);
                 }
             }
             self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last)
@@ -128,7 +128,7 @@ impl Trainer {
             processes,
         });
         drop(file);
-        if let (Ok(Report { ended: Ended::Interrupted, .. }), Some(file)) = (&report, &self.file) {
+        if let (Ok(Report { ended: StopReason::Interrupted, .. }), Some(file)) = (&report, &self.file) {
             console.say(&format!(
                 "interrupted; saved in `{}`, to resume at {}",
                 file.display(),
@@ -150,7 +150,7 @@ impl Trainer {
         file: Option<&Target>,
         console: &mut Console<'_>,
         last: &mut Scores,
-    ) -> Result<Ended> {
+    ) -> Result<StopReason> {
         loop {
             if let Some(ended) = self.over(until) {
                 if last.0.is_empty() {
@@ -170,7 +170,7 @@ impl Trainer {
             loop {
                 if self.is_stopping() {
                     self.save_checkpoint(file)?;
-                    return Ok(Ended::Interrupted);
+                    return Ok(StopReason::Interrupted);
                 }
                 let next = batches.next();
                 if given_up.load(Ordering::SeqCst) {
@@ -179,7 +179,7 @@ impl Trainer {
                 let Some(batch) = next.transpose()? else { break };
                 if until.reached(&self.state.position) {
                     self.save_checkpoint(file)?;
-                    return Ok(Ended::Done);
+                    return Ok(StopReason::Done);
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
@@ -207,7 +207,7 @@ impl Trainer {
             // Its end: evaluate, decide whether it is the best, save.
             let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
                 self.save_checkpoint(file)?;
-                return Ok(Ended::Interrupted);
+                return Ok(StopReason::Interrupted);
             };
             let better = self.decide(&found, dev)?;
             let of_train = scores(&self.metrics);
@@ -233,20 +233,20 @@ impl Trainer {
                 _ => false,
             };
             if self.agreed(stops, &format!("end of epoch {}", self.state.position.epoch))? {
-                return Ok(Ended::Stopped);
+                return Ok(StopReason::Stopped);
             }
         }
     }
 
     /// Whether nothing is left to train, and why.
-    fn over(&self, until: Until) -> Option<Ended> {
+    fn over(&self, until: Until) -> Option<StopReason> {
         let early = self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
-        let done = until.reached(&self.state.position).then_some(Ended::Done);
-        if early { Some(Ended::Early) } else { done }
+        let done = until.reached(&self.state.position).then_some(StopReason::Done);
+        if early { Some(StopReason::Early) } else { done }
     }
 
     /// One training step on a batch, or on several, or in parts. After an error all is as it was before.
-    fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchesMade> {
+    fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
         let carried = self.state.carried.clone();
         let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
         let of_parts = self.carried.clone();
@@ -269,7 +269,7 @@ impl Trainer {
         data: &dyn Data,
         batch: &Batch,
         before: &BTreeMap<String, Variable>,
-    ) -> Result<BatchesMade> {
+    ) -> Result<BatchCounts> {
         // The mean of a loss takes every batch.
         let refusing = self.metrics.len() > 1 || !self.own_loss || self.weight.is_some();
         let stage = if refusing { Stage::Gradients } else { Stage::Updates };
@@ -281,7 +281,7 @@ impl Trainer {
         let mut ran = compiled.run(
             scope,
             of,
-            Carry { carried, metrics },
+            BatchState { carried, metrics },
             |feeds| Run::train(feeds, step).until(stage),
             |_| Ok(()),
             failed,
@@ -305,7 +305,7 @@ impl Trainer {
         }
         ran?;
         position.rate = Some(compiled.runner.executor.scalar(*rate)?);
-        let mut made = BatchesMade::default();
+        let mut made = BatchCounts::default();
         made.count(batch);
         Ok(made)
     }
@@ -429,7 +429,7 @@ impl Trainer {
         compiled.run(
             scope,
             DataBatch { data, batch },
-            Carry { carried, metrics },
+            BatchState { carried, metrics },
             |feeds| Run::infer(feeds),
             |_| Ok(()),
             |_, _, e| e,

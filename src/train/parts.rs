@@ -4,24 +4,24 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::compiled::{Carry, Compiled};
-use super::progress::BatchesMade;
+use super::compiled::{BatchState, CompiledTraining};
+use super::progress::BatchCounts;
 use super::setting::Setting;
 use super::trainer::Trainer;
 use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Parts, Run, Stage, Totals, Whole};
+use crate::executor::{BatchLoss, Executor, Run, Stage, Totals, Whole};
 use crate::metrics::restore;
 use crate::operator::VarId;
 use crate::parallel::{self, Gradients, by_tokens, in_turn, subtrees};
 use crate::predict::DataBatch;
-use crate::store::{Part, merge};
+use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
 /// By parameter: what its gradient is the sum of, each times its factor.
-pub(super) type Sums = BTreeMap<VarId, Vec<Part>>;
+pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
 
 /// The batches of a step, dealt to parts.
 pub(super) struct StepParts {
@@ -34,7 +34,7 @@ pub(super) struct StepParts {
 }
 
 /// What follows from all parts, known before the gradients, with the totals by part and by batch.
-struct Known {
+struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
     all: Totals,
@@ -136,7 +136,8 @@ impl Trainer {
 
     /// Warns of operators whose results for a step in parts are not those for one batch of all.
     pub(super) fn of_parts(&self) -> Vec<String> {
-        let whole = self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(Parts::whole_batch);
+        let whole =
+            self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(BatchLoss::whole_batch);
         let (batches, parts) = (self.batches_a_step(), self.parts_a_batch());
         let each = match (batches, parts) {
             (_, 1) => format!("each of the {batches} batches of a step"),
@@ -175,8 +176,8 @@ impl Trainer {
         data: &dyn Data,
         first: Batch,
         rest: &mut Batches,
-    ) -> Result<BatchesMade> {
-        let mut made = BatchesMade::default();
+    ) -> Result<BatchCounts> {
+        let mut made = BatchCounts::default();
         let mut next = Some(first);
         let mut batches = Vec::new();
         while let Some(batch) = next {
@@ -197,7 +198,7 @@ impl Trainer {
         self.share_results(ran, &dealt, &mut results, &format!("step {}", step + 1))?;
         let all = self.total(&results)?;
         let Self { compiled, scope, state, .. } = self;
-        let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all, state.position.step)?;
         let alone = made.batches == 1 && dealt.occupied.len() == 1;
@@ -208,14 +209,14 @@ impl Trainer {
             self.set_gradients(sums, factor, &whole)?;
         }
         let Self { compiled, scope, rate, state, .. } = self;
-        let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         runner.executor.update(scope)?;
         state.position.rate = Some(runner.executor.scalar(*rate)?);
         self.share_statistics(&dealt)?;
         Ok(made)
     }
 
-    fn loss_parts(&self) -> Result<&Parts> {
+    fn loss_parts(&self) -> Result<&BatchLoss> {
         self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
@@ -250,7 +251,7 @@ impl Trainer {
     }
 
     /// What follows from all parts, by their numbers of rows, or by a forward pass over each.
-    fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<Known> {
+    fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
         let by_count = counted.is_some();
@@ -273,13 +274,13 @@ impl Trainer {
         })?;
         let all = all.unwrap_or(zero);
         let Self { compiled, scope, state, .. } = self;
-        let Compiled { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         let (parts, step) = (parts.as_mut().ok_or_else(unprepared)?, state.position.step);
         let whole = match by_count {
             true => parts.of_counted(scope, &all, step)?,
             false => parts.whole(scope, &all, step)?,
         };
-        Ok(Known { whole, totals, all })
+        Ok(PartTotals { whole, totals, all })
     }
 
     /// The sums of the gradients of this process's subtrees of the parts.
@@ -287,7 +288,7 @@ impl Trainer {
         &mut self,
         data: &dyn Data,
         dealt: &StepParts,
-        known: Option<&Known>,
+        known: Option<&PartTotals>,
         results: &mut [Option<PartResult>],
     ) -> Result<Vec<(Range<usize>, Option<Sums>)>> {
         let mut sums = Vec::new();
@@ -324,7 +325,7 @@ impl Trainer {
         data: &dyn Data,
         part: usize,
         shares: &[Batch],
-        known: Option<&Known>,
+        known: Option<&PartTotals>,
     ) -> Result<(Sums, PartResult)> {
         let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
         // One part adds to the metrics as it runs; of several, each adds up its own.
@@ -351,7 +352,7 @@ impl Trainer {
             ran = ran.and_then(|()| {
                 sums.values_mut().try_for_each(|sum| {
                     let gradient = merge(std::mem::take(sum))?;
-                    sum.push(Part { gradient, factor: 1.0 });
+                    sum.push(WeighedGradient { gradient, factor: 1.0 });
                     Ok(())
                 })
             });
@@ -369,11 +370,11 @@ impl Trainer {
         }
     }
 
-    fn seeds(&self, part: usize, batch: usize, known: Option<&Known>) -> Result<Vec<(VarId, Variable)>> {
+    fn seeds(&self, part: usize, batch: usize, known: Option<&PartTotals>) -> Result<Vec<(VarId, Variable)>> {
         let parts = self.loss_parts()?;
         match known {
             // A part without sequences has no totals, and its gradients are none.
-            Some(Known { whole, totals, all }) => {
+            Some(PartTotals { whole, totals, all }) => {
                 let zero = parts.zero();
                 parts.seeds(Some((whole, all)), totals[part].get(batch).unwrap_or(&zero))
             }
@@ -395,19 +396,21 @@ impl Trainer {
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
         let parts = results.iter().map(of_part).collect();
         let all = parallel::sum_all(parts, &mut |sum, other| Ok(sum_of(sum, &[other])))?;
-        all.map_or_else(|| self.loss_parts().map(Parts::zero), Ok)
+        all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
     /// Puts the sums, times a factor, and what follows without rows in the place of the gradients of the last run.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
         let Self { compiled, state, trained, .. } = self;
-        let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         for &(param, gradient) in trained.iter() {
             let name = &state.program.var(param).name;
             let mut sum = sums.remove(&param).unwrap_or_default();
             sum.iter_mut().for_each(|part| part.factor *= factor);
             let without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
-            sum.extend(without_rows.map(|(_, gradient)| Part { gradient: gradient.clone(), factor: 1.0 }));
+            sum.extend(
+                without_rows.map(|(_, gradient)| WeighedGradient { gradient: gradient.clone(), factor: 1.0 }),
+            );
             runner.executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
         }
         Ok(())
@@ -431,7 +434,7 @@ impl Trainer {
         let mut carried = self.carried_of(part).clone();
         for batch in batches {
             let Self { compiled, scope, state, registry, .. } = self;
-            let Compiled { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+            let CompiledTraining { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
             let step = state.position.step;
             runner.seeds = parts.seeds(None, &parts.zero())?;
@@ -469,7 +472,7 @@ impl Trainer {
         let ran = compiled.run(
             scope,
             DataBatch { data, batch },
-            Carry { carried: &mut carried, metrics },
+            BatchState { carried: &mut carried, metrics },
             |feeds| Run::train(feeds, step).until(Stage::Gradients),
             |executor| {
                 totals = parts.read(executor)?;
@@ -493,16 +496,16 @@ fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
 
 /// The sum of what two parts have for each parameter, of which each has one gradient.
 fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
-    let add = |(param, own): (VarId, Vec<Part>)| {
+    let add = |(param, own): (VarId, Vec<WeighedGradient>)| {
         let gradients = [own, other.remove(&param).unwrap_or_default()].map(gradients_of);
         let [own, other] = gradients;
         let sum = parallel::add(own, other)?;
-        Ok((param, sum.into_iter().map(|gradient| Part { gradient, factor: 1.0 }).collect()))
+        Ok((param, sum.into_iter().map(|gradient| WeighedGradient { gradient, factor: 1.0 }).collect()))
     };
     sum.into_iter().map(add).collect()
 }
 
-pub(super) fn gradients_of(sum: Vec<Part>) -> Gradients {
+pub(super) fn gradients_of(sum: Vec<WeighedGradient>) -> Gradients {
     sum.into_iter().map(|part| part.gradient).collect()
 }
 
@@ -512,10 +515,10 @@ fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name
     gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;
     let rows = gradient.kind() == StorageKind::SelectedRows;
     let sum = sums.entry(param).or_default();
-    sum.push(Part { gradient, factor: weight });
+    sum.push(WeighedGradient { gradient, factor: weight });
     if !rows {
         let gradient = merge(std::mem::take(sum)).map_err(|e| e.variable(name))?;
-        sum.push(Part { gradient, factor: 1.0 });
+        sum.push(WeighedGradient { gradient, factor: 1.0 });
     }
     Ok(())
 }

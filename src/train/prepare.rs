@@ -1,10 +1,10 @@
 //! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
 
-use super::compiled::Compiled;
+use super::compiled::CompiledTraining;
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::{Executor, Parts, Profile, Threads};
+use crate::executor::{BatchLoss, Executor, Profile, Threads};
 use crate::metrics::Better;
 use crate::operator::{BlockId, Spec, VarId};
 use crate::predict::BatchRunner;
@@ -43,7 +43,7 @@ impl Trainer {
     }
 
     /// Checks everything that a trainer was told, and compiles its program.
-    pub(super) fn compile(&self) -> Result<Compiled> {
+    pub(super) fn compile(&self) -> Result<CompiledTraining> {
         let Self { state, metrics, .. } = self;
         let program = &state.program;
         // What was built since, for a metric or an output, may not fit.
@@ -108,9 +108,9 @@ impl Trainer {
         let threads = Threads::new(self.threads_here())?;
         let parts = match self.is_in_parts() {
             false => None,
-            true => Some(Parts::new(program, &self.registry, self.terms()?, threads.clone())?),
+            true => Some(BatchLoss::new(program, &self.registry, self.terms()?, threads.clone())?),
         };
-        wanted.extend(parts.iter().flat_map(Parts::wanted));
+        wanted.extend(parts.iter().flat_map(BatchLoss::wanted));
         wanted.retain(|&var| !program.var(var).persistable);
         wanted.sort();
         wanted.dedup();
@@ -121,7 +121,7 @@ impl Trainer {
         if let Some(parts) = &parts {
             runner.seeds = parts.seeds(None, &parts.zero())?;
         }
-        Ok(Compiled {
+        Ok(CompiledTraining {
             runner,
             parts,
             selected,
@@ -227,7 +227,7 @@ impl Trainer {
         self.compiled.as_mut()?.runner.executor.take_profile()
     }
 
-    fn compiled(&mut self) -> Result<&mut Compiled> {
+    fn compiled(&mut self) -> Result<&mut CompiledTraining> {
         self.prepare(None)?;
         let missing = || Error::of(ErrorKind::Program, "trainer", "a compiled program", "none");
         self.compiled.as_mut().ok_or_else(missing)

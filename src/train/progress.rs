@@ -54,13 +54,13 @@ const REDRAW: Duration = Duration::from_millis(100);
 
 /// What went into a step.
 #[derive(Default)]
-pub(super) struct BatchesMade {
+pub(super) struct BatchCounts {
     pub(super) batches: u64,
     pub(super) tokens: u64,
     pub(super) padded: u64,
 }
 
-impl BatchesMade {
+impl BatchCounts {
     pub(super) fn count(&mut self, batch: &Batch) {
         self.batches += 1;
         self.tokens += batch.tokens as u64;
@@ -70,7 +70,7 @@ impl BatchesMade {
 
 /// The progress of one run.
 pub(super) struct Console<'a> {
-    to: To<'a>,
+    to: ProgressOutput<'a>,
     until: Until,
     /// Batches of an epoch, once they are known.
     batches: Option<u64>,
@@ -86,7 +86,7 @@ pub(super) struct Console<'a> {
     pub(super) padded: u64,
 }
 
-enum To<'a> {
+enum ProgressOutput<'a> {
     Nothing,
     Bar(ProgressBar),
     Lines(Box<dyn Write + 'a>),
@@ -101,17 +101,17 @@ impl<'a> Console<'a> {
     ) -> Self {
         let started = Instant::now();
         let to = match progress {
-            Progress::Quiet => To::Nothing,
-            Progress::To(to) => To::Lines(Box::new(to)),
+            Progress::Quiet => ProgressOutput::Nothing,
+            Progress::To(to) => ProgressOutput::Lines(Box::new(to)),
             Progress::Auto if std::io::stderr().is_terminal() => {
                 let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}");
                 let bar = ProgressBar::new(batches.unwrap_or(0));
-                To::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
+                ProgressOutput::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
             }
-            Progress::Auto | Progress::Lines => To::Lines(Box::new(std::io::stderr())),
+            Progress::Auto | Progress::Lines => ProgressOutput::Lines(Box::new(std::io::stderr())),
         };
         // A bar without its text says nothing, so it gets it at once.
-        let first = if matches!(to, To::Bar(_)) { REDRAW } else { FIRST };
+        let first = if matches!(to, ProgressOutput::Bar(_)) { REDRAW } else { FIRST };
         Self {
             to,
             until,
@@ -152,15 +152,15 @@ impl<'a> Console<'a> {
     pub(super) fn say(&mut self, line: &str) {
         let line = Printable(line);
         match &mut self.to {
-            To::Nothing => {}
+            ProgressOutput::Nothing => {}
             // Training does not end because nobody listens, or the terminal is gone.
-            To::Bar(bar) => bar.suspend(|| drop(writeln!(std::io::stderr(), "{line}"))),
-            To::Lines(to) => drop(writeln!(to, "{line}").and_then(|()| to.flush())),
+            ProgressOutput::Bar(bar) => bar.suspend(|| drop(writeln!(std::io::stderr(), "{line}"))),
+            ProgressOutput::Lines(to) => drop(writeln!(to, "{line}").and_then(|()| to.flush())),
         }
     }
 
     /// A step was made of these batches.
-    pub(super) fn made(&mut self, made: &BatchesMade) {
+    pub(super) fn made(&mut self, made: &BatchCounts) {
         self.made += made.batches;
         self.tokens += made.tokens;
         self.padded += made.padded;
@@ -169,7 +169,7 @@ impl<'a> Console<'a> {
     /// A step was made; `scores` are asked for when there is something to show.
     pub(super) fn step(&mut self, position: &Position, rate: Option<f64>, scores: impl FnOnce() -> Scores) {
         let now = Instant::now();
-        if now < self.next || matches!(self.to, To::Nothing) {
+        if now < self.next || matches!(self.to, ProgressOutput::Nothing) {
             return;
         }
         let epoch = self.epoch_of(position);
@@ -178,7 +178,7 @@ impl<'a> Console<'a> {
             text.push_str(&format!(", {} left", duration(left)));
         }
         match &mut self.to {
-            To::Bar(bar) => {
+            ProgressOutput::Bar(bar) => {
                 self.next = now + REDRAW;
                 bar.set_length(self.batches.unwrap_or(position.batch));
                 bar.set_position(position.batch);
@@ -238,7 +238,7 @@ impl<'a> Console<'a> {
 
 impl Drop for Console<'_> {
     fn drop(&mut self) {
-        if let To::Bar(bar) = &self.to {
+        if let ProgressOutput::Bar(bar) = &self.to {
             bar.finish_and_clear();
         }
     }

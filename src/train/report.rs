@@ -6,7 +6,7 @@ use crate::metrics::Scores;
 /// Why a training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum StopReason {
     /// It has reached what was asked for.
     Done,
     /// No epoch was better for as many as its patience lasts.
@@ -22,7 +22,7 @@ pub enum Ended {
 #[non_exhaustive]
 pub struct Report {
     /// Why it ended.
-    pub ended: Ended,
+    pub ended: StopReason,
     /// Epochs that are finished, over all runs of this training.
     pub epochs: u64,
     /// Steps made, over all runs of this training.

@@ -12,7 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::checkpoint::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 #[cfg(feature = "safetensors")]
-use crate::formats::safetensors::{Imported, Names, read};
+use crate::formats::safetensors::{ImportReport, Names, read};
 use crate::program::VarRole;
 use crate::tensor::{Storage, StorageKind};
 
@@ -28,7 +28,7 @@ pub struct LoadedParameters {
     pub only_in_checkpoint: Vec<String>,
     /// Those that both have, and that do not fit; they start as they did. Each with what it is in the model and in the
     /// checkpoint.
-    pub unlike: Vec<Unlike>,
+    pub unlike: Vec<ParameterMismatch>,
     /// The vocabularies of the same name that number other entries, or the same ones otherwise: a parameter with a row for each
     /// entry may fit, and mean something else.
     pub other_vocabularies: Vec<String>,
@@ -37,7 +37,7 @@ pub struct LoadedParameters {
 /// A parameter that has another shape or dtype in a checkpoint than in the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Unlike {
+pub struct ParameterMismatch {
     /// Its name.
     pub name: String,
     /// What it is in the model, as `f32[8, 2]`.
@@ -57,7 +57,7 @@ impl fmt::Display for LoadedParameters {
 impl LoadedParameters {
     /// What does not fit, in words.
     fn differences(&self) -> Vec<String> {
-        let unlike = self.unlike.iter().map(|Unlike { name, in_model, in_checkpoint }| {
+        let unlike = self.unlike.iter().map(|ParameterMismatch { name, in_model, in_checkpoint }| {
             format!("{name} ({in_model} in the model, {in_checkpoint} in the checkpoint)")
         });
         let kinds = [
@@ -142,12 +142,12 @@ impl Trainer {
     /// If this training has made a step, or as [`import`](crate::formats::safetensors::import). Nothing was changed then.
     #[cfg(feature = "safetensors")]
     #[track_caller]
-    pub fn load_safetensors(&mut self, path: impl AsRef<Path>, names: &Names) -> Result<Imported> {
+    pub fn load_safetensors(&mut self, path: impl AsRef<Path>, names: &Names) -> Result<ImportReport> {
         self.load_safetensors_file(path.as_ref(), names).at_caller()
     }
 
     #[cfg(feature = "safetensors")]
-    fn load_safetensors_file(&mut self, path: &Path, names: &Names) -> Result<Imported> {
+    fn load_safetensors_file(&mut self, path: &Path, names: &Names) -> Result<ImportReport> {
         self.not_begun()?;
         let (values, imported) = read(path, names, &self.state.program, Purpose::Training)?;
         values.into_iter().try_for_each(|(name, value)| self.scope.set(&name, value))?;
@@ -194,7 +194,7 @@ impl Trainer {
                 }
                 Some(other) => {
                     let (in_model, in_checkpoint) = (shown(value), shown(other));
-                    found.unlike.push(Unlike { name: name.clone(), in_model, in_checkpoint });
+                    found.unlike.push(ParameterMismatch { name: name.clone(), in_model, in_checkpoint });
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::compiled::Compiled;
+use super::compiled::CompiledTraining;
 use super::plateau::Plateau;
 use super::progress::Progress;
 use super::setting::Setting;
@@ -84,7 +84,7 @@ pub struct Trainer {
     /// The learning rate of a step.
     pub(super) rate: VarId,
     pub(super) scope: Scope,
-    pub(super) compiled: Option<Compiled>,
+    pub(super) compiled: Option<CompiledTraining>,
 
     pub(super) threads: usize,
     /// The loss first.
@@ -108,7 +108,7 @@ pub struct Trainer {
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
     pub(super) plateau: Option<Setting<Plateau>>,
-    pub(super) rate_by: Option<Setting<RateBy>>,
+    pub(super) rate_by: Option<Setting<RateFn>>,
     /// A resumed training may have another rate.
     pub(super) change_rate: bool,
     /// What does not fit of what was said of averages.
@@ -132,7 +132,7 @@ pub struct Trainer {
 type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 
 /// What a user's function makes of the position.
-type RateBy = Box<dyn Fn(&Position) -> f64>;
+type RateFn = Box<dyn Fn(&Position) -> f64>;
 
 /// Where a gradient ends, of an operator and its line.
 pub(super) fn ends_at((operator, line): &(String, String)) -> String {
@@ -333,13 +333,13 @@ impl Trainer {
     }
 
     /// Calls a function at the end of each epoch, when it has been evaluated and saved. If it says [`ControlFlow::Break`], the
-    /// training ends there as one that is done ([`Ended::Stopped`](super::Ended)); a later [`fit`](Self::fit) goes on behind it.
+    /// training ends there as one that is done ([`StopReason::Stopped`](super::StopReason)); a later [`fit`](Self::fit) goes on behind it.
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
     /// # use unpadded::layers::Embedding;
     /// # use unpadded::optimizer::Sgd;
-    /// # use unpadded::train::{Ended, Progress, Trainer, Until};
+    /// # use unpadded::train::{StopReason, Progress, Trainer, Until};
     /// # use unpadded::{Builder, DType};
     /// use std::ops::ControlFlow;
     /// # let samples: Samples = (0..8).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
@@ -354,7 +354,7 @@ impl Trainer {
     /// });
     /// # let mut trainer = trainer.progress(Progress::Quiet);
     /// let report = trainer.fit(&data, &data, Until::Epochs(12))?;
-    /// assert_eq!((report.ended, report.epochs), (Ended::Stopped, 3));
+    /// assert_eq!((report.ended, report.epochs), (StopReason::Stopped, 3));
     /// let losses: Vec<f64> = report.history.iter().filter_map(|epoch| epoch.train("loss")).collect();
     /// assert!(losses[2] < losses[0]);
     /// # Ok::<(), unpadded::Error>(())

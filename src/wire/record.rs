@@ -352,16 +352,18 @@ impl<T: FieldType> FieldType for Entry<T> {
 
 /// A closed list's entry, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Named<T>(pub(crate) T);
+pub(crate) struct NamedEntry<T>(pub(crate) T);
 
-impl<T: Display + FromStr<Err = Error>> FieldType for Named<T> {
+impl<T: Display + FromStr<Err = Error>> FieldType for NamedEntry<T> {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0.to_string().as_bytes());
     }
 
     fn get(from: &mut Source<'_>) -> Result<Self> {
         let name = String::get(from)?;
-        name.parse().map(Named).map_err(|e: Error| wrong("a name that this release knows", format!("{e:#}")))
+        name.parse()
+            .map(NamedEntry)
+            .map_err(|e: Error| wrong("a name that this release knows", format!("{e:#}")))
     }
 }
 

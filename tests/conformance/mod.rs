@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use unpadded::parallel::{Communicator, Lost};
+use unpadded::parallel::{Communicator, ExchangeFailure};
 
 /// A case by its name.
 pub(crate) type Case = (&'static str, fn(&mut dyn Communicator));
@@ -48,7 +48,7 @@ pub(crate) fn exchange(
     number: u64,
     length: impl Fn(usize, usize) -> usize,
     deadline: Instant,
-) -> Result<(), Lost> {
+) -> Result<(), ExchangeFailure> {
     let (rank, size) = (ranks.rank(), ranks.size());
     let messages: Vec<Vec<u8>> = (0..size).map(|to| message(rank, to, number, length(rank, to))).collect();
     let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
@@ -127,7 +127,7 @@ fn is_last(ranks: &dyn Communicator) -> bool {
 fn fails(ranks: &mut dyn Communicator, number: u64, expected: &str) {
     let began = Instant::now();
     let lost = exchange(ranks, number, |_, _| 50_000, began + LONG);
-    assert_eq!(lost, Err(Lost::Left { rank: ranks.size() - 1, reason: expected.to_owned() }));
+    assert_eq!(lost, Err(ExchangeFailure::Left { rank: ranks.size() - 1, reason: expected.to_owned() }));
     assert!(began.elapsed() < LONG / 2, "after {:?}", began.elapsed());
 }
 
@@ -150,7 +150,7 @@ fn failure_amid_exchanges(ranks: &mut dyn Communicator) {
     }
     for number in 0..51 {
         if let Err(lost) = exchange(ranks, number, length, Instant::now() + LONG) {
-            assert_eq!(lost, Lost::Left { rank: ranks.size() - 1, reason: "amid".to_owned() });
+            assert_eq!(lost, ExchangeFailure::Left { rank: ranks.size() - 1, reason: "amid".to_owned() });
             assert!(number >= 49, "in exchange {number}");
             return;
         }
@@ -165,7 +165,9 @@ fn long_reason(ranks: &mut dyn Communicator) {
         return ranks.leave(&reason);
     }
     match exchange(ranks, 0, |_, _| 10, Instant::now() + LONG) {
-        Err(Lost::Left { reason: cut, .. }) => assert!(cut.len() >= 2000 && reason.starts_with(&cut)),
+        Err(ExchangeFailure::Left { reason: cut, .. }) => {
+            assert!(cut.len() >= 2000 && reason.starts_with(&cut))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -180,9 +182,9 @@ fn deadline_names_the_missing(ranks: &mut dyn Communicator) {
     let length = |from: usize, _: usize| if from == 0 { 5_000_000 } else { 10 };
     let lost = exchange(ranks, 1, length, began + Duration::from_millis(600));
     match lost {
-        Err(Lost::Late { ranks }) => assert_eq!(ranks, [last]),
+        Err(ExchangeFailure::Late { ranks }) => assert_eq!(ranks, [last]),
         // Another rank was first, and a transport may tell the others by itself.
-        Err(Lost::Left { rank, reason }) => {
+        Err(ExchangeFailure::Left { rank, reason }) => {
             assert!(rank < last && reason.contains(&format!("none of rank {last}")), "{rank}: {reason}");
         }
         Ok(()) => panic!("no error"),

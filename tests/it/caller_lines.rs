@@ -28,9 +28,9 @@ const LEFT_OUT: [(&str, &str); 58] = [
     ("PlainFiles::pieces", "what is wrong in a file is an item, with the file and its line"),
     ("Trainer::check_data", "as `Trainer::fit`, by the same lines"),
     ("Files::records", "what is wrong in a file is an item, with the file and its line"),
-    ("Next::best_paths", "fails only where memory ends"),
+    ("NextPath::best_paths", "fails only where memory ends"),
     ("Session::save", "fails only where memory ends, once a session has begun"),
-    ("Generated::best", "as `Generated::hypotheses`, of sources that there are"),
+    ("Hypotheses::best", "as `Hypotheses::hypotheses`, of sources that there are"),
     (
         "SelectedRows::merge",
         "fails only where memory ends: what it is given fits, and its result is no larger",
@@ -72,7 +72,7 @@ const LEFT_OUT: [(&str, &str); 58] = [
         "Backward::fill_gradient",
         "hands on what fills it; fails else as `Forward::fill_csr`, by the same lines",
     ),
-    ("Declared::parse", "a user's own: what it returns is an error of the call that appends the operator"),
+    ("DeclaredOp::parse", "a user's own: what it returns is an error of the call that appends the operator"),
     ("Op::infer_shape", "a user's own: what it returns is an error of the call that appends the operator"),
     ("Op::levels", "a user's own: what it returns is an error at the line that appended the operator"),
     ("Op::forward", "a user's own: what it returns is an error at the line that appended the operator"),
@@ -97,7 +97,7 @@ const LEFT_OUT: [(&str, &str); 58] = [
     ("testing::check_kinds", "as `testing::check`"),
     ("World::mpi", "only with the feature `mpi`: `tests/world.rs` calls it"),
     ("Mpi::new", "only with the feature `mpi`, as `World::mpi`"),
-    ("Communicator::exchange", "a transport returns `Lost`, of which `World` makes an error"),
+    ("Communicator::exchange", "a transport returns `ExchangeFailure`, of which `World` makes an error"),
     ("Source::open", "a user's own: what it returns is an error at the line of `Loader::new`"),
 ];
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use unpadded::Result;
 use unpadded::data::{
-    Batching, ColumnSpec, Continuous, Data, Encoding, Field, FirstIndex, Folder, LabelledRows, LabelledTexts,
-    Limits, Loader, Pairs, Parts, PlainText, ReadOptions, Samples, TagScheme, TaggedTexts, Target, TextFile,
-    Tokenizer, Vocabulary,
+    Batching, ColumnSpec, Continuous, Data, DataPaths, Encoding, Field, FirstIndex, Folder, LabelledRows,
+    LabelledTexts, Limits, Loader, Pairs, PlainText, ReadOptions, Samples, TagScheme, TaggedTexts, Target,
+    TextFile, Tokenizer, Vocabulary,
 };
 use unpadded::tensor::Storage;
 
@@ -360,7 +360,7 @@ fn labelled_texts_are_opened_by_their_path() -> Result<()> {
         assert!(rest.records().iter().all(|text| text.text.lines().count() > 0 && words(&text.text) > 10));
     }
     if let Some(path) = shared("sst2") {
-        let parts = Parts::find(&path)?;
+        let parts = DataPaths::find(&path)?;
         assert!(parts.train.ends_with("train.tsv") && parts.dev.is_some() && parts.test.is_some());
         let said = LabelledTexts::open(path).unwrap_err().to_string();
         assert!(said.contains("expected the files of one part"), "{said}");
@@ -415,7 +415,7 @@ fn tagged_texts_are_opened_by_their_path() -> Result<()> {
         assert_eq!((speech.records().len(), TaggedTexts::tags([&speech])?.len()), (8936, 44));
     }
     if let Some(path) = shared("snips") {
-        let parts = Parts::find(path)?;
+        let parts = DataPaths::find(path)?;
         for (part, count) in
             [(Some(&parts.train), 13_084), (parts.dev.as_ref(), 700), (parts.test.as_ref(), 700)]
         {

@@ -1,10 +1,10 @@
 //! What a run refuses, how it says so, and that a run that fails leaves everything as it was.
 
-use unpadded::executor::{Executor, Part, Run, Scope, Stage};
+use unpadded::executor::{Executor, LoopPhase, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::op::{Attributes, CheckCase, Forward, InferShape, Op};
 use unpadded::ops::Pool;
-use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
+use unpadded::optimizer::{Adam, Minimization, Optimizer, Sgd};
 use unpadded::program::{VarId, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Program, Registry, Result, Variable, operator, ops};
@@ -20,7 +20,7 @@ struct Tagger {
     topic: VarId,
     logits: VarId,
     loss: VarId,
-    made: Minimized,
+    made: Minimization,
 }
 
 const WORDS: [&[i64]; 3] = [&[3, 1, 4], &[], &[1, 5]];
@@ -490,7 +490,7 @@ fn packed_weights_are_those_of_the_scope() {
             train.run(&mut scope, &Run::infer(&feeds)).unwrap();
         }
         let profile = train.take_profile().unwrap();
-        profile.entries.iter().filter(|e| e.part == Part::Prepare).map(|e| e.calls).sum::<u64>()
+        profile.entries.iter().filter(|e| e.part == LoopPhase::Prepare).map(|e| e.calls).sum::<u64>()
     };
     assert!(packed(1) > 0);
     assert_eq!(packed(3), 0);

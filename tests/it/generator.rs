@@ -145,7 +145,7 @@ fn a_source_gets_what_it_gets_alone() {
         let drawn = generator.sample(&[("source", &fed)], &options.clone().first(first), warm, 5).unwrap();
         (0..sources.len())
             .map(|i| {
-                let of = |found: &unpadded::predict::Generated| {
+                let of = |found: &unpadded::predict::Hypotheses| {
                     let found = found.hypotheses(i).unwrap();
                     found
                         .iter()

@@ -3,7 +3,7 @@
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::init;
-use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
+use unpadded::optimizer::{Adam, Minimization, Optimizer, Sgd};
 use unpadded::program::{Append, BlockId, VarId};
 use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Program, Var, Variable, ops};
@@ -22,7 +22,7 @@ struct Model {
     hidden: VarId,
     logits: VarId,
     loss: VarId,
-    made: Minimized,
+    made: Minimization,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +31,7 @@ enum Table {
     SelectedRows,
 }
 
-fn model(table: Table, optimizer: &dyn Fn(&mut Program, VarId) -> Minimized) -> Model {
+fn model(table: Table, optimizer: &dyn Fn(&mut Program, VarId) -> Minimization) -> Model {
     let net = Builder::new().seed(3);
     let words = net.feed("words", DType::I64, &[], 1);
     let labels = net.feed_like("labels", DType::I64, &[], words);
@@ -54,12 +54,12 @@ fn model(table: Table, optimizer: &dyn Fn(&mut Program, VarId) -> Minimized) -> 
     Model { program, words, labels, hidden, logits, loss, made }
 }
 
-fn adam(program: &mut Program, loss: VarId) -> Minimized {
+fn adam(program: &mut Program, loss: VarId) -> Minimization {
     Adam::new(0.05).lazy().clip_global_norm(0.5).minimize(program, &ops::catalogue(), loss).unwrap()
 }
 
 /// Rate 1: a parameter moves by its gradient.
-fn sgd(program: &mut Program, loss: VarId) -> Minimized {
+fn sgd(program: &mut Program, loss: VarId) -> Minimization {
     Sgd::new(1.0).minimize(program, &ops::catalogue(), loss).unwrap()
 }
 
@@ -387,7 +387,7 @@ fn the_order_of_calls() {
     assert!(executor.scalar(model.loss).unwrap() > 0.0, "what was fetched is there after the updates");
 
     let forward =
-        self::model(Table::Dense, &|_, _| Minimized { gradients: Vec::new(), rate: VarId(0), norm: None });
+        self::model(Table::Dense, &|_, _| Minimization { gradients: Vec::new(), rate: VarId(0), norm: None });
     let mut executor = forward.executor(&[forward.loss], 1);
     executor.run(&mut scope, &run.until(Stage::Gradients)).unwrap();
     let error = executor.update(&mut scope).unwrap_err();

@@ -12,7 +12,7 @@ use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::Accuracy;
 use unpadded::optimizer::Adam;
-use unpadded::train::{Ended, Progress, Steps, Trainer, Until};
+use unpadded::train::{Progress, Steps, StopReason, Trainer, Until};
 use unpadded::{Builder, DType, Result};
 
 use crate::models::Random;
@@ -61,7 +61,7 @@ fn train(folder: &Path, threads: usize) -> Result<()> {
     trainer.resume_if(folder.join(FILE))?;
     let (train, dev) = (data(0..150)?.shuffle(3).buffer(20).prefetch(2), data(150..180)?);
     let report = trainer.fit(&train, &dev, Until::Epochs(4))?;
-    assert_eq!(report.ended, Ended::Done);
+    assert_eq!(report.ended, StopReason::Done);
     Ok(())
 }
 

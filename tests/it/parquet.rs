@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use unpadded::data::LabelledTexts;
 #[cfg(feature = "parquet")]
 use unpadded::data::{
-    Data, FileFormat, LabelledFiles, Limits, Loader, Malformed, Pairs, PlainText, ReadOptions, TaggedTexts,
-    Tokenizer,
+    Data, FileFormat, LabelledFiles, Limits, Loader, MalformedLines, Pairs, PlainText, ReadOptions,
+    TaggedTexts, Tokenizer,
 };
 #[cfg(feature = "parquet")]
 use unpadded::recipes::{Config, Task, prepare};
@@ -42,7 +42,7 @@ fn path(name: &str) -> PathBuf {
 
 /// The reviews that the fixtures hold.
 #[cfg(feature = "parquet")]
-fn reviews() -> Vec<unpadded::data::Labelled> {
+fn reviews() -> Vec<unpadded::data::LabelledText> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/reviews/train.tsv");
     LabelledTexts::open(path).unwrap().records()[..40].to_vec()
 }
@@ -166,7 +166,7 @@ fn what_does_not_fit_is_said_with_its_row() {
     let expected = "row 3 of parquet_nulls.parquet: expected a string in the field `text`, got null; read as `parquet`, since its \
                     first bytes are `PAR1`; `format` (`data.format` in a config) overrides it";
     assert_eq!(nulls, expected);
-    let rest = LabelledTexts::open_with([fixture("nulls")], &new().malformed(Malformed::Skip)).unwrap();
+    let rest = LabelledTexts::open_with([fixture("nulls")], &new().malformed(MalformedLines::Skip)).unwrap();
     let rest: Vec<&str> = rest.records().iter().map(|one| one.text.as_str()).collect();
     assert_eq!(rest, ["a", "b", "d", "f"]);
     let list = with(new().text("tokens"), "tagged_texts");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use unpadded::executor::{Bound, Entry, Executor, Part, Profile, Run, Scope};
+use unpadded::executor::{Bound, Entry, Executor, LoopPhase, Profile, Run, Scope};
 use unpadded::layers::Embedding;
 use unpadded::op::Pass;
 use unpadded::optimizer::{Optimizer, Sgd};
@@ -57,7 +57,7 @@ fn profile(model: &Model, documents: &[Vec<usize>], threads: usize) -> Profile {
 }
 
 /// The calls, rows and operations of the products in one part, over all steps, sorted.
-fn products(profile: &Profile, part: Part, backward: bool) -> Vec<(u64, u64, u64)> {
+fn products(profile: &Profile, part: LoopPhase, backward: bool) -> Vec<(u64, u64, u64)> {
     let of = |e: &&Entry| e.part == part && e.kind == "linear" && (e.pass == Pass::Backward) == backward;
     let mut found: Vec<_> =
         profile.entries.iter().filter(of).map(|e| (e.calls, e.rows, e.cost.flops)).collect();
@@ -76,14 +76,14 @@ fn products_are_counted_whatever_the_threads() {
         let gates = 4 * HIDDEN as u64;
         let (input, state) = (2 * INPUT as u64 * gates, 2 * HIDDEN as u64 * gates);
         let all = STEPS * tokens;
-        assert_eq!(products(&profile, Part::Before, false), [(STEPS, all, all * input)]);
-        let steps = products(&profile, Part::Loop, false);
+        assert_eq!(products(&profile, LoopPhase::Before, false), [(STEPS, all, all * input)]);
+        let steps = products(&profile, LoopPhase::Loop, false);
         assert_eq!(steps.iter().map(|s| (s.1, s.2)).collect::<Vec<_>>(), [(all, all * state)]);
         assert!(steps[0].0 >= STEPS * 40, "{steps:?}");
         // Backward: the state's gradient in the loop; behind it both weights', the input's, and a bias'.
-        let steps = products(&profile, Part::Loop, true);
+        let steps = products(&profile, LoopPhase::Loop, true);
         assert_eq!(steps.iter().map(|s| s.2).collect::<Vec<_>>(), [all * state]);
-        let after: u64 = products(&profile, Part::After, true).iter().map(|s| s.2).sum();
+        let after: u64 = products(&profile, LoopPhase::After, true).iter().map(|s| s.2).sum();
         assert_eq!(after, all * (state + 2 * input + gates));
         // Each thread ran sequences of its own.
         let cell = profile.entries.iter().find(|e| e.kind == "lstm_cell").unwrap();
@@ -113,7 +113,8 @@ fn tables_print_and_add_up() {
         assert_eq!(text.lines().count(), profile.entries.len() + 4, "{text}");
         assert!(profile.entries.is_sorted_by(|a, b| a.time >= b.time));
         assert!(
-            profile.time_in(Part::Loop) > Duration::ZERO && profile.time_in(Part::Moves) > Duration::ZERO
+            profile.time_in(LoopPhase::Loop) > Duration::ZERO
+                && profile.time_in(LoopPhase::Moves) > Duration::ZERO
         );
         json(&profile.chrome_trace());
     }
@@ -144,7 +145,7 @@ fn each_entry_says_what_bounds_it() {
             Some(Bound::L3(reached)) => of_bytes(entry, reached, rates.bandwidth.l3),
             Some(Bound::Memory(reached)) => of_bytes(entry, reached, rates.bandwidth.memory),
             Some(Bound::Waiting) => {
-                assert!(entry.part == Part::Stepping || entry.side_by_side.len() == 2, "{line}");
+                assert!(entry.part == LoopPhase::Stepping || entry.side_by_side.len() == 2, "{line}");
                 continue;
             }
             None => {

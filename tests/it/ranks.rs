@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use unpadded::parallel::{Communicator, Faults, Lost, ThreadRank, World, simulated, threads};
+use unpadded::parallel::{Communicator, ExchangeFailure, Faults, ThreadRank, World, simulated, threads};
 
 use crate::conformance::{self, Case, exchange};
 use crate::models::Random;
@@ -44,7 +44,7 @@ fn simulations_conform() {
 }
 
 /// What one rank met: its exchanges with the right bytes, and the error that ended them.
-type Met = (u64, Option<Lost>);
+type Met = (u64, Option<ExchangeFailure>);
 
 /// The ranks, exchanges and faults of a seed: a quarter has delays alone, a quarter drops beside, a quarter deaths, the last all.
 fn schedule(seed: u64) -> (usize, u64, Faults) {
@@ -105,12 +105,12 @@ fn count(seeds: Range<u64>) -> Counts {
                 Some(lost) => {
                     assert!(faults.drops + faults.deaths > 0.0, "seed {seed}, rank {rank}: {lost:?}");
                     match lost {
-                        Lost::Late { ranks } => {
+                        ExchangeFailure::Late { ranks } => {
                             assert!(!ranks.is_empty() && ranks.iter().all(|&r| r < size && r != rank));
                             counts.late += 1;
                         }
-                        Lost::Left { rank: of, .. } if *of == rank => counts.died += 1,
-                        Lost::Left { .. } => counts.left += 1,
+                        ExchangeFailure::Left { rank: of, .. } if *of == rank => counts.died += 1,
+                        ExchangeFailure::Left { .. } => counts.left += 1,
                     }
                 }
             }

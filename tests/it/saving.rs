@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batches, Data, Loader};
 #[cfg(target_os = "linux")]
-use unpadded::train::Ended;
+use unpadded::train::StopReason;
 use unpadded::train::{Report, Steps, Until};
 use unpadded::{ErrorKind, Result};
 
@@ -228,7 +228,7 @@ fn a_training_that_is_done_needs_no_room() {
     let mut done = trainer().checkpoint(nowhere);
     done.resume(&x).unwrap();
     let report = done.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
-    assert_eq!((report.ended, report.tokens), (Ended::Done, 0));
+    assert_eq!((report.ended, report.tokens), (StopReason::Done, 0));
     let error = done.fit(&train(), &dev(), Until::Epochs(2)).unwrap_err().to_string();
     assert!(error.contains("expected a folder that files can be written in, got one where"), "{error}");
     assert_eq!(done.position().epoch, 1);

@@ -6,8 +6,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use ndarray::Array2;
 use unpadded::data::{
-    Batch, Batching, Data, Field, FirstIndex, LabelledRow, LabelledRows, Loader, Malformed, ReadOptions,
-    Sample, SampleStream, Samples, Skipped, Source, Target, TextFile,
+    Batch, Batching, Data, Field, FirstIndex, LabelledRow, LabelledRows, Loader, MalformedLines, ReadOptions,
+    Sample, SampleStream, Samples, SkippedRecords, Source, Target, TextFile,
 };
 use unpadded::tensor::{Csr, Dense, Storage};
 use unpadded::{Result, Variable};
@@ -111,9 +111,11 @@ fn a_malformed_line_says_file_line_pair_and_reason() {
     ] {
         let text = format!("1 1:1\n\n{line} # said\n1 1:1\n");
         assert_eq!(message(rows(&text)), format!("f:3: {expected}"), "{line}");
-        let mut records = file(text).malformed(Malformed::Skip).libsvm(FirstIndex::One).unwrap();
+        let mut records = file(text).malformed(MalformedLines::Skip).libsvm(FirstIndex::One).unwrap();
         assert_eq!(records.read_all().unwrap(), [row(1.0, &[(0, 1.0)]), row(1.0, &[(0, 1.0)])]);
-        let Skipped { count: 1, first, .. } = records.skipped() else { panic!("{:?}", records.skipped()) };
+        let SkippedRecords { count: 1, first, .. } = records.skipped() else {
+            panic!("{:?}", records.skipped())
+        };
         assert_eq!(format!("{:#}", first[0]), format!("f:3: {expected}"));
     }
     let zero = file("1 5:1 0:1 -1:1").libsvm(FirstIndex::Zero).unwrap().read_all();
@@ -152,7 +154,7 @@ fn ten_thousand_damaged_lines() -> Result<()> {
         bytes.extend_from_slice(&line);
         bytes.push(b'\n');
     }
-    let mut records = file(bytes).malformed(Malformed::Skip).libsvm(FirstIndex::One)?;
+    let mut records = file(bytes).malformed(MalformedLines::Skip).libsvm(FirstIndex::One)?;
     let read = records.read_all()?;
     let skipped = records.skipped().count;
     assert!(read.len() > 2000 && skipped > 2000, "{} read, {skipped} skipped", read.len());

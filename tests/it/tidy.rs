@@ -1,10 +1,11 @@
 //! The invariants of the architecture, read off the sources: imports point downwards, modules say what they are,
 //! `unsafe` stays in `kernels/`, bincode in `wire/`, and files stay readable in one sitting. Files do not use each other
-//! in circles, but for those in [`circles::ALLOWED`].
+//! in circles, but for those in [`circles::ALLOWED`]. Names keep to the glossary ([`words`]), and models to the public API.
 
 mod circles;
 mod guide;
 mod uses;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -161,18 +162,37 @@ fn sources_are_tidy() {
     let mut paths = Vec::new();
     sources(&root, &mut paths);
     assert!(paths.len() > 10);
-    let (mut found, mut all) = (Vec::new(), uses::Sources::default());
+    let (mut found, mut all, mut names) = (Vec::new(), uses::Sources::default(), words::Names::default());
     for path in paths {
         let name = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
         let source = fs::read_to_string(&path).unwrap();
         found.extend(complaints(&name, &source));
         all.add(&name, &source);
+        names.add(&name, &source);
     }
     let uses = all.uses();
     assert!(uses.values().map(|used| used.len()).sum::<usize>() > 500);
     found.extend(circles::complaints(&uses, circles::ALLOWED));
     found.extend(circles::upwards(&uses));
+    found.extend(names.complaints(&words::reserved()));
     assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+/// Modules of the crate that are no part of its public API. `executor` is for those who run programs themselves.
+const INTERNALS: [&str; 2] = ["unpadded::kernels", "unpadded::wire"];
+
+#[test]
+fn models_use_the_public_api_and_stay_short() {
+    let mut paths = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("models"), &mut paths);
+    assert!(paths.len() > 10);
+    for path in paths {
+        let source = fs::read_to_string(&path).unwrap();
+        let internal = INTERNALS.iter().find(|internal| source.contains(**internal));
+        assert_eq!(internal, None, "{}", path.display());
+        let lines = source.lines().count();
+        assert!(lines <= 250, "{}: {lines} lines: an example is to be read at one sitting", path.display());
+    }
 }
 
 /// Every rule can fail, and none fails on what is right.

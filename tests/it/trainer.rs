@@ -16,7 +16,7 @@ use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Schedule, Sgd};
 use unpadded::program::Initializer;
 use unpadded::tensor::Dense;
-use unpadded::train::{Ended, Progress, Report, Steps, Trainer, Until};
+use unpadded::train::{Progress, Report, Steps, StopReason, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result};
 
 mod accumulate;
@@ -124,7 +124,7 @@ fn k_steps_and_the_rest_are_all_steps_byte_for_byte() {
         assert_eq!(second.position().step, k);
         let report = fit(&mut second, Until::Steps(34));
         assert_eq!(report.resumed.map(|p| p.step), Some(k));
-        assert_eq!((report.ended, report.steps, report.epochs), (Ended::Done, 34, 3));
+        assert_eq!((report.ended, report.steps, report.epochs), (StopReason::Done, 34, 3));
         let epochs: Vec<(u64, u64)> = report.history.iter().map(|of| (of.epoch, of.step)).collect();
         assert_eq!(epochs, [(1, 10), (2, 20), (3, 30)]);
         assert!(bytes(&mut second) == expected, "after {k} steps");
@@ -149,7 +149,7 @@ fn evaluating_leaves_no_trace() {
 fn it_learns_and_reports() {
     let mut trainer = trainer();
     let report = fit(&mut trainer, Until::Epochs(12));
-    assert_eq!((report.ended, report.epochs, report.steps), (Ended::Done, 12, 120));
+    assert_eq!((report.ended, report.epochs, report.steps), (StopReason::Done, 12, 120));
     assert!(report.last.get("accuracy").unwrap() > 0.85, "{}", report.last);
     assert!(report.last.loss() < 0.5 && report.last.get("macro F1").unwrap() > 0.85, "{}", report.last);
     let tokens: usize = train().batches(Some(0), 0).unwrap().map(|b| b.unwrap().tokens).sum();
@@ -181,12 +181,12 @@ fn patience_ends_it_early_also_when_it_is_resumed() {
     let (train, dev) = (loader(random).shuffle(1), dev());
     let report = first.fit(&train, &dev, Until::Epochs(200)).unwrap();
     let best = report.best.unwrap();
-    assert_eq!((report.ended, report.epochs), (Ended::Early, best.epoch + 2));
+    assert_eq!((report.ended, report.epochs), (StopReason::Early, best.epoch + 2));
     assert!(report.last.loss() >= best.value);
     let mut second = stuck();
     second.resume(&file).unwrap();
     let again = second.fit(&train, &dev, Until::Epochs(200)).unwrap();
-    assert_eq!((again.ended, again.steps, again.last), (Ended::Early, report.steps, report.last));
+    assert_eq!((again.ended, again.steps, again.last), (StopReason::Early, report.steps, report.last));
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -223,13 +223,19 @@ fn the_stop_flag_finishes_the_step_and_saves() {
     let mut stopped = trainer().checkpoint(&file);
     let flag = stopped.stop_flag();
     let report = stopped.fit(&Flagging(train(), 3, flag.clone()), &dev(), Until::Epochs(2)).unwrap();
-    assert_eq!((report.ended, report.steps, flag.load(Ordering::SeqCst)), (Ended::Interrupted, 4, false));
+    assert_eq!(
+        (report.ended, report.steps, flag.load(Ordering::SeqCst)),
+        (StopReason::Interrupted, 4, false)
+    );
     // Again, in the evaluation at the epoch's end, which is then made when it is resumed.
     let mut resumed = trainer().checkpoint(&file);
     resumed.resume(&file).unwrap();
     let flag = resumed.stop_flag();
     let report = resumed.fit(&train(), &Flagging(dev(), 1, flag), Until::Epochs(2)).unwrap();
-    assert_eq!((report.ended, report.steps, report.epochs, report.best), (Ended::Interrupted, 10, 0, None));
+    assert_eq!(
+        (report.ended, report.steps, report.epochs, report.best),
+        (StopReason::Interrupted, 10, 0, None)
+    );
     let mut last = trainer();
     assert!(last.resume_if(&file).unwrap() && !last.resume_if("no such file.ckpt").unwrap());
     fit(&mut last, Until::Epochs(2));

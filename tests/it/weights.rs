@@ -33,7 +33,7 @@ fn tagger<L: RecurrentLayer>(layer: L, dtype: DType) -> Checkpoint {
     let words = net.feed("words", DType::I64, &[], 1);
     let x = words.embedding(Embedding::new(7, 3).dtype(dtype));
     let logits = x.stacked(Stacked::new(layer, 2).bidirectional().dropout(0.25)).linear(3);
-    let outputs = [("logits".to_owned(), net.name_of(logits))].into();
+    let outputs = [("logits".to_owned(), net.name_of(logits))];
     Checkpoint::of(net.finish().unwrap(), outputs)
 }
 

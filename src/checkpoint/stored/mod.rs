@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::lod::Lod;
 use crate::program::stored::{Literal, read_attributes, stored_attributes};
 use crate::tensor::DType;
-use crate::wire::record::{Named, record};
+use crate::wire::record::{NamedEntry, record};
 
 record! {
     pub(super) struct StoredPosition {
@@ -52,7 +52,7 @@ record! {
 record! {
     pub(super) struct StoredCriterion {
         1 metric: String,
-        2 better: Named<Better>,
+        2 better: NamedEntry<Better>,
         3 data: u64,
     }
 }
@@ -81,7 +81,7 @@ record! {
 
 record! {
     pub(super) struct StoredPurpose {
-        1 purpose: Named<Purpose>,
+        1 purpose: NamedEntry<Purpose>,
     }
 }
 
@@ -103,7 +103,7 @@ record! {
     /// What stands before the numbers of a tensor.
     pub(super) struct StoredHead {
         1 name: String,
-        2 dtype: Named<DType>,
+        2 dtype: NamedEntry<DType>,
         3 shape: Vec<u64>,
         4 lod: Option<Vec<Vec<u64>>>,
     }
@@ -113,7 +113,7 @@ record! {
     /// What stands before the row numbers and the numbers of a row-sparse variable.
     pub(super) struct StoredRowsHead {
         1 name: String,
-        2 dtype: Named<DType>,
+        2 dtype: NamedEntry<DType>,
         3 shape: Vec<u64>,
         4 rows: u64,
     }
@@ -171,7 +171,7 @@ impl StoredSums {
 impl From<&Criterion> for StoredCriterion {
     fn from(criterion: &Criterion) -> Self {
         let Criterion { metric, better, data } = criterion.clone();
-        Self { metric, better: Named(better), data }
+        Self { metric, better: NamedEntry(better), data }
     }
 }
 
@@ -225,7 +225,7 @@ impl TryFrom<StoredEpoch> for EpochScores {
 
 impl From<Purpose> for StoredPurpose {
     fn from(purpose: Purpose) -> Self {
-        Self { purpose: Named(purpose) }
+        Self { purpose: NamedEntry(purpose) }
     }
 }
 
@@ -280,7 +280,7 @@ pub(super) struct RowsHead {
 impl From<&RowsHead> for StoredRowsHead {
     fn from(head: &RowsHead) -> Self {
         let shape = head.shape.iter().map(|&n| n as u64).collect();
-        Self { name: head.name.clone(), dtype: Named(head.dtype), shape, rows: head.rows as u64 }
+        Self { name: head.name.clone(), dtype: NamedEntry(head.dtype), shape, rows: head.rows as u64 }
     }
 }
 
@@ -299,7 +299,7 @@ impl From<&Head> for StoredHead {
         let levels = |lod: &Lod| lod.to_levels().iter().map(|level| wide(level)).collect();
         Self {
             name: head.name.clone(),
-            dtype: Named(head.dtype),
+            dtype: NamedEntry(head.dtype),
             shape: wide(&head.shape),
             lod: head.lod.as_ref().map(levels),
         }

@@ -15,16 +15,16 @@ pub(super) type Path = Vec<[Pair; 2]>;
 
 /// Boxes with their upper left corners, and arrows, none of them left of 0 or above it.
 #[derive(Default)]
-pub(super) struct Arranged {
+pub(super) struct GraphLayout {
     pub(super) boxes: Vec<Pair>,
     pub(super) arrows: Vec<Path>,
     pub(super) size: Pair,
 }
 
 /// Arranges boxes of these sizes, each arrow leading down: none may lead back, over however many boxes.
-pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> Arranged {
+pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout {
     if sizes.is_empty() {
-        return Arranged::default();
+        return GraphLayout::default();
     }
     let mut graph = VisualGraph::new(Orientation::TopToBottom);
     let nodes: Vec<_> = sizes
@@ -44,19 +44,19 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> Arranged {
     for &(from, to) in arrows {
         graph.add_edge(Arrow::default(), nodes[from], nodes[to]);
     }
-    let mut places = Places { boxes: vec![[0.0; 2]; sizes.len()], arrows: Vec::new() };
+    let mut places = Positions { boxes: vec![[0.0; 2]; sizes.len()], arrows: Vec::new() };
     graph.do_it(false, false, false, &mut places);
     places.shifted(sizes)
 }
 
 /// Collects the places that it is told.
-struct Places {
+struct Positions {
     boxes: Vec<Pair>,
     arrows: Vec<Path>,
 }
 
-impl Places {
-    fn shifted(self, sizes: &[Pair]) -> Arranged {
+impl Positions {
+    fn shifted(self, sizes: &[Pair]) -> GraphLayout {
         let Self { mut boxes, mut arrows } = self;
         let corners = boxes.iter().zip(sizes).flat_map(|(at, of)| [*at, [at[0] + of[0], at[1] + of[1]]]);
         let points = corners.chain(arrows.iter().flatten().flatten().copied());
@@ -71,11 +71,11 @@ impl Places {
                 point[axis] -= low[axis];
             }
         }
-        Arranged { boxes, arrows, size: [high[0] - low[0], high[1] - low[1]] }
+        GraphLayout { boxes, arrows, size: [high[0] - low[0], high[1] - low[1]] }
     }
 }
 
-impl RenderBackend for Places {
+impl RenderBackend for Positions {
     fn draw_rect(
         &mut self,
         at: Point,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use unpadded::Program;
 use unpadded::program::{BlockId, OpDesc, Role, VarDesc, VarId, VarKind, VarRole};
 
-use super::arrange::{Arranged, Pair, arrange};
+use super::arrange::{GraphLayout, Pair, arrange};
 use crate::command::report::escape;
 
 /// Of a character of the small font, and of a line.
@@ -26,7 +26,7 @@ const STYLE: &str = "
 ";
 
 /// A picture, and its size.
-struct Drawn {
+struct Picture {
     body: String,
     size: Pair,
 }
@@ -36,7 +36,7 @@ struct Node {
     class: &'static str,
     lines: Vec<String>,
     /// What is drawn below the lines.
-    inside: Option<Drawn>,
+    inside: Option<Picture>,
 }
 
 impl Node {
@@ -73,7 +73,7 @@ impl Node {
                 r#"<text class="{class}" x="{middle:.1}" y="{below:.1}" text-anchor="middle">{line}</text>"#
             );
         }
-        if let Some(Drawn { body, size }) = &self.inside {
+        if let Some(Picture { body, size }) = &self.inside {
             let (left, top) = (x + (width - size[0]) / 2.0, y + self.lines_size()[1] + MARGIN / 2.0);
             let _ = writeln!(out, r#"<g transform="translate({left:.1} {top:.1})">"#);
             out.push_str(body);
@@ -85,16 +85,16 @@ impl Node {
 /// The whole program; without `all`, only what computes values and not what changes them.
 pub(super) fn svg(program: &Program, all: bool) -> String {
     // Blocks come after those that they are in, so that from the last one on each finds what is in it drawn.
-    let mut drawn: HashMap<BlockId, Drawn> = HashMap::new();
+    let mut drawn: HashMap<BlockId, Picture> = HashMap::new();
     let blocks: Vec<BlockId> = program.blocks().map(|(id, _)| id).collect();
     for &id in blocks.iter().rev() {
         let picture = block(program, id, all, &mut drawn);
         drawn.insert(id, picture);
     }
-    let Drawn { body, size } = blocks
+    let Picture { body, size } = blocks
         .first()
         .and_then(|root| drawn.remove(root))
-        .unwrap_or(Drawn { body: String::new(), size: [0.0; 2] });
+        .unwrap_or(Picture { body: String::new(), size: [0.0; 2] });
     let [width, height] = size.map(|of| of + 2.0 * MARGIN);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
@@ -105,7 +105,7 @@ pub(super) fn svg(program: &Program, all: bool) -> String {
 }
 
 /// A block, with the step blocks of its operators, which are taken out of `drawn`.
-fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId, Drawn>) -> Drawn {
+fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId, Picture>) -> Picture {
     let ops: Vec<&OpDesc> =
         program.block(id).ops.iter().filter(|op| all || op.role == Role::Forward).collect();
     let (mut nodes, mut from) = (Vec::new(), HashMap::new());
@@ -151,9 +151,9 @@ fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId,
     arrange_and_draw(&nodes, &arrows.into_iter().collect::<Vec<_>>())
 }
 
-fn arrange_and_draw(nodes: &[Node], arrows: &[(usize, usize)]) -> Drawn {
+fn arrange_and_draw(nodes: &[Node], arrows: &[(usize, usize)]) -> Picture {
     let sizes: Vec<Pair> = nodes.iter().map(Node::size).collect();
-    let Arranged { boxes, arrows: paths, size } = arrange(&sizes, arrows);
+    let GraphLayout { boxes, arrows: paths, size } = arrange(&sizes, arrows);
     let mut body = String::new();
     for path in &paths {
         let [[[x, y], [cx, cy]], [[dx, dy], [ex, ey]], rest @ ..] = &path[..] else { continue };
@@ -167,14 +167,14 @@ fn arrange_and_draw(nodes: &[Node], arrows: &[(usize, usize)]) -> Drawn {
         body.push_str("\"/>\n");
     }
     nodes.iter().zip(boxes).for_each(|(node, at)| node.draw(&mut body, at));
-    Drawn { body, size }
+    Picture { body, size }
 }
 
 fn operator(
     program: &Program,
     op: &OpDesc,
     from: &HashMap<VarId, usize>,
-    drawn: &mut HashMap<BlockId, Drawn>,
+    drawn: &mut HashMap<BlockId, Picture>,
 ) -> Node {
     let mut lines = vec![op.kind.clone()];
     for id in op.reads().filter(|id| !from.contains_key(id)) {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::model_choice::ModelChoice;
-use super::outcome::{Ended, Outcome, bad, fresh};
+use super::outcome::{Ending, Outcome, bad, fresh};
 use super::terminal;
 
 #[derive(Args)]
@@ -38,7 +38,7 @@ enum Format {
 }
 
 impl Graph {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         self.output.as_deref().map_or(Ok(()), fresh)?;
         let checkpoint = self.which.checkpoint()?;
         let drawn = match self.format {
@@ -53,6 +53,6 @@ impl Graph {
                 }
             }
         }
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 }

@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn errors_have_a_bar_for_each_range() {
-        let range = |from, to, texts, value| super::super::page::ErrorsOf { from, to, texts, value };
+        let range = |from, to, texts, value| super::super::page::LengthErrors { from, to, texts, value };
         let (of, by) = ("wrong texts".to_owned(), "length in tokens".to_owned());
         let ranges = vec![range(1, 1, 50, 0.25), range(4, 5, 3, 0.5), range(8, 11, 9, f64::NAN)];
         let told = errors(&Errors { of, by, share: true, ranges }, "Test set");

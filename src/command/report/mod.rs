@@ -19,8 +19,8 @@ mod tested;
 mod tests;
 mod text;
 
-pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, Tested};
-pub(crate) use several::{Run, Several, several};
+pub(crate) use page::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
+pub(crate) use several::{Run, SeveralRuns, several};
 
 use frame::{foot, head};
 pub(super) use text::escape;

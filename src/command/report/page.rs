@@ -17,7 +17,7 @@ pub(crate) struct Page {
     pub(crate) headline: Option<(String, f64, String)>,
     pub(crate) epochs: Vec<Epoch>,
     /// The scores of the test set.
-    pub(crate) tested: Option<Tested>,
+    pub(crate) tested: Option<TestScores>,
     /// Of the held-out texts.
     pub(crate) confusion: Option<Confusion>,
     /// The errors of held-out texts, where no test set has any.
@@ -47,7 +47,7 @@ pub(crate) struct Epoch {
 
 /// The scores of a test set.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Tested {
+pub(crate) struct TestScores {
     /// The file.
     pub(crate) dataset: String,
     /// The name of the headline figure.
@@ -106,7 +106,7 @@ pub(crate) struct ClassRow {
     pub(crate) support: u64,
 }
 
-impl Tested {
+impl TestScores {
     /// The figure of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Score> {
         self.figures.iter().find(|figure| figure.name == name)
@@ -162,12 +162,12 @@ pub(crate) struct Errors {
     /// What the ranges are of: `length in tokens`.
     pub(crate) by: String,
     pub(crate) share: bool,
-    pub(crate) ranges: Vec<ErrorsOf>,
+    pub(crate) ranges: Vec<LengthErrors>,
 }
 
 /// The errors of texts of similar lengths.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct ErrorsOf {
+pub(crate) struct LengthErrors {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) texts: u64,
@@ -177,7 +177,7 @@ pub(crate) struct ErrorsOf {
 impl From<&unpadded::recipes::ByLength> for Errors {
     fn from(of: &unpadded::recipes::ByLength) -> Self {
         let ranges = of.ranges().into_iter();
-        let range = |one: unpadded::recipes::LengthRange| ErrorsOf {
+        let range = |one: unpadded::recipes::LengthRange| LengthErrors {
             from: one.from,
             to: one.to,
             texts: one.texts,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::bars;
 use super::chart::{self, Line};
 use super::frame::{foot, head};
-use super::page::{ClassRow, Epoch, Page, Score, Tested};
+use super::page::{ClassRow, Epoch, Page, Score, TestScores};
 use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
 use crate::command::scores::shares;
@@ -22,7 +22,7 @@ pub(crate) struct Run {
     /// What it was trained on.
     pub(crate) data: String,
     pub(crate) epochs: Vec<Epoch>,
-    pub(crate) tested: Option<Tested>,
+    pub(crate) tested: Option<TestScores>,
 }
 
 impl Run {
@@ -37,14 +37,14 @@ impl Run {
 
 /// Several runs.
 #[derive(Debug, Default)]
-pub(crate) struct Several {
+pub(crate) struct SeveralRuns {
     pub(crate) runs: Vec<Run>,
     /// The settings that differ, each with its value in each run.
     pub(crate) settings: Vec<(String, Vec<String>)>,
 }
 
 /// The page of several runs as an HTML document.
-pub(crate) fn several(of: &Several) -> String {
+pub(crate) fn several(of: &SeveralRuns) -> String {
     let runs = &of.runs[..];
     let mut out = String::with_capacity(1 << 16);
     let title = counted(runs.len() as u64, "run", "runs");
@@ -109,7 +109,7 @@ fn heads(first: &str, runs: &[Run]) -> Vec<String> {
 }
 
 /// The scores of a part of the texts.
-type Part = fn(&Epoch) -> &Vec<(String, f64)>;
+type ScoreChoice = fn(&Epoch) -> &Vec<(String, f64)>;
 
 fn curves(out: &mut String, runs: &[Run]) {
     let mut epochs: Vec<u64> = runs.iter().flat_map(|run| &run.epochs).map(|epoch| epoch.epoch).collect();
@@ -117,7 +117,8 @@ fn curves(out: &mut String, runs: &[Run]) {
     epochs.dedup();
     let colours: Vec<String> = (0..runs.len()).map(colour).collect();
     let mut cards = String::new();
-    let parts: [(&str, Part); 2] = [("held-out", |epoch| &epoch.dev), ("training", |epoch| &epoch.train)];
+    let parts: [(&str, ScoreChoice); 2] =
+        [("held-out", |epoch| &epoch.dev), ("training", |epoch| &epoch.train)];
     for (part, of) in parts {
         let all = || runs.iter().flat_map(|run| &run.epochs).flat_map(of);
         for name in names(all().map(|(name, _)| name)) {
@@ -209,7 +210,7 @@ fn scores(out: &mut String, runs: &[Run]) {
     out.push_str("</section>\n");
 }
 
-fn settings(out: &mut String, Several { runs, settings }: &Several) {
+fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     if runs.len() < 2 {
         return;
     }

@@ -1,6 +1,6 @@
 //! The scores of the test set.
 
-use super::page::{ClassTable, Score, Tested};
+use super::page::{ClassTable, Score, TestScores};
 use super::text::{LABEL, count, cut, put};
 use super::{bars, classes};
 
@@ -8,7 +8,7 @@ use super::{bars, classes};
 pub(super) const ROWS: usize = 100;
 
 /// The section of the test set: its figures, each class, which was taken for which, and errors by length.
-pub(super) fn section(tested: &Tested) -> String {
+pub(super) fn section(tested: &TestScores) -> String {
     let mut out = String::from(
         "<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n",
     );
@@ -50,7 +50,7 @@ pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) 
 
 pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 
-fn figures(out: &mut String, tested: &Tested) {
+fn figures(out: &mut String, tested: &TestScores) {
     put(out, format_args!("<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL)));
     boxed(out, "Scores", "scores", &["score", "value", "95 % interval"].map(str::to_owned));
     for figure in &tested.figures {

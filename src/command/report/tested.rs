@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::page::{ClassRow, ClassTable, Confusion, Errors, ErrorsOf, Example, Score, Tested};
+use super::page::{ClassRow, ClassTable, Confusion, Errors, Example, LengthErrors, Score, TestScores};
 use crate::command::outcome::Outcome;
 
 /// A field of an object that another one wrote: an error names it.
@@ -45,7 +45,7 @@ fn texts(object: &Value, name: &str) -> Vec<String> {
     list(object, name).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-impl Tested {
+impl TestScores {
     /// The scores of an object that `scores::object` wrote.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Tested {
         let errors = object.get("lengths").filter(|lengths| !lengths.is_null()).map(|lengths| {
             let range = |range: &Value| {
                 let size = |name| whole(range, name).map(|x| usize::try_from(x).unwrap_or(usize::MAX));
-                Ok(ErrorsOf {
+                Ok(LengthErrors {
                     from: size("from")?,
                     to: size("to")?,
                     texts: whole(range, "texts")?,
@@ -136,7 +136,7 @@ mod tests {
             "lengths": {"of": "wrong texts", "by": "length in tokens", "share": true,
                 "ranges": [{"from": 4, "to": 5, "texts": 4, "value": 0.25}]}}"#;
         let object: Value = serde_json::from_str(text).unwrap();
-        let tested = Tested::of(&object).unwrap();
+        let tested = TestScores::of(&object).unwrap();
         assert!(tested.get("loss").unwrap().value.is_nan());
         let accuracy = tested.get("accuracy").unwrap();
         assert_eq!((&*accuracy.shown(), &*accuracy.interval()), ("75.00 %", "50.00 to 100.00 %"));
@@ -148,7 +148,7 @@ mod tests {
             ("scores", "s", "`scores`"),
         ] {
             let object: Value = serde_json::from_str(&text.replacen(old, new, 1)).unwrap();
-            let said = Tested::of(&object).unwrap_err().to_string();
+            let said = TestScores::of(&object).unwrap_err().to_string();
             assert!(said.contains(field) && said.contains("expected"), "{said}");
         }
     }

@@ -1,6 +1,6 @@
 //! Whole pages: nothing from outside is read as HTML, every tag is closed, and odd pages are pages.
 
-use super::page::{ClassRow, ClassTable, Errors, ErrorsOf, Score};
+use super::page::{ClassRow, ClassTable, Errors, LengthErrors, Score};
 use super::*;
 use unpadded::recipes::Alignment;
 
@@ -77,14 +77,14 @@ fn evil_pair() -> Example {
     }
 }
 
-fn evil_scores() -> Tested {
+fn evil_scores() -> TestScores {
     let evil = || EVIL.to_owned();
     let mut confusion = Confusion::new(EVIL);
     for (truth, predicted, times) in [(EVIL, EVIL, 1), (EVIL, "", 2), ("", EVIL, 3)] {
         confusion.add(truth, predicted, times);
     }
-    let range = |from, value| ErrorsOf { from, to: usize::MAX, texts: u64::MAX, value };
-    Tested {
+    let range = |from, value| LengthErrors { from, to: usize::MAX, texts: u64::MAX, value };
+    TestScores {
         dataset: evil(),
         metric: evil(),
         figures: vec![
@@ -108,7 +108,7 @@ fn evil_scores() -> Tested {
     }
 }
 
-fn evil_runs() -> Several {
+fn evil_runs() -> SeveralRuns {
     let evil = || EVIL.to_owned();
     let run = |at: usize| Run {
         name: evil(),
@@ -117,7 +117,7 @@ fn evil_runs() -> Several {
         epochs: evil_page().epochs.into_iter().skip(at % 3).collect(),
         tested: at.is_multiple_of(2).then(evil_scores),
     };
-    Several { runs: (0..12).map(run).collect(), settings: vec![(evil(), vec![evil(); 12])] }
+    SeveralRuns { runs: (0..12).map(run).collect(), settings: vec![(evil(), vec![evil(); 12])] }
 }
 
 fn evil_page() -> Page {
@@ -174,7 +174,7 @@ fn several_runs_are_a_page_that_holds_no_html_from_outside() {
     assert!(!names.iter().any(|n| n == "script" || n == "img"), "{names:?}");
     assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)") && !page.contains(" href=\"h"));
     assert!(page.len() < 400_000, "{}", page.len());
-    elements(&several(&Several::default()));
+    elements(&several(&SeveralRuns::default()));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
-use super::outcome::{Ended, Outcome, UsageError, bad, plain};
+use super::outcome::{Ending, Outcome, UsageError, bad, plain};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::scores::{Table, shares};
@@ -23,7 +23,7 @@ use super::{file, json};
 use unpadded::ErrorKind;
 use unpadded::checkpoint::Better;
 use unpadded::recipes::{Config, Space, prepare};
-use unpadded::train::{Ended as FitEnded, Report};
+use unpadded::train::{Report, StopReason};
 
 /// The most trials in the table at the end.
 const ROWS: usize = 20;
@@ -81,7 +81,7 @@ struct Search<'a> {
 }
 
 impl Tune {
-    pub(crate) fn run(self) -> Outcome<Ended> {
+    pub(crate) fn run(self) -> Outcome<Ending> {
         let (config, space, path) = self.wanted()?;
         let state = match &self.resume {
             Some(_) => {
@@ -139,7 +139,7 @@ impl Tune {
             search.save()?;
             if interrupted {
                 terminal::say(format!("tune --resume {} continues", folder.path().display()));
-                return Ok(Ended::Interrupted);
+                return Ok(Ending::Interrupted);
             }
         }
         search.conclude()
@@ -243,11 +243,11 @@ impl Search<'_> {
                 trial.best = report.best.map(|best| (best.value, best.epoch));
                 let higher = better.map(|better| better == Better::Higher);
                 self.state.higher = self.state.higher.or(higher);
-                let cut = report.ended == FitEnded::Interrupted;
+                let cut = report.ended == StopReason::Interrupted;
                 interrupted = cut && !over;
                 if !cut {
                     // One that stopped early has nothing left to train.
-                    trial.rungs = if report.ended == FitEnded::Early { last } else { rung };
+                    trial.rungs = if report.ended == StopReason::Early { last } else { rung };
                     trial.toward = 0;
                 }
                 self.report(&trial, report.ended);
@@ -288,8 +288,8 @@ impl Search<'_> {
         let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
         let fitted = training.fit(trainer, &data, epochs.unwrap_or(config.training.epochs), &mut None)?;
         let (ended, better) = (fitted.report.ended, fitted.better);
-        let whole = ended == FitEnded::Done && fitted.report.epochs >= config.training.epochs;
-        let report = match whole || ended == FitEnded::Early {
+        let whole = ended == StopReason::Done && fitted.report.epochs >= config.training.epochs;
+        let report = match whole || ended == StopReason::Early {
             true => training.finish(fitted, scoring.without_test())?.report,
             false => fitted.report,
         };
@@ -297,15 +297,15 @@ impl Search<'_> {
     }
 
     /// Prints the result of a trial.
-    fn report(&self, trial: &Trial, ended: FitEnded) {
+    fn report(&self, trial: &Trial, ended: StopReason) {
         if self.console.quiet {
             return;
         }
         let state = &self.state;
         let value = trial.best.map_or("no epoch".to_owned(), |(value, _)| state.shown(value));
         let why = match ended {
-            FitEnded::Early => ", stopped early",
-            FitEnded::Interrupted => ", interrupted",
+            StopReason::Early => ", stopped early",
+            StopReason::Interrupted => ", interrupted",
             _ => "",
         };
         let left = state.budget - self.before - self.begun.elapsed().as_secs_f64();
@@ -321,7 +321,7 @@ impl Search<'_> {
     }
 
     /// Writes the best config and the table of the trials.
-    fn conclude(&self) -> Outcome<Ended> {
+    fn conclude(&self) -> Outcome<Ending> {
         let (state, console, at) = (&self.state, self.console, self.folder.path());
         let ranked = state.ranked();
         let Some((best, (value, epoch))) = ranked.first().and_then(|best| Some((*best, best.best?))) else {
@@ -381,7 +381,7 @@ impl Search<'_> {
                 ("run", path(at)),
             ])
         })?;
-        Ok(Ended::Done)
+        Ok(Ending::Done)
     }
 
     /// The trials, the best first, and the settings in which they differ.

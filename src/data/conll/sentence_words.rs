@@ -72,7 +72,7 @@ impl Parser<SentenceWords> for Marked {
 
 /// What is known of a file of words before it is read.
 #[derive(Clone, Copy)]
-pub(in crate::data) struct Known<'a> {
+pub(in crate::data) struct KnownColumns<'a> {
     /// The columns of an earlier file.
     pub(in crate::data) like: Option<&'a Columns>,
     /// The column of the words, if it is set.
@@ -83,8 +83,8 @@ pub(in crate::data) struct Known<'a> {
 
 impl Columns {
     /// The column of the words, as in an earlier file if this one has the same columns; none of a file with a text a line.
-    pub(in crate::data) fn of_words(file: &TextFile, known: Known<'_>) -> Result<Option<Self>> {
-        let Known { like, words, columns } = known;
+    pub(in crate::data) fn of_words(file: &TextFile, known: KnownColumns<'_>) -> Result<Option<Self>> {
+        let KnownColumns { like, words, columns } = known;
         let names: &[String] = like.filter(|like| like.header).map_or(&[], |like| &like.names);
         let first = First::of(file, ColumnSettings { words, tags: None, header: None, names })?;
         if !(columns || first.header.is_some() || first.are_columns(like.map(|like| like.count))) {

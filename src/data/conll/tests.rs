@@ -319,7 +319,8 @@ fn tags_are_where_those_of_a_scheme_are() {
     refused(semantic, "columns of file `c.conll`: expected the column of the tags: `tags`");
     assert_eq!(read("c", semantic, Some("5")).unwrap().1, ["1: a/N b/V"]);
     let asked =
-        Columns::of_words(&file("c", semantic), Known { like: None, words: None, columns: false }).unwrap();
+        Columns::of_words(&file("c", semantic), KnownColumns { like: None, words: None, columns: false })
+            .unwrap();
     assert_eq!(asked.map(|columns| columns.words), Some(1));
 }
 

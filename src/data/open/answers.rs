@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// A cell that an answer adds to a record.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Added {
+pub enum AnswerCell {
     /// A text.
     Text(String),
     /// A number.
@@ -65,7 +65,7 @@ pub(super) enum Form {
 
 /// What answers add to the records of a file.
 #[derive(Debug)]
-pub(super) struct Adds {
+pub(super) struct AnswerColumns {
     pub(super) form: Form,
     /// The names of the columns, if a line has them; of objects, those of the first; of columns, what comments are about.
     pub(super) names: Vec<String>,
@@ -73,7 +73,7 @@ pub(super) struct Adds {
     pub(super) added: Vec<String>,
 }
 
-impl Adds {
+impl AnswerColumns {
     /// Takes the names of what is added: `predicted_` is before one that the file has already. Returns a note on what has no place.
     pub(super) fn name(&mut self, added: &[&str]) -> Option<String> {
         let columns = matches!(self.form, Form::Columns(_));
@@ -113,9 +113,9 @@ impl Adds {
     }
 
     /// The lines of a record with an answer; cells that it lacks are empty.
-    pub(super) fn lines_of(&self, question: &Question, answer: &[Added]) -> String {
+    pub(super) fn lines_of(&self, question: &Question, answer: &[AnswerCell]) -> String {
         let lacks = self.added.len().saturating_sub(answer.len());
-        let answer = &[answer, &vec![Added::Nothing; lacks]].concat()[..];
+        let answer = &[answer, &vec![AnswerCell::Nothing; lacks]].concat()[..];
         let mut text = String::new();
         match &self.form {
             Form::Columns(columns) => self.columns(columns, question, answer, &mut text),
@@ -161,7 +161,7 @@ impl Adds {
     }
 
     /// The lines of a sentence with the tag of each word, below comments with its label.
-    fn columns(&self, columns: &Columns, question: &Question, answer: &[Added], text: &mut String) {
+    fn columns(&self, columns: &Columns, question: &Question, answer: &[AnswerCell], text: &mut String) {
         let Question { raw, words, header, text: asked, .. } = question;
         let (mut word, none) = (0, "_".to_owned());
         let mut begins = raw.iter().position(|line| words.first() == Some(&line.number));
@@ -174,7 +174,7 @@ impl Adds {
         for (at, Raw { number, text: line, end }) in raw.iter().enumerate() {
             if begins == Some(at) && columns.has_comments() {
                 let labels =
-                    self.added.iter().zip(answer).skip(1).filter(|(_, cell)| **cell != Added::Nothing);
+                    self.added.iter().zip(answer).skip(1).filter(|(_, cell)| **cell != AnswerCell::Nothing);
                 for (name, cell) in labels {
                     text.push_str(&format!("# {name} = {}{end}", shown(cell).replace(['\n', '\r'], " ")));
                 }
@@ -184,7 +184,7 @@ impl Adds {
             } else if words.get(word) == Some(number) {
                 word += 1;
                 match answer.first() {
-                    Some(Added::Words(tags)) => tags.get(word - 1),
+                    Some(AnswerCell::Words(tags)) => tags.get(word - 1),
                     _ => Some(&none),
                 }
             } else {
@@ -201,7 +201,7 @@ impl Adds {
     }
 
     /// An object with fields more, or a list with elements more.
-    fn json(&self, line: &str, answer: &[Added]) -> String {
+    fn json(&self, line: &str, answer: &[AnswerCell]) -> String {
         let trimmed = line.trim_end();
         // What is no record stays as it is.
         if !trimmed.ends_with(['}', ']']) {
@@ -210,18 +210,18 @@ impl Adds {
         // As short as it is in f32.
         let short =
             |number: &f32| serde_json::from_str(&number.to_string()).unwrap_or(serde_json::Value::Null);
-        let value = |cell: &Added| match cell {
-            Added::Text(text) => serde_json::Value::from(text.as_str()),
-            Added::Number(number) => short(number),
-            Added::Numbers(numbers, _) => numbers.iter().map(short).collect(),
-            Added::Words(words) | Added::List(words, _) => words.clone().into(),
-            Added::Nothing => serde_json::Value::Null,
+        let value = |cell: &AnswerCell| match cell {
+            AnswerCell::Text(text) => serde_json::Value::from(text.as_str()),
+            AnswerCell::Number(number) => short(number),
+            AnswerCell::Numbers(numbers, _) => numbers.iter().map(short).collect(),
+            AnswerCell::Words(words) | AnswerCell::List(words, _) => words.clone().into(),
+            AnswerCell::Nothing => serde_json::Value::Null,
         };
         let (inner, end) = trimmed.split_at(trimmed.len().saturating_sub(1));
         let mut text = inner.trim_end().to_owned();
         for (name, cell) in self.added.iter().zip(answer) {
             let named = end == "}";
-            if named && *cell == Added::Nothing && self.has_own(line, name) {
+            if named && *cell == AnswerCell::Nothing && self.has_own(line, name) {
                 continue;
             }
             if !text.ends_with(['{', '[']) {
@@ -237,16 +237,16 @@ impl Adds {
 }
 
 /// A cell as text.
-fn shown(cell: &Added) -> String {
+fn shown(cell: &AnswerCell) -> String {
     match cell {
-        Added::Text(text) => text.clone(),
-        Added::Number(number) => number.to_string(),
-        Added::Words(words) => words.join(" "),
-        Added::List(texts, separator) => texts.join(separator),
-        Added::Numbers(numbers, separator) => {
+        AnswerCell::Text(text) => text.clone(),
+        AnswerCell::Number(number) => number.to_string(),
+        AnswerCell::Words(words) => words.join(" "),
+        AnswerCell::List(texts, separator) => texts.join(separator),
+        AnswerCell::Numbers(numbers, separator) => {
             numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(separator)
         }
-        Added::Nothing => String::new(),
+        AnswerCell::Nothing => String::new(),
     }
 }
 

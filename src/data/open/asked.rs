@@ -3,19 +3,19 @@
 use super::answers::Form;
 use super::column::{Column, LABEL, SOURCE, TARGET, TOKENS, language, plain};
 use super::columns::number;
-use super::fields::Read;
+use super::fields::FieldText;
 use super::guess::{Guess, Task, guess};
 use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
 use super::{dictionary, fasttext, fields, json, objects, table, trees};
 use crate::data::TextFile;
-use crate::data::conll::{Columns, Known, SentenceWords, joined};
+use crate::data::conll::{Columns, KnownColumns, SentenceWords, joined};
 use crate::data::lines::{Reason, quoted};
 use crate::data::records::{OneLine, Parser};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How a file is read and answered.
-pub(super) struct Opened {
+pub(super) struct AnswerPlan {
     pub(super) source: Source,
     pub(super) form: Form,
     /// The names of the columns.
@@ -29,7 +29,7 @@ pub(super) enum Source {
     Lines(Box<dyn Parser<SentenceWords>>),
     /// The rows of Parquet: the text in these fields, or the words of one.
     #[cfg(feature = "parquet")]
-    Rows(Vec<String>, Read),
+    Rows(Vec<String>, FieldText),
 }
 
 /// The words of a field, as models are asked about them.
@@ -37,7 +37,7 @@ fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
     joined(&fields::texts(object, name)?)
 }
 
-impl Opened {
+impl AnswerPlan {
     fn lines(parser: Box<dyn Parser<SentenceWords>>, form: Form) -> Self {
         Self { source: Source::Lines(parser), form, names: Vec::new(), header: false }
     }
@@ -168,7 +168,7 @@ impl Opened {
         file: &TextFile,
         options: &mut ReadOptions,
         wanted: &[Column<'_>],
-        make: Read,
+        make: FieldText,
     ) -> Result<Self> {
         let Some(format) = options.format else { return Ok(Self::plain()) };
         let told = options.told.clone().unwrap_or_default();
@@ -225,7 +225,7 @@ impl Opened {
         let named = by_ending(&file.name()) == Some(FileFormat::Columns);
         let like = options.columns.take();
         let told_words = options.told.as_ref().and_then(|told| told.tokens.clone());
-        let known = Known {
+        let known = KnownColumns {
             like: like.as_deref(),
             words: told_words.as_deref(),
             columns: named || told == Some(FileFormat::Columns),

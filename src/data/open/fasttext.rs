@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::data::lines::Reason;
 use crate::data::records::{OneLine, Stream, shown};
-use crate::data::{Labelled, TextFile};
+use crate::data::{LabelledText, TextFile};
 use crate::error::Result;
 
 /// What a label begins with.
@@ -34,7 +34,7 @@ pub(super) fn text(line: &str) -> String {
 }
 
 /// The text of a line, once with each of its labels; none of a blank line.
-fn record(line: &str) -> Result<Option<Vec<Labelled>>, Reason> {
+fn record(line: &str) -> Result<Option<Vec<LabelledText>>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
     }
@@ -46,16 +46,16 @@ fn record(line: &str) -> Result<Option<Vec<Labelled>>, Reason> {
         (labels, _) if labels.contains(&"") => wrong("a name behind `__label__`"),
         (_, "") => wrong("a text behind the label"),
         (labels, text) => {
-            let with = |label: &str| Labelled::new(text, label);
+            let with = |label: &str| LabelledText::new(text, label);
             Ok(Some(labels.into_iter().map(with).collect()))
         }
     }
 }
 
 /// The records of a file.
-pub(super) fn records(file: &TextFile) -> Result<Stream<Labelled>> {
+pub(super) fn records(file: &TextFile) -> Result<Stream<LabelledText>> {
     let name = Arc::from(file.name());
-    let all = move |of: Result<(Vec<Labelled>, u64)>| {
+    let all = move |of: Result<(Vec<LabelledText>, u64)>| {
         let ((records, line), error) =
             of.map_or_else(|e| ((Vec::new(), 0), Some(Err(e))), |records| (records, None));
         let name = Arc::clone(&name);

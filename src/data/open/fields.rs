@@ -78,8 +78,8 @@ struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Of;
-        impl<'de> Visitor<'de> for Of {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
             type Value = Text<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
                 Ok(Text(Cow::Owned(text.to_owned())))
             }
         }
-        from.deserialize_str(Of)
+        from.deserialize_str(TextVisitor)
     }
 }
 
@@ -247,10 +247,15 @@ pub(super) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
 }
 
 /// What makes a text of a field of a record.
-pub(super) type Read = fn(&Object<'_>, &str) -> Result<String, Reason>;
+pub(super) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
 /// The text of these fields, each read by `of`; of several, those without a text are empty. With `pair` the last is a second text.
-pub(super) fn text_in(object: &Object<'_>, names: &[String], of: Read, pair: bool) -> Result<String, Reason> {
+pub(super) fn text_in(
+    object: &Object<'_>,
+    names: &[String],
+    of: FieldText,
+    pair: bool,
+) -> Result<String, Reason> {
     let is_empty = |name: &String| match at(object, name) {
         None | Some(Value::Null) => true,
         Some(value) => matches!(value, Value::Text(text) if text.trim().is_empty()),

@@ -8,8 +8,8 @@ use super::paths::extension;
 use super::walk::Walk;
 use crate::data::lines::{Reason, quoted};
 use crate::data::memory::Usage;
-use crate::data::records::{OneLine, Parser, Skipped, Stream, shown};
-use crate::data::{Malformed, TextFile};
+use crate::data::records::{OneLine, Parser, SkippedRecords, Stream, shown};
+use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What was decided about a file: how its records are arranged, and what the elements of those that are lists are called.
@@ -551,7 +551,8 @@ pub(super) fn records<R: 'static>(
     if header {
         list.next(&mut Vec::new())?;
     }
-    let (mut list, mut bytes, mut skipped, mut width) = (Some(list), Vec::new(), Skipped::default(), None);
+    let (mut list, mut bytes, mut skipped, mut width) =
+        (Some(list), Vec::new(), SkippedRecords::default(), None);
     let mut read = move |list: &mut Source| -> Result<Option<R>> {
         while let Some(line) = list.next(&mut bytes)? {
             let text = encoding.decode(guessed, &bytes).map_err(|reason| (0, reason));
@@ -561,11 +562,11 @@ pub(super) fn records<R: 'static>(
             });
             match record {
                 Ok(record) => return Ok(Some(record)),
-                Err((_, _)) if policy == Malformed::Skip => {}
+                Err((_, _)) if policy == MalformedLines::Skip => {}
                 Err((behind, reason)) => {
                     let Some(walk) = list.place() else { return Ok(None) };
                     let error = walk.malformed(line + behind, reason);
-                    if policy == Malformed::Error {
+                    if policy == MalformedLines::Error {
                         return Err(error);
                     }
                     skipped.add(|| error);

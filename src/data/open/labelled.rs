@@ -12,8 +12,8 @@ use super::{fasttext, fields, objects, parts, rows, table, trees};
 use crate::data::data_set::Record;
 use crate::data::lines::quoted;
 use crate::data::plan::Plan;
-use crate::data::records::{OneLine, Records, Skipped, Stream, of_columns, to_first_error};
-use crate::data::{Fingerprint, Folder, Labelled, Malformed, TextFile};
+use crate::data::records::{OneLine, Records, SkippedRecords, Stream, of_columns, to_first_error};
+use crate::data::{Fingerprint, Folder, LabelledText, MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file, and what its records are.
@@ -34,12 +34,12 @@ enum Input {
 struct Form {
     guess: Guess,
     options: ReadOptions,
-    parts: Parts,
+    parts: LabelFormat,
 }
 
 /// Where the text and the label of a record are.
 #[derive(Debug, Clone)]
-enum Parts {
+enum LabelFormat {
     Tree,
     FastText,
     Fields(objects::FieldChoice),
@@ -48,7 +48,7 @@ enum Parts {
 
 impl Input {
     /// The records; what is not known of the file is as in `options`.
-    fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<Labelled>> {
+    fn open(&self, options: &ReadOptions, window: bool) -> Result<Stream<LabelledText>> {
         match self {
             Self::Records(file, Some(form)) => form.records(file),
             Self::Records(file, None) => {
@@ -59,31 +59,32 @@ impl Input {
                 let label = label.clone();
                 let text = move |line: &str| {
                     let text = line.trim();
-                    Ok((!text.is_empty()).then(|| Labelled::new(text, label.clone())))
+                    Ok((!text.is_empty()).then(|| LabelledText::new(text, label.clone())))
                 };
                 Ok(placed(file, file.records(OneLine(text))?))
             }
             Self::Cells(file, table, label) => {
                 let label = label.clone();
-                let of = move |cell: &mut dyn FnMut(usize) -> String| Labelled::new(cell(0), label.clone());
+                let of =
+                    move |cell: &mut dyn FnMut(usize) -> String| LabelledText::new(cell(0), label.clone());
                 Ok(placed(file, table.records(file, of)?))
             }
             Self::Whole(file, label) => {
                 let text = prepared(file.clone(), options, window)?.text()?;
-                Ok(Box::new(std::iter::once(Ok(Labelled::new(text, label.clone())))))
+                Ok(Box::new(std::iter::once(Ok(LabelledText::new(text, label.clone())))))
             }
         }
     }
 }
 
 /// Texts with the lines that they are read from.
-fn placed(file: &TextFile, records: Records<Labelled>) -> Stream<Labelled> {
+fn placed(file: &TextFile, records: Records<LabelledText>) -> Stream<LabelledText> {
     let name = Arc::from(file.name());
     Box::new(records.with_lines().map(move |one| one.map(|(text, line)| text.placed(&name, line))))
 }
 
 /// The texts of lines that have several each, with their lines.
-fn all_placed(file: &TextFile, records: Records<Vec<Labelled>>) -> Stream<Labelled> {
+fn all_placed(file: &TextFile, records: Records<Vec<LabelledText>>) -> Stream<LabelledText> {
     let name: Arc<str> = Arc::from(file.name());
     Box::new(records.with_lines().flat_map(move |one| match one {
         Ok((texts, line)) => texts.into_iter().map(|text| Ok(text.placed(&name, line))).collect(),
@@ -111,25 +112,25 @@ impl Form {
         Ok(Self { guess, options, parts })
     }
 
-    fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<Parts> {
+    fn parts(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<LabelFormat> {
         if matches!(format, FileFormat::Trees | FileFormat::FastText) {
             options.without_columns(format, &format!("file `{}`", file.name()))?;
         }
         let (names, parts) = match format {
-            FileFormat::Trees => return Ok(Parts::Tree),
+            FileFormat::Trees => return Ok(LabelFormat::Tree),
             FileFormat::FastText => {
                 options.notes.extend(fasttext::note(file)?);
-                return Ok(Parts::FastText);
+                return Ok(LabelFormat::FastText);
             }
             FileFormat::JsonLines | FileFormat::Parquet => {
                 let picked = objects::picked(file, format, &wanted(options), options)?;
                 options.notes.clone_from(&picked.notes);
-                (picked.names.clone(), Parts::Fields(picked))
+                (picked.names.clone(), LabelFormat::Fields(picked))
             }
             _ => {
                 let table = table::Table::of(file, format, options, &wanted(options))?;
                 table.note(options);
-                (table.names().to_vec(), Parts::Cells(table))
+                (table.names().to_vec(), LabelFormat::Cells(table))
             }
         };
         let mut texts = names;
@@ -140,7 +141,7 @@ impl Form {
     }
 
     fn is_table(&self) -> bool {
-        matches!(self.parts, Parts::Cells(_))
+        matches!(self.parts, LabelFormat::Cells(_))
     }
 
     /// How the file is read, without the reason why a line is a header.
@@ -150,10 +151,10 @@ impl Form {
         options.to_string()
     }
 
-    fn records(&self, file: &TextFile) -> Result<Stream<Labelled>> {
+    fn records(&self, file: &TextFile) -> Result<Stream<LabelledText>> {
         let grouped = self.options.group.is_some();
-        let found: Result<Stream<Labelled>> = match &self.parts {
-            Parts::Tree => {
+        let found: Result<Stream<LabelledText>> = match &self.parts {
+            LabelFormat::Tree => {
                 let binary = self.options.binary;
                 match self.options.phrases {
                     true => file
@@ -164,25 +165,25 @@ impl Form {
                         .map(|found| placed(file, found)),
                 }
             }
-            Parts::FastText => fasttext::records(file),
-            Parts::Fields(picked) => {
+            LabelFormat::FastText => fasttext::records(file),
+            LabelFormat::Fields(picked) => {
                 let (mut texts, name) = (picked.names.clone(), Arc::from(file.name()));
                 let group = if grouped { texts.pop() } else { None };
                 let (label, lists) = (texts.pop().unwrap_or_default(), self.options.label_lists);
                 let pair = self.options.pair;
                 picked.records(file, move |object| {
                     let text = fields::text_in(object, &texts, fields::text, pair)?;
-                    let mut found = Labelled::new(text, fields::label(object, &label, lists)?);
+                    let mut found = LabelledText::new(text, fields::label(object, &label, lists)?);
                     found.group =
                         group.as_deref().map(|name| fields::label(object, name, false)).transpose()?;
                     Ok(found.placed(&name, object.line))
                 })
             }
-            Parts::Cells(table) => {
+            LabelFormat::Cells(table) => {
                 let label = table.names().len().saturating_sub(1 + usize::from(grouped));
                 let of = move |cell: &mut dyn FnMut(usize) -> String| {
                     let text = of_columns((0..label).map(&mut *cell).collect());
-                    let mut found = Labelled::new(text, cell(label).trim());
+                    let mut found = LabelledText::new(text, cell(label).trim());
                     found.group = grouped.then(|| cell(label + 1).trim().to_owned());
                     found
                 };
@@ -428,19 +429,19 @@ impl Inputs {
     }
 
     /// All that is in them, one after another; what is wrong in a file comes as an item.
-    fn records(self: Arc<Self>) -> Stream<Labelled> {
+    fn records(self: Arc<Self>) -> Stream<LabelledText> {
         // Files that are no texts are named together.
-        let (mut number, mut strays) = (0, Skipped::default());
-        let next = move || -> Option<Stream<Labelled>> {
+        let (mut number, mut strays) = (0, SkippedRecords::default());
+        let next = move || -> Option<Stream<LabelledText>> {
             let Some(input) = self.inputs.get(number) else {
-                let error = std::mem::take(&mut strays).all::<Labelled>().err()?;
+                let error = std::mem::take(&mut strays).all::<LabelledText>().err()?;
                 let error = error.noted("move what is no text out of the class folders");
                 return Some(Box::new(std::iter::once(Err(error))));
             };
             number += 1;
-            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<Labelled> {
+            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<LabelledText> {
                 match input {
-                    Input::Whole(..) if self.options.malformed == Malformed::Collect => {
+                    Input::Whole(..) if self.options.malformed == MalformedLines::Collect => {
                         strays.add(|| e);
                         Box::new(std::iter::empty())
                     }
@@ -452,7 +453,7 @@ impl Inputs {
     }
 }
 
-impl Record for Labelled {
+impl Record for LabelledText {
     const PLURAL: &'static str = "texts";
 
     fn held_out_by(&self, fingerprint: Fingerprint) -> Fingerprint {

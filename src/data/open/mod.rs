@@ -27,12 +27,12 @@ mod tagged;
 mod trees;
 mod walk;
 
-pub use answers::{Added, Question};
+pub use answers::{AnswerCell, Question};
 pub(crate) use dictionary::are_pronunciations;
 pub use options::{FileFormat, ReadOptions};
-pub use parts::Parts;
+pub use parts::DataPaths;
 pub use plain::{PlainFiles, PlainText};
-pub use questions::{Asking, Questions};
+pub use questions::{QuestionKind, Questions};
 
 #[cfg(test)]
 mod tests;

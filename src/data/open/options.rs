@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::data::conll::Columns;
 use crate::data::lines::quoted;
-use crate::data::{Encoding, FirstIndex, Malformed, TagScheme, Tagging, TextFile};
+use crate::data::{Encoding, FirstIndex, MalformedLines, TagScheme, Tagging, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a note says of a first line that may be a header.
@@ -117,7 +117,7 @@ impl FromStr for FileFormat {
 pub struct ReadOptions {
     pub(super) format: Option<FileFormat>,
     pub(super) encoding: Option<Encoding>,
-    pub(super) malformed: Malformed,
+    pub(super) malformed: MalformedLines,
     pub(super) header: Option<bool>,
     pub(super) separator: Option<char>,
     /// The columns of the text; empty where none was given or found.
@@ -148,12 +148,12 @@ pub struct ReadOptions {
     /// What was decided about a file, and why, for people.
     pub(super) notes: Vec<String>,
     /// What was detected of a file and holds for it alone.
-    pub(super) found: Box<Found>,
+    pub(super) found: Box<DetectedFormat>,
 }
 
 /// What was detected of a file: whether a table has a header, what separates its columns, and the encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Found {
+pub(super) struct DetectedFormat {
     pub(super) header: Option<bool>,
     pub(super) separator: Option<char>,
     pub(super) encoding: Option<&'static str>,
@@ -233,7 +233,7 @@ impl ReadOptions {
 
     /// What is done about malformed records.
     #[must_use]
-    pub fn malformed(self, policy: Malformed) -> Self {
+    pub fn malformed(self, policy: MalformedLines) -> Self {
         Self { malformed: policy, ..self }
     }
 

@@ -16,11 +16,11 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReade
 use parquet::schema::types::{ColumnDescriptor, Type};
 use serde_json::Value;
 
-use super::fields::{Object, Read, text_in};
+use super::fields::{FieldText, Object, text_in};
 use super::guess::PARQUET;
 use crate::data::lines::Reason;
 use crate::data::records::Stream;
-use crate::data::{Malformed, TextFile};
+use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many rows are read at a time.
@@ -480,7 +480,7 @@ pub(super) fn records<R: 'static>(
         while let Some(row) = rows.next()? {
             match row.and_then(|row| make(&row)) {
                 Ok(record) => return Ok(Some(record)),
-                Err(_) if policy == Malformed::Skip => {}
+                Err(_) if policy == MalformedLines::Skip => {}
                 Err(Reason { expected, got }) => {
                     let what = format!("row {} of {}", rows.row, rows.name);
                     return Err(Error::of(ErrorKind::Format, what, expected, got));
@@ -502,13 +502,13 @@ pub(super) fn records<R: 'static>(
 pub(super) struct RowTexts {
     rows: Rows,
     fields: Vec<String>,
-    make: Read,
+    make: FieldText,
     /// Whether the last of several fields is a second text.
     pair: bool,
 }
 
 impl RowTexts {
-    pub(super) fn open(file: &TextFile, fields: Vec<String>, make: Read, pair: bool) -> Result<Self> {
+    pub(super) fn open(file: &TextFile, fields: Vec<String>, make: FieldText, pair: bool) -> Result<Self> {
         // A name may lead into an object, which is a column of that name.
         Ok(Self { rows: Rows::open(file, &fields)?, fields, make, pair })
     }

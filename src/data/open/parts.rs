@@ -17,14 +17,14 @@ const NAMES: [&[&str]; 3] =
 /// The parts of a data set that comes divided.
 ///
 /// ```
-/// use unpadded::data::Parts;
-/// let parts = Parts::find(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/reviews"))?;
+/// use unpadded::data::DataPaths;
+/// let parts = DataPaths::find(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/reviews"))?;
 /// assert!(parts.train.ends_with("train.tsv") && parts.dev.unwrap().ends_with("dev.tsv") && parts.test.is_none());
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Parts {
+pub struct DataPaths {
     /// To train on.
     pub train: PathBuf,
     /// To choose by, if there is one: else a part of `train` is to be held out.
@@ -83,10 +83,10 @@ impl Finding {
     }
 
     /// The parts, if one of them is to train on.
-    fn parts(self) -> Option<Parts> {
+    fn parts(self) -> Option<DataPaths> {
         let Self { found: [train, dev, test], left_out } = self;
         let path = |found: Option<(PathBuf, bool)>| found.map(|(path, _)| path);
-        Some(Parts { train: path(train)?, dev: path(dev), test: path(test), left_out })
+        Some(DataPaths { train: path(train)?, dev: path(dev), test: path(test), left_out })
     }
 }
 
@@ -142,7 +142,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// The parts in a folder of which each is two files, by their endings.
-fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<Parts> {
+fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> {
     let mut found: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
     let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display();
     let (mut finding, mut others) = (Finding::default(), Vec::new());
@@ -226,11 +226,11 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     })
 }
 
-impl Parts {
+impl DataPaths {
     /// The path of two files whose lines belong together, as `data.train` and the like have it.
     ///
     /// ```
-    /// assert_eq!(unpadded::data::Parts::of_lines("a,b.en", "c.de"), r"{a\,b.en,c.de}");
+    /// assert_eq!(unpadded::data::DataPaths::of_lines("a,b.en", "c.de"), r"{a\,b.en,c.de}");
     /// ```
     pub fn of_lines(source: &str, target: &str) -> String {
         of_two([source, target])

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;
 
-use super::answers::{Added, Adds, Form, Question, Raw};
-use super::asked::{Opened, Source};
+use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
+use super::asked::{AnswerPlan, Source};
 use super::guess::Task;
 use super::options::{FileFormat, ReadOptions};
 #[cfg(feature = "parquet")]
@@ -20,7 +20,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// What of a record is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Asking {
+pub enum QuestionKind {
     /// A text, which may have a label.
     Text,
     /// A text that becomes another one, which may be there.
@@ -37,15 +37,15 @@ pub enum Asking {
 /// it is UTF-8.
 ///
 /// ```
-/// use unpadded::data::{Added, Asking, Questions, ReadOptions};
+/// use unpadded::data::{AnswerCell, QuestionKind, Questions, ReadOptions};
 /// # let path = std::env::temp_dir().join(format!("unpadded-questions-{}.csv", std::process::id()));
 /// # let to = path.with_extension("out.csv");
 /// # std::fs::write(&path, "id,review\n7,\"Fine, but dull\"\n").unwrap();
-/// let mut questions = Questions::open(&path, &ReadOptions::new(), Asking::Text)?; // id,review ↵ 7,"Fine, but dull"
+/// let mut questions = Questions::open(&path, &ReadOptions::new(), QuestionKind::Text)?; // id,review ↵ 7,"Fine, but dull"
 /// questions.write_to(Box::new(std::fs::File::create(&to).unwrap()), &["label", "probability"])?;
 /// let question = questions.next().unwrap()?;
 /// assert_eq!(question.text.as_deref(), Ok("Fine, but dull"));
-/// questions.answer(&question, &[Added::Text("blame".into()), Added::Number(0.75)])?;
+/// questions.answer(&question, &[AnswerCell::Text("blame".into()), AnswerCell::Number(0.75)])?;
 /// questions.finish()?;
 /// assert_eq!(std::fs::read_to_string(&to).unwrap(), "id,review,label,probability\n7,\"Fine, but dull\",blame,0.75\n");
 /// # std::fs::remove_file(&path).unwrap();
@@ -56,10 +56,10 @@ pub struct Questions {
     file: TextFile,
     name: String,
     records: Records,
-    adds: Adds,
+    adds: AnswerColumns,
     /// The line with the names of the columns, and those before it.
     header: Option<Question>,
-    out: Out,
+    out: AnswerOutput,
     read_as: ReadOptions,
 }
 
@@ -89,7 +89,7 @@ struct OfLines {
 }
 
 /// Where answers are written.
-enum Out {
+enum AnswerOutput {
     Nowhere,
     Text(Box<dyn Write + Send>),
     #[cfg(feature = "parquet")]
@@ -113,11 +113,11 @@ impl Questions {
     /// # Errors
     /// If it is no file that has records in lines or rows, or it has no column of the text: the message says what to set.
     #[track_caller]
-    pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: Asking) -> Result<Self> {
+    pub fn open(path: impl AsRef<Path>, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         Self::of(path.as_ref(), options, asking).at_caller()
     }
 
-    fn of(path: &Path, options: &ReadOptions, asking: Asking) -> Result<Self> {
+    fn of(path: &Path, options: &ReadOptions, asking: QuestionKind) -> Result<Self> {
         let (_, mut found) = find([path])?;
         let (Some(PathContent::File(file)), true) = (found.pop(), found.is_empty()) else {
             let what = format!("`{}`", path.display());
@@ -134,17 +134,17 @@ impl Questions {
             _ if is_blank(&file)? => {
                 let notes = vec!["an empty file, which has no records".to_owned()];
                 options = ReadOptions { notes, ..ReadOptions::new() };
-                Opened::nothing()
+                AnswerPlan::nothing()
             }
-            Asking::Row => Opened::rows(),
-            Asking::Words => Opened::words(&file, &mut options)?,
-            Asking::Text => Opened::texts(&file, &mut options, Task::Labelled)?,
-            Asking::Source => {
+            QuestionKind::Row => AnswerPlan::rows(),
+            QuestionKind::Words => AnswerPlan::words(&file, &mut options)?,
+            QuestionKind::Text => AnswerPlan::texts(&file, &mut options, Task::Labelled)?,
+            QuestionKind::Source => {
                 super::languages::name_source(&file, &mut options);
-                Opened::texts(&file, &mut options, Task::Pairs)?
+                AnswerPlan::texts(&file, &mut options, Task::Pairs)?
             }
         };
-        let Opened { source, form, names, header } = opened;
+        let AnswerPlan { source, form, names, header } = opened;
         let records = match source {
             Source::Lines(parser) => {
                 options.encoded_as(&file);
@@ -168,8 +168,8 @@ impl Questions {
                 Records::Rows(Box::new(parquet::RowTexts::open(&file, fields, text, options.pair)?))
             }
         };
-        let adds = Adds { form, names, added: Vec::new() };
-        let (name, out) = (file.name(), Out::Nowhere);
+        let adds = AnswerColumns { form, names, added: Vec::new() };
+        let (name, out) = (file.name(), AnswerOutput::Nowhere);
         let mut questions = Self { file, name, records, adds, header: None, out, read_as: options };
         if header {
             questions.header = questions.read()?;
@@ -216,12 +216,12 @@ impl Questions {
         #[cfg(feature = "parquet")]
         if let Records::Rows(_) = self.records {
             let answers = parquet::write::Answers::new(&self.file, self.adds.added.clone(), out)?;
-            self.out = Out::Rows(Box::new(answers));
+            self.out = AnswerOutput::Rows(Box::new(answers));
             return Ok(());
         }
-        self.out = Out::Text(out);
+        self.out = AnswerOutput::Text(out);
         let Some(header) = self.header.take() else { return Ok(()) };
-        let names: Vec<Added> = self.adds.added.iter().cloned().map(Added::Text).collect();
+        let names: Vec<AnswerCell> = self.adds.added.iter().cloned().map(AnswerCell::Text).collect();
         self.write(&header, &names)
     }
 
@@ -230,24 +230,24 @@ impl Questions {
     /// # Errors
     /// If it cannot be written.
     #[track_caller]
-    pub fn answer(&mut self, question: &Question, answer: &[Added]) -> Result<()> {
+    pub fn answer(&mut self, question: &Question, answer: &[AnswerCell]) -> Result<()> {
         self.write(question, answer).at_caller()
     }
 
-    fn write(&mut self, question: &Question, answer: &[Added]) -> Result<()> {
+    fn write(&mut self, question: &Question, answer: &[AnswerCell]) -> Result<()> {
         match &mut self.out {
-            Out::Nowhere => Ok(()),
-            Out::Text(_) => {
+            AnswerOutput::Nowhere => Ok(()),
+            AnswerOutput::Text(_) => {
                 let text = self.adds.lines_of(question, answer);
                 self.text(question.raw.first().map(|line| line.number), &text)
             }
             #[cfg(feature = "parquet")]
-            Out::Rows(answers) => answers.add(answer),
+            AnswerOutput::Rows(answers) => answers.add(answer),
         }
     }
 
     fn text(&mut self, first: Option<u64>, text: &str) -> Result<()> {
-        let Out::Text(out) = &mut self.out else { return Ok(()) };
+        let AnswerOutput::Text(out) = &mut self.out else { return Ok(()) };
         let marked = match &self.records {
             Records::Lines(lines) => lines.marked,
             #[cfg(feature = "parquet")]
@@ -276,11 +276,11 @@ impl Questions {
         let first = raw.first().map(|line| line.number);
         let tail = self.adds.tail(raw);
         self.text(first, &tail)?;
-        match std::mem::replace(&mut self.out, Out::Nowhere) {
-            Out::Nowhere => Ok(()),
-            Out::Text(mut out) => out.flush().map_err(|e| Error::io("answers", "write", &e)),
+        match std::mem::replace(&mut self.out, AnswerOutput::Nowhere) {
+            AnswerOutput::Nowhere => Ok(()),
+            AnswerOutput::Text(mut out) => out.flush().map_err(|e| Error::io("answers", "write", &e)),
             #[cfg(feature = "parquet")]
-            Out::Rows(answers) => answers.finish(),
+            AnswerOutput::Rows(answers) => answers.finish(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::options::{FileFormat, Found, ReadOptions};
+use super::options::{DetectedFormat, FileFormat, ReadOptions};
 use crate::data::conll::Columns;
 use crate::data::{Encoding, Tagging};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -145,7 +145,7 @@ impl ReadOptions {
             return Err(wrong("columns that are not there".to_owned()));
         }
         let encoding = stored.encoding.map(|name| name.parse::<Encoding>()).transpose()?;
-        let found = Found { encoding: encoding.map(Encoding::name), ..*self.found };
+        let found = DetectedFormat { encoding: encoding.map(Encoding::name), ..*self.found };
         // The columns of words and tags that are set anew are looked for anew.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{PathContent, by_ending, find};
-use crate::data::data_set::{Change, Pass, Record};
+use crate::data::data_set::{Change, Record, RecordPass};
 use crate::data::plan::{Opener, Plan};
 use crate::data::records::OneLine;
 use crate::data::{Fingerprint, FirstIndex, LabelledRow, LabelledRows, TextFile};
@@ -48,7 +48,7 @@ impl Record for LabelledRow {
     }
 
     /// Indices count from 0 if one of them is 0, else from 1, unless that is set.
-    fn settled(all: Pass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+    fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let (first, why) = match options.first_index {
             Some(first) => (first, "as set"),
             None => {

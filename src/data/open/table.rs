@@ -9,7 +9,7 @@ use super::options::{FileFormat, ReadOptions};
 use super::paths::by_ending;
 use crate::data::lines::Reason;
 use crate::data::records::{Parser, of_columns, shown, unbroken};
-use crate::data::{Malformed, Records, TextFile};
+use crate::data::{MalformedLines, Records, TextFile};
 use crate::error::Result;
 
 /// How many records are looked at to tell columns apart.
@@ -210,7 +210,7 @@ fn declared(line: &str) -> Option<char> {
 }
 
 /// How well a separator fits the first records.
-struct Fit {
+struct SeparatorFit {
     separator: char,
     /// Which share of the records has as many columns as most, of at least two.
     share: f64,
@@ -218,7 +218,7 @@ struct Fit {
     loose: bool,
 }
 
-impl Fit {
+impl SeparatorFit {
     /// The share from which on a separator fits: a few records may be malformed.
     const FITS: f64 = 0.9;
 
@@ -247,7 +247,7 @@ impl Fit {
 /// The first records, split at a separator. What is malformed ends them for a file that stops at errors.
 fn rows(file: &TextFile, separator: char, quotes: Quotes) -> Result<Records<Vec<String>>> {
     let cells = Cells::new(separator, quotes);
-    file.clone().malformed(Malformed::Skip).first_records(Rows {
+    file.clone().malformed(MalformedLines::Skip).first_records(Rows {
         cells,
         width: None,
         header: false,
@@ -337,9 +337,9 @@ impl Dialect {
         if tabs && rows(file, usual, Quotes::Text)?.take(LOOKED_AT).flatten().any(|row| row.len() > 1) {
             return Self::quoted(file, usual, tabs, Vec::new());
         }
-        let fits = [usual, '\t', ';', '|', ','].map(|separator| Fit::of(file, separator));
-        let fits: Vec<Fit> = fits.into_iter().collect::<Result<_>>()?;
-        let tight = |fit: &&Fit| fit.fits() && !fit.loose;
+        let fits = [usual, '\t', ';', '|', ','].map(|separator| SeparatorFit::of(file, separator));
+        let fits: Vec<SeparatorFit> = fits.into_iter().collect::<Result<_>>()?;
+        let tight = |fit: &&SeparatorFit| fit.fits() && !fit.loose;
         let mut found = fits.iter().filter(tight);
         let best = match found.next() {
             Some(best) => best,

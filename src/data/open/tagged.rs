@@ -10,11 +10,11 @@ use super::objects;
 use super::options::{FileFormat, ReadOptions};
 use super::paths::{PathContent, find, prepared};
 use crate::data::conll::Columns;
-use crate::data::data_set::{Change, Pass, Record};
+use crate::data::data_set::{Change, Record, RecordPass};
 use crate::data::lines::Reason;
 use crate::data::plan::{Opener, Plan};
 use crate::data::records::Stream;
-use crate::data::tagged_texts::{self, At};
+use crate::data::tagged_texts::{self, TextLocation};
 use crate::data::{Fingerprint, TaggedText, Tagging, TextFile, tag_spelling};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -115,7 +115,7 @@ impl Objects {
             Ok((text, object.line))
         };
         let place = move |(text, number): (Result<(TaggedText, u64)>, u64)| {
-            let at = |line| if line > 0 { At::Line(line) } else { At::Record(number) };
+            let at = |line| if line > 0 { TextLocation::Line(line) } else { TextLocation::Record(number) };
             text.map(|(text, line)| text.placed(&name, at(line)))
         };
         Ok(Box::new(picked.records(file, text)?.zip(1..).map(place)))
@@ -152,7 +152,7 @@ impl Record for TaggedText {
     }
 
     /// Tags that break the scheme are repaired if the options say so; those of another scheme than the training's are written in that.
-    fn settled(all: Pass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
+    fn settled(all: RecordPass<'_, Self>, options: &mut ReadOptions) -> Result<Option<Change<Self>>> {
         let mut repairs = None;
         let raw = |visit: &mut dyn FnMut(&[String])| all(&mut |text| visit(&text.tags));
         if options.repair_tags {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::data::{
-    Data, LabelledFiles, LabelledTexts, Limits, Loader, Malformed, Pair, Pairs, TaggedText, TaggedTexts,
+    Data, LabelledFiles, LabelledTexts, Limits, Loader, MalformedLines, Pair, Pairs, TaggedText, TaggedTexts,
     Tokenizer,
 };
 use crate::error::Result;
@@ -138,7 +138,7 @@ fn malformed_records_have_their_line_and_the_guess() {
         "{}",
         said("d.jsonl")
     );
-    let skip = ReadOptions::new().malformed(Malformed::Skip);
+    let skip = ReadOptions::new().malformed(MalformedLines::Skip);
     assert_eq!(LabelledTexts::open_with([files.at("a.tsv")], &skip).unwrap().records().len(), 2);
 }
 
@@ -206,7 +206,7 @@ fn several_files_are_one_data_set() {
     let docs = LabelledTexts::open(files.at("docs")).unwrap();
     assert_eq!(texts(&docs), [("three\n", "neg"), ("one\ntwo\n", "pos")]);
     assert!(files.said(LabelledTexts::open(files.at("parts"))).contains("expected the files of one part"));
-    let parts = Parts::find(files.at("parts")).unwrap();
+    let parts = DataPaths::find(files.at("parts")).unwrap();
     assert_eq!((parts.train, parts.dev), (files.at("parts/train.tsv"), Some(files.at("parts/dev.tsv"))));
     assert!(
         files.said(LabelledTexts::open(files.at("no-*.tsv"))).contains("expected at least one, got none")

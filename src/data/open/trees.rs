@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::data::Labelled;
+use crate::data::LabelledText;
 use crate::data::lines::Reason;
 use crate::data::records::shown;
 
@@ -18,14 +18,14 @@ struct Node<'a> {
 
 /// The tree of a line: its leaves with a space between, and the label of its root. Blank lines have none; nor have, if there are to be two
 /// labels alone, the neutral ones.
-pub(super) fn tree(line: &str, binary: bool) -> Result<Option<Labelled>, Reason> {
+pub(super) fn tree(line: &str, binary: bool) -> Result<Option<LabelledText>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
 }
 
 /// The phrases of a line: the leaves of each node of its tree with the node's label, each phrase with its label once, the whole first.
 /// Neutral ones are left out if there are to be two labels alone.
-pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<Labelled>>, Reason> {
+pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<LabelledText>>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     let mut seen = HashSet::new();
     let mut found = Vec::with_capacity(nodes.len());
@@ -36,7 +36,7 @@ pub(super) fn phrases(line: &str, binary: bool) -> Result<Option<Vec<Labelled>>,
     Ok((!found.is_empty()).then_some(found))
 }
 
-fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<Labelled>, Reason> {
+fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<LabelledText>, Reason> {
     let label = match (binary, node.label) {
         (false, label) => label,
         (true, "0" | "1") => "0",
@@ -48,7 +48,7 @@ fn labelled(node: &Node<'_>, leaves: &[String], binary: bool) -> Result<Option<L
         }
     };
     let text = leaves.get(node.leaves.clone()).unwrap_or_default().join(" ");
-    Ok(Some(Labelled::new(text, label)))
+    Ok(Some(LabelledText::new(text, label)))
 }
 
 /// The nodes of the tree of a line, each behind the one above it, and the leaves; none of a blank line.

@@ -9,7 +9,7 @@
 pub struct TagSpelling {
     /// What stands for `I`, `E` and `S`.
     letters: [char; 3],
-    pub(super) place: Place,
+    pub(super) place: LetterPosition,
     /// Whether the letters are small.
     small: bool,
     /// The brackets around a tag of a chunk.
@@ -20,7 +20,7 @@ pub struct TagSpelling {
 
 /// Where the letter is, with the character between it and the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LetterPosition {
     Before(char),
     Behind(char),
     /// Before the kind, with nothing between them.
@@ -48,7 +48,7 @@ impl TagSpelling {
     /// `B-kind`.
     pub const STANDARD: Self = Self {
         letters: ['I', 'E', 'S'],
-        place: Place::Before('-'),
+        place: LetterPosition::Before('-'),
         small: false,
         around: None,
         outside: "O",
@@ -79,16 +79,16 @@ impl TagSpelling {
         let has = |mark: &char| tags.iter().any(|tag| tag.contains(*mark));
         let separators: Vec<char> = SEPARATORS.into_iter().filter(has).collect();
         let before = ['-'].into_iter().chain(separators.iter().copied().filter(|mark| *mark != '-'));
-        let mut places: Vec<Place> = before.map(Place::Before).collect();
-        places.extend(separators.into_iter().map(Place::Behind));
-        places.extend([Place::Alone, Place::Joined]);
+        let mut places: Vec<LetterPosition> = before.map(LetterPosition::Before).collect();
+        places.extend(separators.into_iter().map(LetterPosition::Behind));
+        places.extend([LetterPosition::Alone, LetterPosition::Joined]);
         let around = AROUND.into_iter().filter(|(open, _)| tags.iter().any(|tag| tag.starts_with(*open)));
         let around: Vec<_> = std::iter::once(None).chain(around.map(Some)).collect();
         let mut all = Vec::new();
         for small in [false, true] {
             for &outside in &outsides {
                 for &around in &around {
-                    for &place in places.iter().filter(|place| **place != Place::Joined || !small) {
+                    for &place in places.iter().filter(|place| **place != LetterPosition::Joined || !small) {
                         all.extend(LETTERS.map(|letters| Self { letters, place, small, around, outside }));
                     }
                 }
@@ -99,7 +99,7 @@ impl TagSpelling {
 
     /// Whether nothing separates the letters, so that they may be of other words.
     pub(super) fn is_bare(&self) -> bool {
-        matches!(self.place, Place::Alone | Place::Joined)
+        matches!(self.place, LetterPosition::Alone | LetterPosition::Joined)
     }
 
     /// A tag of each letter, and that of words in no chunk.
@@ -117,15 +117,17 @@ impl TagSpelling {
             None => tag,
         };
         let (letter, kind) = match self.place {
-            Place::Before(separator) => tag.split_once(separator)?,
+            LetterPosition::Before(separator) => tag.split_once(separator)?,
             // A kind begins with a letter or a digit, or is one mark, as in `B-`: `B-kind` and `B_kind` are other spellings.
-            Place::Joined => {
+            LetterPosition::Joined => {
                 let is_kind =
                     |kind: &str| kind.starts_with(char::is_alphanumeric) || kind.chars().count() == 1;
                 tag.split_at_checked(1).filter(|(_, kind)| is_kind(kind))?
             }
-            Place::Behind(separator) => tag.rsplit_once(separator).map(|(kind, letter)| (letter, kind))?,
-            Place::Alone => (tag, NO_KIND),
+            LetterPosition::Behind(separator) => {
+                tag.rsplit_once(separator).map(|(kind, letter)| (letter, kind))?
+            }
+            LetterPosition::Alone => (tag, NO_KIND),
         };
         let mut characters = letter.chars();
         let (letter, None) = (characters.next()?, characters.next()) else { return None };
@@ -167,10 +169,10 @@ impl TagSpelling {
         };
         let letter = if self.small { letter.to_ascii_lowercase() } else { letter };
         let tag = match self.place {
-            Place::Before(separator) => format!("{letter}{separator}{kind}"),
-            Place::Behind(separator) => format!("{kind}{separator}{letter}"),
-            Place::Joined => format!("{letter}{kind}"),
-            Place::Alone => letter.to_string(),
+            LetterPosition::Before(separator) => format!("{letter}{separator}{kind}"),
+            LetterPosition::Behind(separator) => format!("{kind}{separator}{letter}"),
+            LetterPosition::Joined => format!("{letter}{kind}"),
+            LetterPosition::Alone => letter.to_string(),
         };
         self.around.map_or(tag.clone(), |(open, close)| format!("{open}{tag}{close}"))
     }

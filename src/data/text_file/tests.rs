@@ -9,7 +9,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::*;
-use crate::data::{Folder, Skipped};
+use crate::data::{Folder, SkippedRecords};
 
 type Classes = Vec<(String, TextFile)>;
 
@@ -91,14 +91,14 @@ fn nothing_but_blank_lines_is_no_data() {
         assert_eq!(file.pairs().unwrap().count(), 0);
     }
     assert_eq!(message(file(b"").text()), "file `f`: expected text, got an empty file");
-    let skipping = file(b"x\ny").malformed(Malformed::Skip);
+    let skipping = file(b"x\ny").malformed(MalformedLines::Skip);
     let expected = "records of file `f`: expected at least one, got none, and 2 malformed";
     assert_eq!(message(skipping.labelled().unwrap().read_all()), expected);
 }
 
 #[test]
 fn what_is_skipped_is_counted_and_spoils_its_whole_record() {
-    let skipping = |bytes: &[u8]| file(bytes).malformed(Malformed::Skip);
+    let skipping = |bytes: &[u8]| file(bytes).malformed(MalformedLines::Skip);
     let mut records = skipping(b"a\t1\nbad\n\xff\t1\nb\t0\n").labelled().unwrap();
     assert_eq!(records.read_all().unwrap().len(), 2);
     let expected = "2 skipped\n  f:2: expected text, one tab and a label, got no tab in \"bad\"\n  f:3: expected \
@@ -113,7 +113,7 @@ fn what_is_skipped_is_counted_and_spoils_its_whole_record() {
     let many = b"bad\n".repeat(25);
     let mut records = skipping(&many).labelled().unwrap();
     assert_eq!(records.by_ref().count(), 0);
-    assert_eq!((records.skipped().count, records.skipped().first.len()), (25, Skipped::SHOWN));
+    assert_eq!((records.skipped().count, records.skipped().first.len()), (25, SkippedRecords::SHOWN));
     assert!(records.skipped().to_string().ends_with("\n  and 15 more"));
 }
 
@@ -145,7 +145,7 @@ fn a_long_line_is_never_held() {
     let endless: Bytes = Box::new(std::io::Read::take(std::io::repeat(b'x'), 1 << 30));
     let bytes: Bytes = Box::new(std::io::Read::chain(endless, &b"\nb\t1\n"[..]));
     let lines = Lines::new("f".into(), bytes, Encoding::Utf8, 1000);
-    let mut records = Records::new(lines, Box::new(OneLine(labelled)), Malformed::Skip);
+    let mut records = Records::new(lines, Box::new(OneLine(labelled)), MalformedLines::Skip);
     assert_eq!(records.read_all().unwrap().len(), 1);
     let expected = "f:1: expected a line of at most 1000 bytes, got a longer one: is it text, with \
                     line ends?";
@@ -272,14 +272,14 @@ fn gzip_is_recognised_and_its_damage_too() {
     let mut flipped = packed.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 16;
-    assert!(file(&flipped).malformed(Malformed::Skip).labelled().unwrap().any(|record| record.is_err()));
+    assert!(file(&flipped).malformed(MalformedLines::Skip).labelled().unwrap().any(|record| record.is_err()));
 }
 
 #[test]
 fn a_bomb_takes_no_more_memory_than_a_line() {
     // 64 MiB of one line in 64 KB.
     let packed = gzip(&vec![b'x'; 1 << 26]);
-    let mut records = file(&packed).max_line(1 << 16).malformed(Malformed::Skip).labelled().unwrap();
+    let mut records = file(&packed).max_line(1 << 16).malformed(MalformedLines::Skip).labelled().unwrap();
     assert!(records.next().is_none() && records.skipped().count == 1);
     assert!(file(&packed).max_text(1 << 16).text().is_err());
 }

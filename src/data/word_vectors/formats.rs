@@ -7,7 +7,7 @@ use super::{VectorSearch, WordVectors};
 use crate::data::archive::Bytes;
 use crate::data::lines::{Lines, Reason, broken};
 use crate::data::records::shown;
-use crate::data::{Malformed, TextFile};
+use crate::data::{MalformedLines, TextFile};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many bytes the form is recognised by.
@@ -98,7 +98,7 @@ impl VectorSearch<'_> {
         Ok(self.done(&name))
     }
 
-    fn text(&mut self, mut lines: Lines, header: Option<Header>, policy: Malformed) -> Result<()> {
+    fn text(&mut self, mut lines: Lines, header: Option<Header>, policy: MalformedLines) -> Result<()> {
         if header.is_some() {
             lines.next()?;
         }
@@ -118,7 +118,7 @@ impl VectorSearch<'_> {
                 },
                 Err(reason) => reason,
             };
-            if policy != Malformed::Skip {
+            if policy != MalformedLines::Skip {
                 return Err(lines.malformed(reason));
             }
             count += 1;
@@ -179,7 +179,7 @@ impl VectorSearch<'_> {
         name: &str,
         mut input: BufReader<Bytes>,
         header: Header,
-        policy: Malformed,
+        policy: MalformedLines,
     ) -> Result<()> {
         let (mut word, mut raw, mut vector) = (Vec::new(), Vec::new(), Vec::new());
         input
@@ -218,7 +218,7 @@ impl VectorSearch<'_> {
                 Ok(None) => {}
                 Err(reason) => {
                     let error = || Error::of(ErrorKind::Format, place(), reason.expected, reason.got);
-                    if policy != Malformed::Skip {
+                    if policy != MalformedLines::Skip {
                         return Err(error());
                     }
                     self.skipped.add(error);

@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 use ndarray::Array2;
 
 use super::*;
-use crate::data::{Encoding, Limits, Malformed};
+use crate::data::{Encoding, Limits, MalformedLines};
 
 fn file(bytes: &[u8]) -> TextFile {
     // Tests may leak a few bytes for the life of a program that embeds its text.
@@ -211,7 +211,7 @@ fn a_download_that_broke_off_is_an_error() {
 #[test]
 fn malformed_vectors_are_passed_over_where_the_file_says_so() {
     let vocabulary = words(&["a", "b"]);
-    let skipping = |bytes: &[u8]| WordVectors::of(&file(bytes).malformed(Malformed::Skip), &vocabulary);
+    let skipping = |bytes: &[u8]| WordVectors::of(&file(bytes).malformed(MalformedLines::Skip), &vocabulary);
     let vectors = skipping(b"4 1\na x\nb 2\n\xff 1\na 3\n").unwrap();
     assert_eq!((vectors.vector(0), vectors.vector(1)), (Some(&[3.0][..]), Some(&[2.0][..])));
     let expected = "2 skipped\n  f:2: expected a number that is finite in `f32`, got \"x\" as number 1 of the word \

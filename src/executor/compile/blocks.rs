@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::loops::backward::backward;
 use super::loops::block::{Backward, Forward, Visits};
 use super::loops::forward::forward;
-use super::loops::when::When;
-use super::saved::Saved;
+use super::loops::when::Timing;
+use super::saved::SavedValues;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{OpId, Views};
@@ -20,7 +20,7 @@ pub(crate) struct Blocks {
 }
 
 /// Analyses the blocks of all loops that run, those around others first.
-pub(crate) fn blocks(source: &Source<'_>, saved: &Saved) -> Result<Blocks> {
+pub(crate) fn blocks(source: &Source<'_>, saved: &SavedValues) -> Result<Blocks> {
     let mut blocks = Blocks::default();
     for &number in &source.live {
         let id = OpId { block: BlockId(0), number };
@@ -33,7 +33,7 @@ pub(crate) fn blocks(source: &Source<'_>, saved: &Saved) -> Result<Blocks> {
 
 impl Blocks {
     /// Adds the block of a loop, and those of the loops in it.
-    fn add(&mut self, source: &Source<'_>, saved: &Saved, id: OpId, visits: Visits) -> Result<()> {
+    fn add(&mut self, source: &Source<'_>, saved: &SavedValues, id: OpId, visits: Visits) -> Result<()> {
         let at = |e: Error| e.at(source.place(id));
         let (step, gradient) = source.step(id).map_err(at)?;
         let (block, units) = match gradient {
@@ -54,7 +54,7 @@ impl Blocks {
         for unit in units {
             let inner = OpId { block, number: unit.op };
             if source.desc(inner).step.is_some() {
-                let again = visits == Visits::Many || unit.when == When::Body || unit.steps;
+                let again = visits == Visits::Many || unit.when == Timing::Body || unit.steps;
                 self.add(source, saved, inner, if again { Visits::Many } else { Visits::Once })?;
             }
         }

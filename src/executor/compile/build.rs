@@ -4,28 +4,28 @@
 use super::blocks::Blocks;
 use super::chains;
 use super::effort::effort;
-use super::layouts::{Layouts, Ranked};
+use super::layouts::{Layouts, RankedLayout};
 use super::loops::block::MemoryReads;
 use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::slots::{Copy, Slots, read_again};
-use super::source::{Parsed, Source};
-use super::stores::{Handed, Stores};
+use super::source::{ParsedOp, Source};
+use super::writers::{HandedGradient, Writers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{
     Access, Chains, Effort, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
 };
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Assign;
-use crate::operator::context::{OperandAt, Wiring};
+use crate::operator::context::{OperandPosition, Wiring};
 use crate::operator::{BlockId, Extent, LevelId, Pass, Reach, VarId};
-use crate::program::{Pair, Program, Role, StepDesc, StepGradient};
+use crate::program::{Program, Role, StepDesc, StepGradient, VarPair};
 
 /// What was found of a program.
 pub(crate) struct Analysis<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) blocks: &'a Blocks,
     pub(crate) layouts: &'a Layouts,
-    pub(crate) stores: &'a Stores,
+    pub(crate) writers: &'a Writers,
     pub(crate) slots: &'a Slots,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn build(found: &Analysis<'_>, schedule: &Schedule) -> Result<Vec<Vec
         let now = at + 1;
         let id = OpId { block: BlockId(0), number: found.source.live[at] };
         let mut instrs = Vec::new();
-        for &var in found.stores.zeroed_before(id) {
+        for &var in found.writers.zeroed_before(id) {
             instrs.push(Instr::Zero(found.reference(var)?, 0));
         }
         found.copies(now, &mut instrs)?;
@@ -90,7 +90,7 @@ impl Analysis<'_> {
     }
 
     /// A call without its views.
-    fn call_of(&self, call: &ScheduledCall, parsed: &Parsed) -> OpInstr {
+    fn call_of(&self, call: &ScheduledCall, parsed: &ParsedOp) -> OpInstr {
         let desc = self.source.desc(call.id);
         let inputs = Program::slots_of(parsed.signature.inputs, &desc.inputs, "");
         OpInstr {
@@ -127,7 +127,7 @@ impl Analysis<'_> {
     }
 
     /// The name of the variable in each input slot that has one variable.
-    fn names(&self, id: OpId, parsed: &Parsed) -> Vec<(&'static str, String)> {
+    fn names(&self, id: OpId, parsed: &ParsedOp) -> Vec<(&'static str, String)> {
         let desc = self.source.desc(id);
         let named = |slot: &crate::operator::Slot| match *desc.input(slot.name) {
             [var] if var != VarId::NONE => Some((slot.name, self.source.program.var(var).name.clone())),
@@ -136,7 +136,7 @@ impl Analysis<'_> {
         parsed.signature.inputs.iter().filter_map(named).collect()
     }
 
-    fn parsed(&self, id: OpId) -> Result<&Parsed> {
+    fn parsed(&self, id: OpId) -> Result<&ParsedOp> {
         self.source.parsed(id).ok_or_else(|| {
             Error::of(ErrorKind::Program, "operator", "one that runs", self.source.desc(id).kind.clone())
         })
@@ -173,8 +173,8 @@ impl Analysis<'_> {
             wiring.output_gradients = reads.slots(&call.output_gradients)?;
             for vars in &call.input_gradients {
                 let places = writes.places(vars)?;
-                let stores = vars.iter().map(|&var| self.stores.of_call(call, var));
-                wiring.input_gradients.push(places.into_iter().zip(stores).collect());
+                let writers = vars.iter().map(|&var| self.writers.of_call(call, var));
+                wiring.input_gradients.push(places.into_iter().zip(writers).collect());
             }
             wiring.results = writes.slots(&call.results)?;
         } else {
@@ -196,7 +196,7 @@ impl Analysis<'_> {
             prepared: parsed.hints.prepares.then_some(0),
             constants,
             wanted: (0..parsed.signature.inputs.len()).map(|slot| call.wanted.contains(&slot)).collect(),
-            order: order.map(|Ranked { block, rows, .. }| (block, rows)),
+            order: order.map(|RankedLayout { block, rows, .. }| (block, rows)),
             stands_for: self.source.note(call.id),
             ..self.call_of(call, parsed)
         };
@@ -205,7 +205,7 @@ impl Analysis<'_> {
     }
 
     /// What a call writes that passes from step to step.
-    fn flushed(&self, call: &ScheduledCall, parsed: &Parsed) -> Result<Vec<Ref>> {
+    fn flushed(&self, call: &ScheduledCall, parsed: &ParsedOp) -> Result<Vec<Ref>> {
         let mut flushed = Vec::new();
         if call.pass == Pass::Backward {
             let written = call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE);
@@ -281,12 +281,12 @@ impl Analysis<'_> {
         Ok(instr)
     }
 
-    fn moves(&self, pair: Pair, store: Assign) -> Result<Move> {
-        Ok(Move { outer: self.reference(pair.outer)?, inner: self.reference(pair.inner)?, store })
+    fn moves(&self, pair: VarPair, assign: Assign) -> Result<Move> {
+        Ok(Move { outer: self.reference(pair.outer)?, inner: self.reference(pair.inner)?, assign })
     }
 
     fn forward_moves(&self, step: &StepDesc, instr: &mut Loop) -> Result<()> {
-        let taken = |pair: &&Pair| self.layouts.taken.contains_key(&pair.inner);
+        let taken = |pair: &&VarPair| self.layouts.taken.contains_key(&pair.inner);
         for pair in step.inputs.iter().filter(|pair| !taken(pair)) {
             instr.gather.push(self.moves(*pair, Assign::Write)?);
         }
@@ -332,7 +332,7 @@ impl Analysis<'_> {
                 instr.zero.push(self.reference(var)?);
             }
         }
-        for pair in self.stores.gathered(id) {
+        for pair in self.writers.gathered(id) {
             instr.gather.push(self.moves(*pair, Assign::Write)?);
         }
         for pair in read_again(self.source, forward, step, gradient) {
@@ -345,16 +345,16 @@ impl Analysis<'_> {
         for (i, m) in gradient.memories.iter().enumerate() {
             let memory = m.memory as usize;
             let spec = self.source.program.spec(step.memories[memory].previous)?;
-            let store = self.stores.of_memory(gradient.block, m.memory);
+            let assign = self.writers.of_memory(gradient.block, m.memory);
             let initial = m.initial.map(|var| {
-                Ok::<_, Error>((self.reference(var)?, self.stores.of_loop(id, Handed::Initial(i))))
+                Ok::<_, Error>((self.reference(var)?, self.writers.of_loop(id, HandedGradient::Initial(i))))
             });
             instr.gradients.push(MemoryGradientPlan {
                 memory,
                 next: self.reference(m.next)?,
                 start: self.slots.start(gradient.block, memory, spec)?,
-                passes: store.passes,
-                filled: store.filled,
+                passes: assign.passes,
+                filled: assign.filled,
                 last: m.last.map(|var| self.reference(var)).transpose()?,
                 initial: initial.transpose()?,
             });
@@ -362,13 +362,15 @@ impl Analysis<'_> {
         instr.gradients.sort_by_key(|plan| plan.memory);
         for (i, pair) in gradient.inputs.iter().enumerate() {
             if !self.layouts.left.contains_key(&pair.outer) {
-                instr.scatter.push(self.moves(*pair, self.stores.of_loop(id, Handed::Input(i)))?);
+                instr.scatter.push(self.moves(*pair, self.writers.of_loop(id, HandedGradient::Input(i)))?);
             }
         }
         for (i, pair) in gradient.statics.iter().enumerate() {
-            instr.scatter_statics.push(self.moves(*pair, self.stores.of_loop(id, Handed::Static(i)))?);
+            instr
+                .scatter_statics
+                .push(self.moves(*pair, self.writers.of_loop(id, HandedGradient::Static(i)))?);
         }
-        for &var in self.stores.zeroed_in(id) {
+        for &var in self.writers.zeroed_in(id) {
             instr.zero.push(self.reference(var)?);
         }
         Ok(())
@@ -407,23 +409,23 @@ impl Analysis<'_> {
 /// Makes views of the variables of slots.
 struct Views<'a> {
     found: &'a Analysis<'a>,
-    order: Option<Ranked>,
+    order: Option<RankedLayout>,
     refs: Vec<Ref>,
 }
 
 impl Views<'_> {
-    fn slots(&mut self, slots: &[Vec<VarId>]) -> Result<Vec<Vec<OperandAt>>> {
+    fn slots(&mut self, slots: &[Vec<VarId>]) -> Result<Vec<Vec<OperandPosition>>> {
         slots.iter().map(|vars| self.places(vars)).collect()
     }
 
-    fn places(&mut self, vars: &[VarId]) -> Result<Vec<OperandAt>> {
+    fn places(&mut self, vars: &[VarId]) -> Result<Vec<OperandPosition>> {
         vars.iter().map(|&var| self.place(var)).collect()
     }
 
-    fn place(&mut self, var: VarId) -> Result<OperandAt> {
+    fn place(&mut self, var: VarId) -> Result<OperandPosition> {
         let Analysis { source, slots, .. } = *self.found;
         if var == VarId::NONE {
-            return Ok(OperandAt::Absent);
+            return Ok(OperandPosition::Absent);
         }
         let view = match self.order {
             Some(_) => slots.ranked_reference(source, var)?,
@@ -432,10 +434,10 @@ impl Views<'_> {
         if let Access::Slot(slot) = view.access
             && let Some(pool) = slots.slots[slot].pool
         {
-            return Ok(OperandAt::Pooled(pool));
+            return Ok(OperandPosition::Pooled(pool));
         }
         self.refs.push(view);
-        Ok(OperandAt::Dense(self.refs.len() - 1))
+        Ok(OperandPosition::Dense(self.refs.len() - 1))
     }
 }
 
@@ -448,7 +450,7 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
         Extent::Rows(level) => statics(level),
         rows => rows == Extent::Alive(step.block),
     };
-    let pools = |p: &OperandAt| matches!(p, OperandAt::Pooled(_));
+    let pools = |p: &OperandPosition| matches!(p, OperandPosition::Pooled(_));
     op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
         && op.writes.iter().all(row)
         && lanes_can_cut(op)

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::slots::SlotDesc;
-use crate::executor::plan::{Access, Chain, Instr, Ref, Span};
+use crate::executor::plan::{Access, Chain, Instr, LoopRows, Ref};
 use crate::kernels::cpu;
 use crate::operator::{BlockId, Extent, Reach};
 use crate::program::Role;
@@ -183,7 +183,7 @@ fn member(instr: &Instr) -> Option<Member> {
     let fits = rows.known().is_none()
         && op.reach == Reach::Row
         && op.role != Role::Update
-        && op.span == Span::All
+        && op.span == LoopRows::All
         && !op.selects()
         && op.stands_for.as_ref().is_none_or(|note| !note.superseded)
         && op.writes.iter().all(|r| r.rows == rows)

@@ -5,7 +5,7 @@ use super::slots::Slots;
 use crate::executor::plan::Instr;
 
 /// The instructions of a plan, in one list, with numbers.
-pub(crate) struct Finished {
+pub(crate) struct NumberedCode {
     pub(crate) code: Vec<Instr>,
     /// How many instructions there are, those of loops included.
     pub(crate) instructions: usize,
@@ -15,8 +15,8 @@ pub(crate) struct Finished {
 
 /// Numbers instructions in the order of the listing, which is that of the first calls, and calls that prepare among
 /// themselves.
-pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> Finished {
-    let mut finished = Finished { code: Vec::new(), instructions: 0, prepared: 0 };
+pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> NumberedCode {
+    let mut finished = NumberedCode { code: Vec::new(), instructions: 0, prepared: 0 };
     for (at, mut code) in groups.into_iter().enumerate() {
         let group = Group { slots, lives, operator: at + 1 };
         code.iter_mut().for_each(|instr| finished.finish(instr, &group));
@@ -32,7 +32,7 @@ struct Group<'a> {
     operator: usize,
 }
 
-impl Finished {
+impl NumberedCode {
     fn finish(&mut self, instr: &mut Instr, group: &Group<'_>) {
         let index = self.instructions;
         self.instructions += 1;

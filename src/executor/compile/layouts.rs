@@ -25,7 +25,7 @@ pub(crate) struct Order {
 
 /// How a variable lies that is in step-major order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ranked {
+pub(crate) struct RankedLayout {
     pub(crate) order: Order,
     /// The step block whose frame knows the order, and what counts the rows there.
     pub(crate) block: BlockId,
@@ -35,9 +35,9 @@ pub(crate) struct Ranked {
 /// What lies in step-major order at the root.
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
-    ranked: HashMap<VarId, Ranked>,
+    ranked: HashMap<VarId, RankedLayout>,
     /// The order in which a call runs on rows as they lie, by its number.
-    calls: HashMap<usize, Ranked>,
+    calls: HashMap<usize, RankedLayout>,
     /// Variables of step blocks that are an outer one as it lies.
     pub(crate) taken: HashMap<VarId, VarId>,
     /// Variables that a loop leaves as they lie, with the variable of its block.
@@ -47,12 +47,12 @@ pub(crate) struct Layouts {
 }
 
 impl Layouts {
-    pub(crate) fn ranked(&self, var: VarId) -> Option<Ranked> {
+    pub(crate) fn ranked(&self, var: VarId) -> Option<RankedLayout> {
         self.ranked.get(&var).copied()
     }
 
     /// The order in which a call runs; none if it is the batch's.
-    pub(crate) fn order_of(&self, call: &ScheduledCall) -> Option<Ranked> {
+    pub(crate) fn order_of(&self, call: &ScheduledCall) -> Option<RankedLayout> {
         self.calls.get(&call.number).copied()
     }
 }
@@ -111,8 +111,8 @@ impl Finder<'_> {
 
     /// The order in which a row-wise call can run on rows as they lie: that of all batched variables it reads, if what it
     /// writes is no wider (a copy is due where the order ends, and should be narrow).
-    fn order(&self, call: &ScheduledCall) -> Result<Option<Ranked>> {
-        let mut found: Option<Ranked> = None;
+    fn order(&self, call: &ScheduledCall) -> Result<Option<RankedLayout>> {
+        let mut found: Option<RankedLayout> = None;
         let (mut read_width, mut write_width) = (0, 0);
         let (reads, writes) = self.operands(call);
         for var in self.source.program.tensors(reads.into_iter()) {
@@ -180,7 +180,7 @@ impl Finder<'_> {
         for pair in gradient.inputs.iter().filter(|pair| !passed.contains(&pair.inner)) {
             if !self.is_shared(pair.outer) {
                 let rows = self.source.program.spec(pair.inner)?.rows();
-                let ranked = Ranked { order: order_of(step), block: step.block, rows };
+                let ranked = RankedLayout { order: order_of(step), block: step.block, rows };
                 self.layouts.ranked.insert(pair.outer, ranked);
                 self.layouts.left.insert(pair.outer, pair.inner);
             }

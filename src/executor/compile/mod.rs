@@ -2,7 +2,7 @@
 //!
 //! Each is a function from what is known to a value of its own, and a file: what is [`saved`] for the backward pass; what
 //! leaves the loop of each of the [`blocks`], and why; the [`schedule`], what runs in which order; which rows stay in
-//! step-major order ([`layouts`]); who writes a gradient and who adds ([`stores`]); where each variable lives ([`slots`]).
+//! step-major order ([`layouts`]); who writes a gradient and who adds ([`writers`]); where each variable lives ([`slots`]).
 //! [`build`] makes the instructions, and reads all that. Their [`lives`] say which slots can share one of the [`buffers`];
 //! [`finish`] numbers them.
 
@@ -20,11 +20,11 @@ mod saved;
 mod schedule;
 mod slots;
 mod source;
-mod stores;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod text;
+mod writers;
 
 use crate::error::Result;
 use crate::executor::plan::{Plan, Slot};
@@ -56,13 +56,13 @@ pub(crate) fn compile(
     let blocks = blocks::blocks(&source, &saved)?;
     let schedule = schedule::schedule(&source, &blocks)?;
     let layouts = layouts::layouts(&source, &blocks, &schedule)?;
-    let stores = stores::stores(&source, &blocks, &schedule, &layouts)?;
-    let slots = slots::slots(&source, &blocks, &schedule, &layouts, &stores, &fetched)?;
+    let writers = writers::writers(&source, &blocks, &schedule, &layouts)?;
+    let slots = slots::slots(&source, &blocks, &schedule, &layouts, &writers, &fetched)?;
     let found = build::Analysis {
         source: &source,
         blocks: &blocks,
         layouts: &layouts,
-        stores: &stores,
+        writers: &writers,
         slots: &slots,
     };
     let groups = build::build(&found, &schedule)?;

@@ -2,7 +2,7 @@
 
 use super::slots::Slots;
 use crate::executor::plan::{Instr, OpInstr};
-use crate::operator::context::OperandAt;
+use crate::operator::context::OperandPosition;
 use crate::tensor::StorageKind;
 
 /// The places in the pool that a call uses.
@@ -11,7 +11,7 @@ pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     let values = [&wiring.inputs, &wiring.outputs, &wiring.output_gradients, &wiring.results];
     let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
     values.into_iter().flatten().flatten().chain(gradients).filter_map(|place| match place {
-        OperandAt::Pooled(at) => Some(*at),
+        OperandPosition::Pooled(at) => Some(*at),
         _ => None,
     })
 }
@@ -55,7 +55,7 @@ fn renumber(instr: &mut Instr, of: &[usize]) {
                 [&mut wiring.inputs, &mut wiring.outputs, &mut wiring.output_gradients, &mut wiring.results];
             let gradients = wiring.input_gradients.iter_mut().flatten().map(|(place, _)| place);
             for place in values.into_iter().flatten().flatten().chain(gradients) {
-                if let OperandAt::Pooled(at) = place {
+                if let OperandPosition::Pooled(at) = place {
                     *at = of[*at];
                 }
             }

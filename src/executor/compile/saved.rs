@@ -10,11 +10,11 @@ use crate::operator::{BlockId, VarId};
 use crate::program::Role;
 
 /// Forward values that must be there still when the backward pass comes.
-pub(crate) type Saved = HashSet<VarId>;
+pub(crate) type SavedValues = HashSet<VarId>;
 
 /// Finds them, in step blocks too.
-pub(crate) fn saved(source: &Source<'_>) -> Result<Saved> {
-    let mut saved = Saved::new();
+pub(crate) fn saved(source: &Source<'_>) -> Result<SavedValues> {
+    let mut saved = SavedValues::new();
     let root = source.live.iter().map(|&number| OpId { block: BlockId(0), number });
     let mut due: Vec<OpId> = root.collect();
     while let Some(id) = due.pop() {

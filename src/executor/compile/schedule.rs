@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::blocks::Blocks;
 use super::loops::block::{Backward, Forward, Visits};
 use super::loops::views::counts;
-use super::loops::when::{Does, Unit, When};
-use super::source::{Parsed, Source};
+use super::loops::when::{Timing, Unit, UnitWork};
+use super::source::{ParsedOp, Source};
 use crate::error::Result;
-use crate::executor::plan::{OpId, Span, Why};
+use crate::executor::plan::{LoopRows, OpId, TimingReason};
 use crate::executor::rewrite::classes::Class;
 use crate::executor::rewrite::needs::gradient_reads;
 use crate::operator::{BlockId, Pass, VarId};
@@ -44,11 +44,11 @@ pub(crate) struct ScheduledCall {
 /// When and how often something runs, and why then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
-    pub(crate) span: Span,
+    pub(crate) span: LoopRows,
     /// Whether it runs many times for one instruction of the root block: then it adds to gradients of constants.
     pub(crate) visits: Visits,
     /// Why it is in that part of a step block.
-    pub(crate) why: Option<Why>,
+    pub(crate) why: Option<TimingReason>,
 }
 
 /// A step loop.
@@ -97,7 +97,7 @@ impl LoopItem {
 /// Puts what runs in order.
 pub(crate) fn schedule(source: &Source<'_>, blocks: &Blocks) -> Result<Schedule> {
     let mut maker = Maker { source, blocks, calls: 0 };
-    let site = Site { span: Span::All, visits: Visits::Once, why: None };
+    let site = Site { span: LoopRows::All, visits: Visits::Once, why: None };
     let root = source.live.iter().map(|&number| {
         let id = OpId { block: BlockId(0), number };
         let mut items = Vec::new();
@@ -145,7 +145,7 @@ impl Maker<'_> {
 
     /// The gradients of a backward operator, call by call: if they share no work, those of rows, which threads divide,
     /// and those of constants, which are sums over all rows, are calls of their own.
-    fn separate(&self, id: OpId, parsed: &Parsed, wanted: &[usize]) -> Vec<Vec<usize>> {
+    fn separate(&self, id: OpId, parsed: &ParsedOp, wanted: &[usize]) -> Vec<Vec<usize>> {
         if !parsed.hints.separate_gradients {
             return vec![wanted.to_vec()];
         }
@@ -173,7 +173,7 @@ impl Maker<'_> {
     }
 
     /// A forward call, or that of an update.
-    fn call(&mut self, id: OpId, parsed: &Parsed, site: Site) -> ScheduledCall {
+    fn call(&mut self, id: OpId, parsed: &ParsedOp, site: Site) -> ScheduledCall {
         let desc = self.source.desc(id);
         ScheduledCall {
             number: self.next(),
@@ -209,7 +209,7 @@ impl Maker<'_> {
     fn backward_call(
         &mut self,
         id: OpId,
-        parsed: &Parsed,
+        parsed: &ParsedOp,
         site: Site,
         (wanted, nth): (&[usize], usize),
     ) -> Result<ScheduledCall> {
@@ -257,7 +257,7 @@ impl Maker<'_> {
     fn step_loop(&mut self, id: OpId, site: Site) -> Result<LoopItem> {
         let blocks = self.blocks;
         let (step, gradient) = self.source.step(id)?;
-        let mut times = [When::Before, When::Body, When::After].map(|time| (time, Vec::new()));
+        let mut times = [Timing::Before, Timing::Body, Timing::After].map(|time| (time, Vec::new()));
         for (time, items) in &mut times {
             match gradient {
                 None => self.forward_items(step.block, blocks.forward(step.block)?, *time, site, items)?,
@@ -276,7 +276,7 @@ impl Maker<'_> {
         &mut self,
         block: BlockId,
         found: &Forward,
-        time: When,
+        time: Timing,
         around: Site,
         out: &mut Vec<Item>,
     ) -> Result<()> {
@@ -286,15 +286,15 @@ impl Maker<'_> {
             let class = first.map_or(Class::Step, |var| found.class(self.source, var));
             let site = site(around, unit, class);
             match unit.does {
-                Does::MakesLevels => {
-                    let call = self.levels_call(id, Site { span: Span::Steps, ..site });
+                UnitWork::MakesLevels => {
+                    let call = self.levels_call(id, Site { span: LoopRows::Steps, ..site });
                     out.extend(call.map(Item::Levels));
                 }
-                Does::Computes if unit.steps => {
-                    let site = Site { span: Span::Steps, visits: Visits::Many, ..site };
+                UnitWork::Computes if unit.steps => {
+                    let site = Site { span: LoopRows::Steps, visits: Visits::Many, ..site };
                     self.operator(id, site, None, out)?;
                 }
-                Does::Computes => self.operator(id, site, None, out)?,
+                UnitWork::Computes => self.operator(id, site, None, out)?,
             }
         }
         Ok(())
@@ -305,7 +305,7 @@ impl Maker<'_> {
         &mut self,
         block: BlockId,
         (forward, found): (&Forward, &Backward),
-        time: When,
+        time: Timing,
         around: Site,
         out: &mut Vec<Item>,
     ) -> Result<()> {
@@ -329,9 +329,9 @@ impl Maker<'_> {
 
 /// Where a unit of a block runs whose loop runs at `around`.
 fn site(around: Site, unit: &Unit, class: Class) -> Site {
-    let again = around.visits == Visits::Many || unit.when == When::Body;
+    let again = around.visits == Visits::Many || unit.when == Timing::Body;
     Site {
-        span: if class == Class::Sequence { Span::Sequences } else { Span::All },
+        span: if class == Class::Sequence { LoopRows::Sequences } else { LoopRows::All },
         visits: if again { Visits::Many } else { Visits::Once },
         why: Some(unit.why),
     }

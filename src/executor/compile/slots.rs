@@ -3,15 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use super::blocks::Blocks;
-use super::layouts::{Layouts, Ranked};
+use super::layouts::{Layouts, RankedLayout};
 use super::loops::block::{Forward, GradientHome, MemoryReads};
 use super::schedule::{Item, LoopItem, Schedule, ScheduledCall};
 use super::source::Source;
-use super::stores::Stores;
+use super::writers::Writers;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Home, Ref, Views};
 use crate::operator::{BlockId, Extent, Spec, VarId};
-use crate::program::{Pair, StepDesc, StepGradient, VarRole};
+use crate::program::{StepDesc, StepGradient, VarPair, VarRole};
 use crate::tensor::{DType, StorageKind};
 
 /// A copy of a variable from step-major order into the batch's, which is due before an operator of the root block.
@@ -19,7 +19,7 @@ use crate::tensor::{DType, StorageKind};
 pub(crate) struct Copy {
     pub(crate) var: VarId,
     pub(crate) from: usize,
-    pub(crate) ranked: Ranked,
+    pub(crate) ranked: RankedLayout,
     /// The number of the operator, among those that run; behind all of them for what is fetched.
     pub(crate) before: usize,
 }
@@ -66,11 +66,11 @@ pub(crate) fn slots(
     blocks: &Blocks,
     schedule: &Schedule,
     layouts: &Layouts,
-    stores: &Stores,
+    writers: &Writers,
     fetched: &[VarId],
 ) -> Result<Slots> {
     let slots = Slots { views: blocks.views(), ..Slots::default() };
-    let mut maker = Maker { source, blocks, layouts, stores, now: 0, slots };
+    let mut maker = Maker { source, blocks, layouts, writers, now: 0, slots };
     // Feeds that nothing reads are still checked when they come; the others are slots from the start.
     let read: HashSet<VarId> =
         source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
@@ -161,7 +161,7 @@ struct Maker<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
     layouts: &'a Layouts,
-    stores: &'a Stores,
+    writers: &'a Writers,
     /// The number of the operator of the root block, among those that run, from 1.
     now: usize,
     slots: Slots,
@@ -349,7 +349,7 @@ impl Maker<'_> {
                 self.slots.access.insert(var, access);
             }
         }
-        for pair in self.stores.gathered(inner.id) {
+        for pair in self.writers.gathered(inner.id) {
             self.natural(pair.outer)?;
         }
         for pair in read_again(self.source, blocks.forward(block)?, step, gradient) {
@@ -399,11 +399,11 @@ pub(crate) fn read_again<'a>(
     found: &Forward,
     step: &'a StepDesc,
     gradient: &StepGradient,
-) -> Vec<&'a Pair> {
+) -> Vec<&'a VarPair> {
     if step.statics.is_empty() {
         return Vec::new();
     }
     let read: HashSet<VarId> = source.ops(gradient.block).flat_map(|(_, op)| op.reads()).collect();
-    let again = |pair: &&Pair| found.saved.contains(&pair.inner) || read.contains(&pair.inner);
+    let again = |pair: &&VarPair| found.saved.contains(&pair.inner) || read.contains(&pair.inner);
     step.statics.iter().filter(again).collect()
 }

@@ -8,12 +8,12 @@ use crate::error::{Error, ErrorKind, Place, Result};
 use crate::executor::plan::{Note, OpId};
 use crate::executor::rewrite::Rewritten;
 use crate::executor::rewrite::needs::{live, wanted_slots};
-use crate::operator::levels::{Made, made_levels};
+use crate::operator::levels::{MadeLevelIds, made_levels};
 use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Pass, Registry, Signature, Spec, VarId};
 use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient};
 
 /// An operator, and what it says of itself.
-pub(crate) struct Parsed {
+pub(crate) struct ParsedOp {
     pub(crate) op: Arc<dyn Op>,
     pub(crate) signature: Signature,
     pub(crate) facts: Facts,
@@ -24,7 +24,7 @@ pub(crate) struct Parsed {
     pub(crate) inputs: Vec<Vec<Spec>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
     /// The levels that a forward operator makes.
-    pub(crate) made: Vec<Made>,
+    pub(crate) made: Vec<MadeLevelIds>,
 }
 
 /// What every analysis reads, and none changes.
@@ -35,7 +35,7 @@ pub(crate) struct Source<'a> {
     pub(crate) live: Vec<usize>,
     wanted: HashSet<VarId>,
     /// Of live blocks; none of a `recurrent`.
-    parsed: HashMap<OpId, Parsed>,
+    parsed: HashMap<OpId, ParsedOp>,
     /// The step block of each gradient block.
     forward_of: HashMap<BlockId, BlockId>,
     /// What a loop in a block reads or writes, with the block.
@@ -91,7 +91,7 @@ impl<'a> Source<'a> {
         Ok(source)
     }
 
-    fn parse(&self, id: OpId, desc: &OpDesc, registry: &Registry) -> Result<Parsed> {
+    fn parse(&self, id: OpId, desc: &OpDesc, registry: &Registry) -> Result<ParsedOp> {
         let op = match self.rewritten.instance(id.block, id.number) {
             Some(op) => op.clone(),
             // The words of the registry for what it does not know.
@@ -108,7 +108,7 @@ impl<'a> Source<'a> {
             true => made_levels(&inputs, &outputs),
             false => Vec::new(),
         };
-        Ok(Parsed { signature, facts, hints: op.hints(), wanted, inputs, outputs, made, op })
+        Ok(ParsedOp { signature, facts, hints: op.hints(), wanted, inputs, outputs, made, op })
     }
 
     pub(crate) fn desc(&self, id: OpId) -> &'a OpDesc {
@@ -116,7 +116,7 @@ impl<'a> Source<'a> {
     }
 
     /// The operator, if it runs and is no `recurrent`.
-    pub(crate) fn parsed(&self, id: OpId) -> Option<&Parsed> {
+    pub(crate) fn parsed(&self, id: OpId) -> Option<&ParsedOp> {
         self.parsed.get(&id)
     }
 

@@ -2,7 +2,7 @@
 
 use super::build::{Analysis, build};
 use super::text::Names;
-use super::{blocks, layouts, lives, saved, schedule, slots, source, stores};
+use super::{blocks, layouts, lives, saved, schedule, slots, source, writers};
 use crate::executor::rewrite::rewrite;
 use crate::layers::{Linear, init};
 use crate::operator::{BlockId, VarId};
@@ -18,7 +18,7 @@ struct Analysed {
     backward: String,
     schedule: String,
     layouts: String,
-    stores: String,
+    writers: String,
     slots: String,
     lives: String,
 }
@@ -32,10 +32,10 @@ fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     let blocks = blocks::blocks(&source, &saved).unwrap();
     let schedule = schedule::schedule(&source, &blocks).unwrap();
     let layouts = layouts::layouts(&source, &blocks, &schedule).unwrap();
-    let stores = stores::stores(&source, &blocks, &schedule, &layouts).unwrap();
-    let slots = slots::slots(&source, &blocks, &schedule, &layouts, &stores, wanted).unwrap();
+    let writers = writers::writers(&source, &blocks, &schedule, &layouts).unwrap();
+    let slots = slots::slots(&source, &blocks, &schedule, &layouts, &writers, wanted).unwrap();
     let found =
-        Analysis { source: &source, blocks: &blocks, layouts: &layouts, stores: &stores, slots: &slots };
+        Analysis { source: &source, blocks: &blocks, layouts: &layouts, writers: &writers, slots: &slots };
     let groups = build(&found, &schedule).unwrap();
     let kept: Vec<usize> = wanted.iter().filter_map(|&var| slots.slot_of(var)).collect();
     let lives = lives::lives(&groups, &slots, &kept);
@@ -46,7 +46,7 @@ fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
         backward: names.backward(&blocks, BlockId(2)),
         schedule: names.schedule(&schedule),
         layouts: names.layouts(&schedule, &layouts),
-        stores: names.stores(&schedule, &stores),
+        writers: names.writers(&schedule, &writers),
         slots: names.slots(&slots),
         lives: names.lives(&slots, &lives),
     }
@@ -200,7 +200,7 @@ fn the_first_writes_a_gradient_and_all_others_add() {
         (z * z + y).sum()
     });
     assert_text(
-        &analysed(&program, &wanted).stores,
+        &analysed(&program, &wanted).writers,
         &[
             "add@grad: written by sum' 0.6",
             "mul@grad: written by add' 0.7",
@@ -235,7 +235,7 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
     });
     // `half`'s gradient is one of the outer block, which begins anew at each of its runs; the weight's is the root's.
     assert_text(
-        &analysed(&program, &wanted).stores,
+        &analysed(&program, &wanted).writers,
         &[
             "add_3.steps@grad: written by mean' 0.3",
             "w@grad: zeroed before recurrent' 0.4",

@@ -6,13 +6,13 @@ use super::blocks::Blocks;
 use super::layouts::Layouts;
 use super::lives::Lives;
 use super::loops::block::GradientHome;
-use super::loops::when::{Does, Unit, When};
-use super::saved::Saved;
+use super::loops::when::{Timing, Unit, UnitWork};
+use super::saved::SavedValues;
 use super::schedule::{Item, Schedule, ScheduledCall};
 use super::slots::Slots;
 use super::source::Source;
-use super::stores::{Handed, Stores};
-use crate::executor::plan::{Home, OpId, Span, Why};
+use super::writers::{HandedGradient, Writers};
+use crate::executor::plan::{Home, LoopRows, OpId, TimingReason};
 use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
 
@@ -43,21 +43,23 @@ impl Names<'_> {
         }
     }
 
-    pub(crate) fn saved(&self, saved: &Saved) -> String {
+    pub(crate) fn saved(&self, saved: &SavedValues) -> String {
         self.list(saved.iter().copied())
     }
 
     fn units(&self, block: BlockId, units: &[Unit], out: &mut String) {
-        for time in [When::Before, When::Body, When::After] {
+        for time in [Timing::Before, Timing::Body, Timing::After] {
             for unit in units.iter().filter(|unit| unit.when == time) {
                 let why = match unit.why {
-                    Why::Apart => "no step reaches it".to_owned(),
-                    Why::Between(from, to) => format!("between {} and {}", self.var(from), self.var(to)),
-                    Why::Sinks(from) => format!("behind {}", self.var(from)),
-                    Why::Pinned(pin) => pin.to_string(),
-                    Why::Decides => "decides rows".to_owned(),
+                    TimingReason::Apart => "no step reaches it".to_owned(),
+                    TimingReason::Between(from, to) => {
+                        format!("between {} and {}", self.var(from), self.var(to))
+                    }
+                    TimingReason::Sinks(from) => format!("behind {}", self.var(from)),
+                    TimingReason::Pinned(pin) => pin.to_string(),
+                    TimingReason::Decides => "decides rows".to_owned(),
                 };
-                let what = if unit.does == Does::MakesLevels { "levels of " } else { "" };
+                let what = if unit.does == UnitWork::MakesLevels { "levels of " } else { "" };
                 let op = self.op(OpId { block, number: unit.op });
                 let slots = if unit.wrt.is_empty() { String::new() } else { format!(" {:?}", unit.wrt) };
                 let _ = writeln!(out, "{time:?} {what}{op}{slots}: {why}");
@@ -108,7 +110,7 @@ impl Names<'_> {
         match item {
             Item::Call(call) | Item::Levels(call) => {
                 let what = if matches!(item, Item::Levels(_)) { "levels of " } else { "" };
-                let span = if call.site.span == Span::All { "" } else { " (once a sequence)" };
+                let span = if call.site.span == LoopRows::All { "" } else { " (once a sequence)" };
                 let (reads, writes) = (self.listed(call.reads()), self.listed(call.writes()));
                 let op = self.op(call.id);
                 let _ = writeln!(out, "{indent}{what}{op}({reads}) -> {writes}{span}");
@@ -161,39 +163,39 @@ impl Names<'_> {
         out
     }
 
-    pub(crate) fn stores(&self, schedule: &Schedule, stores: &Stores) -> String {
+    pub(crate) fn writers(&self, schedule: &Schedule, writers: &Writers) -> String {
         let mut out = String::new();
         for (items, &number) in schedule.iter().zip(&self.0.live) {
             let id = OpId { block: BlockId(0), number };
-            for &var in stores.zeroed_before(id) {
+            for &var in writers.zeroed_before(id) {
                 let _ = writeln!(out, "{}: zeroed before {}", self.var(var), self.op(id));
             }
-            items.iter().for_each(|item| self.store(item, stores, &mut out));
+            items.iter().for_each(|item| self.assigns(item, writers, &mut out));
         }
         out
     }
 
-    fn store(&self, item: &Item, stores: &Stores, out: &mut String) {
-        let mut line = |var: VarId, store: Assign, id: OpId| {
-            let how = if store == Assign::Add { "added" } else { "written" };
+    fn assigns(&self, item: &Item, writers: &Writers, out: &mut String) {
+        let mut line = |var: VarId, assign: Assign, id: OpId| {
+            let how = if assign == Assign::Add { "added" } else { "written" };
             let _ = writeln!(out, "{}: {how} by {}", self.var(var), self.op(id));
         };
         match item {
             Item::Call(call) if call.pass == Pass::Backward => {
                 let vars: Vec<VarId> = written(call);
-                vars.iter().for_each(|&var| line(var, stores.of_call(call, var), call.id));
+                vars.iter().for_each(|&var| line(var, writers.of_call(call, var), call.id));
             }
             Item::Call(_) | Item::Levels(_) => {}
             Item::Loop(inner) => {
-                for &var in stores.zeroed_in(inner.id) {
+                for &var in writers.zeroed_in(inner.id) {
                     let _ = writeln!(out, "{}: zeroed in {}", self.var(var), self.op(inner.id));
                 }
-                inner.items().for_each(|item| self.store(item, stores, out));
+                inner.items().for_each(|item| self.assigns(item, writers, out));
                 let Some(gradient) = self.0.step(inner.id).ok().and_then(|(_, gradient)| gradient) else {
                     return;
                 };
                 for (i, pair) in gradient.inputs.iter().enumerate() {
-                    let how = stores.of_loop(inner.id, Handed::Input(i));
+                    let how = writers.of_loop(inner.id, HandedGradient::Input(i));
                     let how = if how == Assign::Add { "added" } else { "written" };
                     let _ = writeln!(out, "{}: {how} by {}", self.var(pair.outer), self.op(inner.id));
                 }

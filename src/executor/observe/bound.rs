@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::executor::observe::profile::{Entry, Part, Profile};
+use crate::executor::observe::profile::{Entry, LoopPhase, Profile};
 use crate::kernels::{Bandwidth, bandwidth, peak};
 use crate::tensor::DType;
 
@@ -129,7 +129,7 @@ impl Profile {
 impl Entry {
     /// What bounds it on a machine whose threads do so much together; `None` for what neither computes nor reads.
     pub fn bound(&self, rates: &Rates) -> Option<Bound> {
-        if self.part == Part::Stepping || self.is_uneven() {
+        if self.part == LoopPhase::Stepping || self.is_uneven() {
             return Some(Bound::Waiting);
         }
         let taken = self.time.as_secs_f64();
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn stepping_and_uneven_threads_wait() {
         let product = of(10, 100_000_000_000, 1000, 1000);
-        check(&Entry { part: Part::Stepping, ..product.clone() }, Some(Bound::Waiting), "waiting");
+        check(&Entry { part: LoopPhase::Stepping, ..product.clone() }, Some(Bound::Waiting), "waiting");
         let threads = |millis: &[u64]| {
             let side_by_side = millis.iter().map(|&ms| Duration::from_millis(ms)).collect();
             Entry { side_by_side, ..product.clone() }.bound(&RATES)

@@ -5,10 +5,10 @@ use std::fmt::{self, Write};
 
 use crate::error::Place;
 use crate::executor::plan::{
-    Access, Chain, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span, Why, parts,
+    Access, Chain, Home, Instr, Loop, LoopRows, Move, OpInstr, Plan, Ref, Slot, TimingReason, parts,
 };
 use crate::kernels::Assign;
-use crate::operator::context::OperandAt;
+use crate::operator::context::OperandPosition;
 use crate::operator::{BlockId, Extent, Pass, VarId};
 use crate::program::{OpDesc, Program, grad_name};
 use crate::tensor::StorageKind;
@@ -135,7 +135,7 @@ impl<'a> Text<'a> {
     }
 
     /// Instructions, or those of them that run over certain rows, with their chains.
-    fn code(&mut self, code: &'a [Instr], chains: &[Chain], only: Option<Span>) {
+    fn code(&mut self, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         for (calls, chain) in parts(code.len(), chains) {
             let code = code[calls].iter().filter(|instr| only.is_none_or(|only| instr.span() == only));
             match chain {
@@ -198,7 +198,7 @@ impl<'a> Text<'a> {
         let made: Vec<String> = op.made.iter().map(|(level, _)| level.0.to_string()).collect();
         let (reads, made) = (self.operands(op, desc).0, made.join(", "));
         self.line(&format!("[{}] {operator} ({reads}) -> the offsets of level {made}", op.index));
-        let when = if op.span == Span::Steps { ", for one step after the other" } else { "" };
+        let when = if op.span == LoopRows::Steps { ", for one step after the other" } else { "" };
         self.inside(|text| text.line(&format!("before its output has room{when}")));
     }
 
@@ -210,9 +210,9 @@ impl<'a> Text<'a> {
         let inputs = Program::slots_of(signature.inputs, &desc.inputs, "");
         let outputs = Program::slots_of(signature.outputs, forward_outputs, "");
         let mut reads = Vec::new();
-        let mut take = |vars: &[Vec<VarId>], places: &[Vec<OperandAt>]| {
+        let mut take = |vars: &[Vec<VarId>], places: &[Vec<OperandPosition>]| {
             for (var, place) in vars.iter().flatten().zip(places.iter().flatten()) {
-                if *place != OperandAt::Absent {
+                if *place != OperandPosition::Absent {
                     reads.push(self.name(*var));
                 }
             }
@@ -227,23 +227,24 @@ impl<'a> Text<'a> {
             );
             let grads = Program::slots_of(signature.inputs, &desc.outputs, &grad_name(""));
             let places = op.wiring.input_gradients.iter().flatten();
-            written.extend(grads.iter().flatten().zip(places).map(|(&v, &(place, store))| (v, place, store)));
+            written
+                .extend(grads.iter().flatten().zip(places).map(|(&v, &(place, assign))| (v, place, assign)));
             let results = Program::slots_of(signature.outputs, &desc.outputs, "");
             let places = op.wiring.results.iter().flatten();
             written.extend(results.iter().flatten().zip(places).map(|(&v, &at)| (v, at, Assign::Write)));
         } else {
             let places = op.wiring.outputs.iter().flatten();
-            let store = if op.wiring.adds { Assign::Add } else { Assign::Write };
-            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, store)));
+            let assign = if op.wiring.adds { Assign::Add } else { Assign::Write };
+            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, assign)));
         }
-        let shown = |(var, place, store): (VarId, OperandAt, Assign)| {
+        let shown = |(var, place, assign): (VarId, OperandPosition, Assign)| {
             let at = match place {
-                OperandAt::Absent => return None,
-                OperandAt::Pooled(pool) => self.pooled(pool),
-                OperandAt::Dense(i) => self.place_of(op.writes.get(i)?),
+                OperandPosition::Absent => return None,
+                OperandPosition::Pooled(pool) => self.pooled(pool),
+                OperandPosition::Dense(i) => self.place_of(op.writes.get(i)?),
             };
             let spec = self.plan.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
-            let added = if store == Assign::Add { ", added" } else { "" };
+            let added = if assign == Assign::Add { ", added" } else { "" };
             Some(format!("{}{spec} in {at}{added}", self.name(var)))
         };
         let written: Vec<String> = written.into_iter().filter_map(shown).collect();
@@ -298,15 +299,15 @@ impl<'a> Text<'a> {
         at
     }
 
-    fn why(&self, why: Why) -> String {
+    fn why(&self, why: TimingReason) -> String {
         match why {
-            Why::Apart => "no other step reaches it".to_owned(),
-            Why::Between(from, to) => {
+            TimingReason::Apart => "no other step reaches it".to_owned(),
+            TimingReason::Between(from, to) => {
                 format!("`{}` reaches it, and it reaches `{}`", self.name(from), self.name(to))
             }
-            Why::Sinks(from) => format!("`{}` reaches it, and no step needs it", self.name(from)),
-            Why::Pinned(pin) => pin.to_string(),
-            Why::Decides => "decides the rows of sequences that are made in the step".to_owned(),
+            TimingReason::Sinks(from) => format!("`{}` reaches it, and no step needs it", self.name(from)),
+            TimingReason::Pinned(pin) => pin.to_string(),
+            TimingReason::Decides => "decides the rows of sequences that are made in the step".to_owned(),
         }
     }
 
@@ -327,15 +328,15 @@ impl<'a> Text<'a> {
             text.zeroed(inner);
             text.memories(inner);
             let (code, chains) = (&inner.before, &inner.chains.before);
-            text.section("before the loop, one step after the other", code, chains, Some(Span::Steps));
-            text.section("before the loop, over all steps at once", code, chains, Some(Span::All));
-            text.section("before the loop, once a sequence", code, chains, Some(Span::Sequences));
+            text.section("before the loop, one step after the other", code, chains, Some(LoopRows::Steps));
+            text.section("before the loop, over all steps at once", code, chains, Some(LoopRows::All));
+            text.section("before the loop, once a sequence", code, chains, Some(LoopRows::Sequences));
             let how = if inner.in_lanes { "each thread its own sequences" } else { "all sequences together" };
             let title = format!("the loop, at every step, {how}");
             text.section(&title, &inner.body, &inner.chains.body, None);
             let (code, chains) = (&inner.after, &inner.chains.after);
-            text.section("after the loop, over all steps at once", code, chains, Some(Span::All));
-            text.section("after the loop, once a sequence", code, chains, Some(Span::Sequences));
+            text.section("after the loop, over all steps at once", code, chains, Some(LoopRows::All));
+            text.section("after the loop, once a sequence", code, chains, Some(LoopRows::Sequences));
             text.no_calls(inner);
             text.scatters("back into the batch's order", &inner.scatter);
             text.scatters("back, a row or sub-sequence a sequence", &inner.scatter_statics);
@@ -344,7 +345,7 @@ impl<'a> Text<'a> {
     }
 
     /// The instructions of a part of a loop, or those of them that run over certain rows.
-    fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<Span>) {
+    fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<LoopRows>) {
         if code.iter().any(|instr| only.is_none_or(|only| instr.span() == only)) {
             self.line(title);
             self.inside(|text| text.code(code, chains, only));
@@ -352,15 +353,15 @@ impl<'a> Text<'a> {
     }
 
     fn gathers(&mut self, title: &str, moves: &[Move]) {
-        moves.iter().for_each(|rows| self.moved(title, &rows.outer, &rows.inner, rows.store));
+        moves.iter().for_each(|rows| self.moved(title, &rows.outer, &rows.inner, rows.assign));
     }
 
     fn scatters(&mut self, title: &str, moves: &[Move]) {
-        moves.iter().for_each(|rows| self.moved(title, &rows.inner, &rows.outer, rows.store));
+        moves.iter().for_each(|rows| self.moved(title, &rows.inner, &rows.outer, rows.assign));
     }
 
-    fn moved(&mut self, title: &str, from: &Ref, to: &Ref, store: Assign) {
-        let added = if store == Assign::Add { ", added" } else { "" };
+    fn moved(&mut self, title: &str, from: &Ref, to: &Ref, assign: Assign) {
+        let added = if assign == Assign::Add { ", added" } else { "" };
         let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
         self.line(&text);
     }
@@ -403,8 +404,8 @@ impl<'a> Text<'a> {
                 let (next, from) = (self.slot_name(&plan.next), self.slot_name(last));
                 self.line(&format!("before the loop, at the last row of each sequence: {from} into {next}"));
             }
-            if let Some((initial, store)) = &plan.initial {
-                let added = if *store == Assign::Add { ", added" } else { "" };
+            if let Some((initial, assign)) = &plan.initial {
+                let added = if *assign == Assign::Add { ", added" } else { "" };
                 let (name, to) = (self.slot_name(initial), self.place_of(initial));
                 self.line(&format!("what the first step passes back: {name} -> {to}{added}"));
             }

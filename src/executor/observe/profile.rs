@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::executor::plan::{Instr, Loop, OpInstr, Plan, Span};
+use crate::executor::plan::{Instr, Loop, LoopRows, OpInstr, Plan};
 use crate::executor::run::recorder::{Recorder, Totals};
 use crate::operator::{Cost, Pass};
 use crate::program::RECURRENT;
@@ -12,7 +12,7 @@ use crate::tensor::DType;
 /// In which part of a program, or of a step block, an entry's calls were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Part {
+pub enum LoopPhase {
     /// Outside step blocks.
     Outside,
     /// Before the loop, over all steps at once.
@@ -31,31 +31,31 @@ pub enum Part {
     Stepping,
 }
 
-impl Part {
+impl LoopPhase {
     /// All of them.
-    pub const ALL: [Part; 8] = [
-        Part::Outside,
-        Part::Before,
-        Part::Sequences,
-        Part::Loop,
-        Part::After,
-        Part::Prepare,
-        Part::Moves,
-        Part::Stepping,
+    pub const ALL: [LoopPhase; 8] = [
+        LoopPhase::Outside,
+        LoopPhase::Before,
+        LoopPhase::Sequences,
+        LoopPhase::Loop,
+        LoopPhase::After,
+        LoopPhase::Prepare,
+        LoopPhase::Moves,
+        LoopPhase::Stepping,
     ];
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for LoopPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Part::Outside => "outside",
-            Part::Before => "before",
-            Part::Sequences => "sequences",
-            Part::Loop => "loop",
-            Part::After => "after",
-            Part::Prepare => "prepare",
-            Part::Moves => "moves",
-            Part::Stepping => "stepping",
+            LoopPhase::Outside => "outside",
+            LoopPhase::Before => "before",
+            LoopPhase::Sequences => "sequences",
+            LoopPhase::Loop => "loop",
+            LoopPhase::After => "after",
+            LoopPhase::Prepare => "prepare",
+            LoopPhase::Moves => "moves",
+            LoopPhase::Stepping => "stepping",
         })
     }
 }
@@ -77,7 +77,7 @@ pub struct Entry {
     /// The line of the user's code, if the user wrote it.
     pub caller: Option<String>,
     /// Where its calls were.
-    pub part: Part,
+    pub part: LoopPhase,
     /// How many there were, over all runs.
     pub calls: u64,
     /// Rows of its first output, over all calls.
@@ -163,7 +163,7 @@ pub struct Profile {
 
 impl Profile {
     /// The time of the entries in one part.
-    pub fn time_in(&self, part: Part) -> Duration {
+    pub fn time_in(&self, part: LoopPhase) -> Duration {
         self.entries.iter().filter(|entry| entry.part == part).map(|entry| entry.time).sum()
     }
 }
@@ -192,14 +192,14 @@ impl Profiling {
         let names = vec![String::new(); plan.instructions];
         let threads = recorders.len();
         let mut profile = Profile { entries: Vec::new(), runs, wall, threads, recorders, names };
-        account(&mut profile, &plan.code, &|_| Part::Outside);
+        account(&mut profile, &plan.code, &|_| LoopPhase::Outside);
         profile.entries.sort_by_key(|entry| std::cmp::Reverse(entry.time));
         profile
     }
 }
 
 /// Makes the entries of some instructions, and returns their time on the clock in seconds.
-fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Span) -> Part) -> f64 {
+fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(LoopRows) -> LoopPhase) -> f64 {
     let mut time = 0.0;
     for instr in code {
         time += match instr {
@@ -210,7 +210,7 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Span) -> Part) -
             Instr::Reorder { index, .. } => {
                 let entry = Entry {
                     instruction: *index,
-                    part: Part::Moves,
+                    part: LoopPhase::Moves,
                     ..nothing("into the batch's order", "reorder", Pass::Forward)
                 };
                 profile.add(entry, |recorder| &recorder.calls)
@@ -220,7 +220,7 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Span) -> Part) -
             }
             Instr::Op(op) => {
                 // Before the top-level instruction, so not in the time of a loop around it.
-                profile.add(Entry { part: Part::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
+                profile.add(Entry { part: LoopPhase::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
                 profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
             }
             Instr::Loop(inner) => account_loop(profile, inner),
@@ -230,10 +230,10 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Span) -> Part) -
 }
 
 fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
-    let outside = |all: Part| {
+    let outside = |all: LoopPhase| {
         move |span| match span {
-            Span::All | Span::Steps => all,
-            Span::Sequences => Part::Sequences,
+            LoopRows::All | LoopRows::Steps => all,
+            LoopRows::Sequences => LoopPhase::Sequences,
         }
     };
     let entry = || Entry {
@@ -246,10 +246,10 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
             if inner.backward { Pass::Backward } else { Pass::Forward },
         )
     };
-    let moves = profile.add(Entry { part: Part::Moves, ..entry() }, |recorder| &recorder.calls);
-    let before = account(profile, &inner.before, &outside(Part::Before));
-    let body = account(profile, &inner.body, &|_| Part::Loop);
-    let after = account(profile, &inner.after, &outside(Part::After));
+    let moves = profile.add(Entry { part: LoopPhase::Moves, ..entry() }, |recorder| &recorder.calls);
+    let before = account(profile, &inner.before, &outside(LoopPhase::Before));
+    let body = account(profile, &inner.body, &|_| LoopPhase::Loop);
+    let after = account(profile, &inner.after, &outside(LoopPhase::After));
     let totals = |recorder: &Recorder| recorder.bodies[inner.index];
     let steps: Vec<Totals> = profile.recorders.iter().map(totals).collect();
     let whole: f64 = steps.iter().map(|totals| totals.clock).sum();
@@ -257,7 +257,7 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     let calls = steps.iter().map(|totals| totals.calls).sum();
     if rest > 0.0 && !inner.body.is_empty() {
         let time = Duration::from_secs_f64(rest);
-        profile.entries.push(Entry { part: Part::Stepping, calls, time, ..entry() });
+        profile.entries.push(Entry { part: LoopPhase::Stepping, calls, time, ..entry() });
     }
     moves + before + body.max(whole) + after
 }
@@ -271,7 +271,7 @@ pub(super) fn nothing(operator: &str, kind: &str, pass: Pass) -> Entry {
         pass,
         block: None,
         caller: None,
-        part: Part::Outside,
+        part: LoopPhase::Outside,
         calls: 0,
         rows: 0,
         cost: Cost::default(),

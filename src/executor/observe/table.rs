@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use crate::executor::observe::profile::{Part, Profile, rate};
+use crate::executor::observe::profile::{LoopPhase, Profile, rate};
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +47,7 @@ impl fmt::Display for Profile {
             )?;
         }
         let mut parts = String::new();
-        for part in Part::ALL {
+        for part in LoopPhase::ALL {
             let time = self.time_in(part);
             if time > Duration::ZERO {
                 write!(parts, "{part} {:.1} %, ", share(time))?;

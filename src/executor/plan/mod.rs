@@ -12,12 +12,12 @@ use std::sync::Arc;
 pub(crate) use chain::{Chain, parts};
 pub(crate) use effort::Effort;
 pub(crate) use slot::{Access, Home, Ref, Slot};
-pub(crate) use why::{Pin, Why};
+pub(crate) use why::{Pin, TimingReason};
 
 use crate::error::{Error, Place};
 use crate::kernels::Assign;
-use crate::operator::context::{OperandAt, Wiring};
-use crate::operator::levels::Made;
+use crate::operator::context::{OperandPosition, Wiring};
+use crate::operator::levels::MadeLevelIds;
 use crate::operator::{BlockId, Extent, LevelId, Literal, Op, Pass, Reach, Spec, VarId};
 use crate::program::{Program, Role, StepDesc};
 use crate::tensor::{DType, StorageKind};
@@ -32,7 +32,7 @@ pub(crate) struct OpId {
 
 /// Over which rows of a step block an instruction runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum LoopRows {
     /// All steps at once.
     All,
     /// Once for each sequence.
@@ -60,7 +60,7 @@ pub(crate) struct OpInstr {
     pub(crate) literals: Vec<Vec<Literal>>,
     pub(crate) outputs: Vec<Vec<Spec>>,
     /// Levels that the operator makes, where it is called for their offsets.
-    pub(crate) made: Vec<Made>,
+    pub(crate) made: Vec<MadeLevelIds>,
     /// The block's count of top-level sequences.
     pub(crate) top: Extent,
     pub(crate) stream: u64,
@@ -74,12 +74,12 @@ pub(crate) struct OpInstr {
     /// Which of the writes are flushed after the call: what passes from step to step.
     pub(crate) flush: Vec<usize>,
     pub(crate) effort: Effort,
-    pub(crate) span: Span,
+    pub(crate) span: LoopRows,
     /// The block whose order its rows lie in, and what counts them there.
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
     /// Why it runs before, in or after the loop of its step block.
-    pub(crate) why: Option<Why>,
+    pub(crate) why: Option<TimingReason>,
     /// What it stands for, if for several.
     pub(crate) stands_for: Option<Note>,
     /// Its number in the plan.
@@ -109,7 +109,7 @@ impl OpInstr {
         let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
         let places = places.chain(&wiring.results).flatten();
         let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
-        places.chain(gradients).any(|place| matches!(place, OperandAt::Pooled(_)))
+        places.chain(gradients).any(|place| matches!(place, OperandPosition::Pooled(_)))
     }
 }
 
@@ -150,11 +150,11 @@ impl Instr {
     }
 
     /// Over which rows of a step block it runs.
-    pub(crate) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> LoopRows {
         match self {
             Instr::Op(op) | Instr::Levels(op) => op.span,
             Instr::Loop(inner) => inner.span,
-            Instr::Zero(..) | Instr::Reorder { .. } => Span::All,
+            Instr::Zero(..) | Instr::Reorder { .. } => LoopRows::All,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Instr {
 pub(crate) struct Move {
     pub(crate) outer: Ref,
     pub(crate) inner: Ref,
-    pub(crate) store: Assign,
+    pub(crate) assign: Assign,
 }
 
 /// A memory of a forward loop.
@@ -221,11 +221,11 @@ pub(crate) struct Loop {
     pub(crate) desc: StepDesc,
     pub(crate) place: Place,
     /// Why it runs before, in or after the loop around it.
-    pub(crate) why: Option<Why>,
+    pub(crate) why: Option<TimingReason>,
     /// Its number in the plan, before those of its instructions.
     pub(crate) index: usize,
     pub(crate) backward: bool,
-    pub(crate) span: Span,
+    pub(crate) span: LoopRows,
     /// Into the block's order, before anything runs.
     pub(crate) gather: Vec<Move>,
     /// Static inputs: one row or sub-sequence a sequence.

@@ -6,7 +6,7 @@ use crate::operator::VarId;
 
 /// Why an operator of a step block runs when it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum TimingReason {
     /// Nothing that differs from step to step by another step's doing reaches it.
     Apart,
     /// The first variable reaches it: it comes from another step, or is computed at every step. And it reaches the

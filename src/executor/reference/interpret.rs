@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
 use crate::executor::reference::rows::{add_rows, part, put, select, zeros};
-use crate::executor::reference::values::{Around, BlockValues, computed_sparse, sum};
+use crate::executor::reference::values::{BlockValues, OuterValues, computed_sparse, sum};
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::kernels::{ViewMut, flush};
@@ -20,7 +20,7 @@ use crate::operator::keys::{Names, RowKey};
 use crate::operator::{BlockId, Extent, Op, Operand, Registry, VarId};
 use crate::program::description::initialize;
 use crate::program::{
-    OpDesc, Pair, Program, RECURRENT, Role, StepDesc, StepGradient, VarKind, VarRole, grad_name,
+    OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient, VarKind, VarPair, VarRole, grad_name,
 };
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 
@@ -140,7 +140,7 @@ impl<'a> Interpreter<'a> {
         &self,
         block: BlockId,
         values: &mut BlockValues,
-        around: Option<&Around<'_>>,
+        around: Option<&OuterValues<'_>>,
         flushed: &[VarId],
     ) -> Result<()> {
         for (number, op) in self.program.block(block).ops.iter().enumerate() {
@@ -173,7 +173,12 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn operator(&self, op: &OpDesc, values: &mut BlockValues, around: Option<&Around<'_>>) -> Result<()> {
+    fn operator(
+        &self,
+        op: &OpDesc,
+        values: &mut BlockValues,
+        around: Option<&OuterValues<'_>>,
+    ) -> Result<()> {
         match (op.step.as_deref(), op.role) {
             (Some(step), Role::Backward) => {
                 let mut steps = values.loops.remove(&step.block).unwrap_or_default();
@@ -192,7 +197,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// An operator bound to its operands; and its output variables, by slot.
-    fn direct(&self, op: &OpDesc, values: &BlockValues, around: Option<&Around<'_>>) -> Result<Bound> {
+    fn direct(&self, op: &OpDesc, values: &BlockValues, around: Option<&OuterValues<'_>>) -> Result<Bound> {
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
         let mut operands = Vec::new();
@@ -256,7 +261,7 @@ impl<'a> Interpreter<'a> {
         Ok((instance, direct, outputs))
     }
 
-    fn forward(&self, op: &OpDesc, values: &mut BlockValues, around: Option<&Around<'_>>) -> Result<()> {
+    fn forward(&self, op: &OpDesc, values: &mut BlockValues, around: Option<&OuterValues<'_>>) -> Result<()> {
         let (_, direct, outputs) = self.direct(op, values, around)?;
         for (vars, results) in outputs.iter().zip(direct.forward()?) {
             for (&var, value) in vars.iter().zip(results) {
@@ -287,7 +292,12 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn backward(&self, op: &OpDesc, values: &mut BlockValues, around: Option<&Around<'_>>) -> Result<()> {
+    fn backward(
+        &self,
+        op: &OpDesc,
+        values: &mut BlockValues,
+        around: Option<&OuterValues<'_>>,
+    ) -> Result<()> {
         let (instance, direct, outputs) = self.direct(op, values, around)?;
         let signature = instance.signature();
         let specs = self.program.input_specs(signature, op)?;
@@ -346,7 +356,7 @@ impl<'a> Interpreter<'a> {
         &self,
         step: &StepDesc,
         values: &BlockValues,
-        around: Option<&Around<'_>>,
+        around: Option<&OuterValues<'_>>,
     ) -> Result<Unrolled> {
         let sequences = self.sequences(step, values, around)?;
         let mut memories = Vec::new();
@@ -365,7 +375,7 @@ impl<'a> Interpreter<'a> {
                 let rows = Variable::dense(memory.gather_rows(&inner.alive)?);
                 inner.define(self.program, m.previous, rows)?;
             }
-            self.block(step.block, &mut inner, Some(&Around { values, around }), &nexts)?;
+            self.block(step.block, &mut inner, Some(&OuterValues { values, around }), &nexts)?;
             for (m, memory) in step.memories.iter().zip(&mut memories) {
                 put(memory, &inner.alive, inner.value(self.program, m.next, None)?.storage().as_dense()?)?;
             }
@@ -397,7 +407,7 @@ impl<'a> Interpreter<'a> {
         sequences: &Sequences,
         t: usize,
         values: &BlockValues,
-        around: Option<&Around<'_>>,
+        around: Option<&OuterValues<'_>>,
     ) -> Result<BlockValues> {
         let (alive, entries) = sequences.at(t, step.reverse);
         let mut inner = BlockValues { alive, entries, ..BlockValues::default() };
@@ -449,7 +459,7 @@ impl<'a> Interpreter<'a> {
         &self,
         step: &StepDesc,
         values: &BlockValues,
-        around: Option<&Around<'_>>,
+        around: Option<&OuterValues<'_>>,
         steps: &mut [BlockValues],
     ) -> Result<Vec<(VarId, Storage)>> {
         let Some(gradient) = step.gradient.as_deref() else {
@@ -466,7 +476,7 @@ impl<'a> Interpreter<'a> {
                 None => zeros(spec, sequences.count())?,
             });
         }
-        let whole = |pairs: &[Pair]| -> Result<Vec<Storage>> {
+        let whole = |pairs: &[VarPair]| -> Result<Vec<Storage>> {
             pairs.iter().map(|p| self.nothing(p.outer, Some(values))).collect()
         };
         let (mut to_inputs, mut to_statics) = (whole(inputs)?, whole(statics)?);
@@ -489,7 +499,7 @@ impl<'a> Interpreter<'a> {
             for (m, passed) in memories.iter().zip(&passed) {
                 inner.contribute(self.program, m.next, passed.gather_rows(&inner.alive)?.into())?;
             }
-            self.block(*block, inner, Some(&Around { values, around }), &previous)?;
+            self.block(*block, inner, Some(&OuterValues { values, around }), &previous)?;
             for (m, passed) in memories.iter().zip(&mut passed) {
                 let value = match m.previous.and_then(|v| inner.vars.get(&v)) {
                     Some(value) => value.storage().as_dense()?.clone(),
@@ -523,7 +533,7 @@ impl<'a> Interpreter<'a> {
         &self,
         step: &StepDesc,
         values: &BlockValues,
-        around: Option<&Around<'_>>,
+        around: Option<&OuterValues<'_>>,
     ) -> Result<Sequences> {
         let missing =
             || Error::of(ErrorKind::Program, RECURRENT, "a step input with the level that is run", "none");

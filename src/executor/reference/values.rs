@@ -29,9 +29,9 @@ pub(super) struct BlockValues {
 
 /// The values of the blocks around one, from the innermost outwards.
 #[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
+pub(super) struct OuterValues<'a> {
     pub(super) values: &'a BlockValues,
-    pub(super) around: Option<&'a Around<'a>>,
+    pub(super) around: Option<&'a OuterValues<'a>>,
 }
 
 impl BlockValues {
@@ -40,7 +40,7 @@ impl BlockValues {
         &'v self,
         program: &Program,
         var: VarId,
-        mut around: Option<&Around<'v>>,
+        mut around: Option<&OuterValues<'v>>,
     ) -> Result<&'v Variable> {
         let mut found = self.vars.get(&var);
         while let (None, Some(outer)) = (found, around) {

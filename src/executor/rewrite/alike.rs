@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::operator::{Attributes, Op, VarId};
-use crate::program::Bound;
+use crate::program::SlotVars;
 
 /// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
 pub(super) struct Node {
@@ -27,7 +27,7 @@ pub(super) struct Key {
     pub(super) kind: String,
     pub(super) attributes: Attributes,
     /// The inputs that are the same for all.
-    pub(super) shared: Vec<Bound>,
+    pub(super) shared: Vec<SlotVars>,
     /// How many variables it has of those that go side by side, by slot.
     pub(super) beside: Vec<usize>,
     pub(super) graded: bool,

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::executor::plan::Note;
 use crate::executor::rewrite::needs::{live, reads};
 use crate::operator::{Attributes, BlockId, Fusion, Op, Signature, Slot, VarId};
-use crate::program::{Bound, OpDesc, Role, grad_name};
+use crate::program::{OpDesc, Role, SlotVars, grad_name};
 
 impl Draft<'_> {
     /// Fuses what can be fused in the operators that the wanted variables need; returns what could not be, and why.
@@ -177,7 +177,7 @@ impl Draft<'_> {
                 }
                 let mut inputs = op.inputs.clone();
                 inputs.extend(op.outputs.iter().cloned());
-                let gradient = |b: &&Bound| op.outputs.iter().any(|o| b.slot == grad_name(&o.slot));
+                let gradient = |b: &&SlotVars| op.outputs.iter().any(|o| b.slot == grad_name(&o.slot));
                 inputs.extend(a.inputs.iter().filter(gradient).cloned());
                 Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() })
             }
@@ -203,7 +203,7 @@ impl Draft<'_> {
                 let instance = self.registry.parse(kind, &op.attributes)?;
                 let signature = instance.signature();
                 let inputs = op.inputs.iter().filter(|b| signature.inputs.iter().any(|s| s.name == b.slot));
-                let outputs = vec![Bound { slot: slot.to_owned(), vars: vars.to_vec() }];
+                let outputs = vec![SlotVars { slot: slot.to_owned(), vars: vars.to_vec() }];
                 let desc = OpDesc {
                     kind: kind.to_owned(),
                     inputs: inputs.cloned().collect(),
@@ -266,7 +266,7 @@ impl Draft<'_> {
             attributes.set(name, value.clone());
         }
         let instance = self.registry.parse(fusion.into, &attributes).ok()?;
-        let own: Vec<Bound> = consumer.inputs.iter().filter(|b| b.slot != fusion.slot).cloned().collect();
+        let own: Vec<SlotVars> = consumer.inputs.iter().filter(|b| b.slot != fusion.slot).cloned().collect();
         let mut inputs = renamed(&producer.inputs, fusion.producer_slots, "");
         inputs.extend(renamed(&own, fusion.own_slots, ""));
         if inputs.len() != producer.inputs.len() + own.len() {
@@ -277,7 +277,7 @@ impl Draft<'_> {
         if !slots.iter().all(|slot| slot.arity.takes(bound(slot))) {
             return None;
         }
-        let apart = |b: &Bound| fusion.by_others.iter().any(|(slot, _)| *slot == b.slot);
+        let apart = |b: &SlotVars| fusion.by_others.iter().any(|(slot, _)| *slot == b.slot);
         if !consumer.outputs.iter().all(|b| apart(b) || outputs.iter().any(|s| s.name == b.slot)) {
             return None;
         }
@@ -296,11 +296,11 @@ impl Draft<'_> {
 }
 
 /// Variables under the names that their slots have elsewhere; those without a name are left out.
-fn renamed(bound: &[Bound], names: &[(&str, &str)], suffix: &str) -> Vec<Bound> {
-    let name = |b: &Bound| {
+fn renamed(bound: &[SlotVars], names: &[(&str, &str)], suffix: &str) -> Vec<SlotVars> {
+    let name = |b: &SlotVars| {
         let slot = b.slot.strip_suffix(suffix)?;
         let (_, to) = names.iter().find(|(from, _)| *from == slot)?;
-        Some(Bound { slot: format!("{to}{suffix}"), vars: b.vars.clone() })
+        Some(SlotVars { slot: format!("{to}{suffix}"), vars: b.vars.clone() })
     };
     bound.iter().filter_map(name).collect()
 }

@@ -19,18 +19,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::alike::{Key, Node, groups, leaf};
-use super::{Backwards, Draft, Origin};
+use super::{BackwardOps, Draft, Origin};
 use crate::error::Result;
 use crate::executor::plan::Note;
 use crate::executor::rewrite::classes::{Class, Classes};
 use crate::executor::rewrite::needs::values_read;
 use crate::operator::{Attributes, BlockId, Extent, Merge, Op, Reach, VarId};
 use crate::program::{
-    Bound, OpDesc, RECURRENT, Role, StepDesc, StepGradient, StopGradient, VarRole, grad_name,
+    OpDesc, RECURRENT, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarRole, grad_name,
 };
 
 /// What holds for the variables of a step block.
-struct Inside {
+struct StepFacts {
     classes: Classes,
     /// They leave the step or enter a loop inside it, and need rows of their own.
     kept: HashSet<VarId>,
@@ -106,7 +106,7 @@ impl Draft<'_> {
             let once: HashSet<VarId> = op.reads().collect();
             once.into_iter().for_each(|var| *reading.entry(var).or_default() += 1);
         }
-        let backwards = Backwards::of(back_ops);
+        let backwards = BackwardOps::of(back_ops);
         let mut of_out: HashMap<VarId, usize> = HashMap::new();
         for (number, op) in ops.iter().enumerate() {
             let &[out] = &op.writes().collect::<Vec<_>>()[..] else { continue };
@@ -138,14 +138,14 @@ impl Draft<'_> {
                     if !self.mergeable(op, &*instance, &merge, step.block) {
                         continue;
                     }
-                    let beside = |b: &&Bound| merge.beside.contains(&b.slot.as_str());
+                    let beside = |b: &&SlotVars| merge.beside.contains(&b.slot.as_str());
                     key.beside = merge.beside.iter().map(|slot| op.input(slot).len()).collect();
                     key.shared = op.inputs.iter().filter(|b| !beside(b)).cloned().collect();
                     Vec::new()
                 }
                 None => {
                     let specs = self.program.input_specs(signature, op)?;
-                    let of = |bound: &Bound| {
+                    let of = |bound: &SlotVars| {
                         let &[var] = &bound.vars[..] else { return None };
                         of_out.get(&var).copied().filter(|&node| {
                             reading.get(&var) == Some(&1)
@@ -186,10 +186,10 @@ impl Draft<'_> {
     }
 
     /// What holds for the variables of a step block.
-    fn inside(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<Inside> {
+    fn inside(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<StepFacts> {
         let ops = self.ops(step.block);
         let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
-        let mut inside = Inside {
+        let mut inside = StepFacts {
             classes: Classes::new(step.statics.iter().map(|p| p.inner)),
             kept: step.memories.iter().map(|m| m.next).chain(step.outputs.iter().map(|p| p.inner)).collect(),
             needed: HashSet::new(),
@@ -324,7 +324,7 @@ impl Draft<'_> {
         if widths != Some(sizes) {
             return Ok(None);
         }
-        let bound = |slot: &str, vars: Vec<VarId>| Bound { slot: slot.to_owned(), vars };
+        let bound = |slot: &str, vars: Vec<VarId>| SlotVars { slot: slot.to_owned(), vars };
         let cut = OpDesc {
             kind: merge.parts.to_owned(),
             role: Role::Forward,
@@ -402,9 +402,9 @@ fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) 
 }
 
 /// Binds variables to a slot; none, if there is none.
-fn put(bound: &mut Vec<Bound>, slot: &str, vars: Vec<VarId>) {
+fn put(bound: &mut Vec<SlotVars>, slot: &str, vars: Vec<VarId>) {
     let at = bound.iter().position(|b| b.slot == slot);
-    let new = Bound { slot: slot.to_owned(), vars };
+    let new = SlotVars { slot: slot.to_owned(), vars };
     match (at, new.vars.iter().all(|&v| v == VarId::NONE)) {
         (Some(at), true) => drop(bound.remove(at)),
         (Some(at), false) => bound[at] = new,

@@ -185,12 +185,12 @@ fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
 }
 
 /// The backward operators of a block, by the variables that they name.
-struct Backwards<'a> {
+struct BackwardOps<'a> {
     ops: &'a [OpDesc],
     naming: HashMap<VarId, Vec<usize>>,
 }
 
-impl<'a> Backwards<'a> {
+impl<'a> BackwardOps<'a> {
     fn of(ops: &'a [OpDesc]) -> Self {
         let mut naming: HashMap<VarId, Vec<usize>> = HashMap::new();
         for (number, op) in ops.iter().enumerate() {

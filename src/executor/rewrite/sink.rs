@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use super::Draft;
 use crate::error::Result;
 use crate::operator::{BlockId, Extent, Reach, Spec, VarId};
-use crate::program::{Bound, OpDesc, Pair, Role, StepDesc, StopGradient, VarRole, grad_name};
+use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarPair, VarRole, grad_name};
 
 const ROOT: BlockId = BlockId(0);
 
 /// Variables of a step block, each with the one of the root that has its rows of all steps.
-type Outside = HashMap<VarId, VarId>;
+type RootVars = HashMap<VarId, VarId>;
 /// Or why it cannot be.
-type Found<T> = std::result::Result<T, String>;
+type SinkResult<T> = std::result::Result<T, String>;
 
 impl Draft<'_> {
     /// Moves an operator of a step block, and its backward operator, to the root; returns its first output there, or why
     /// it must stay.
-    pub(crate) fn sink(&mut self, block: BlockId, number: usize) -> Result<Found<VarId>> {
+    pub(crate) fn sink(&mut self, block: BlockId, number: usize) -> Result<SinkResult<VarId>> {
         let op = self.ops(block)[number].clone();
         let run = |role: Role| {
             let mut ops = self.ops(ROOT).iter();
@@ -43,7 +43,7 @@ impl Draft<'_> {
         if let Some(why) = self.stays(&op, (block, number), &step, back) {
             return Ok(Err(why));
         }
-        let mut outside = Outside::new();
+        let mut outside = RootVars::new();
         for var in op.reads() {
             if self.program.var(var).spec().is_some_and(Spec::batched) {
                 let outer = self.outside(&mut step, var)?;
@@ -94,7 +94,7 @@ impl Draft<'_> {
                             StopGradient::Yes,
                         );
                         self.program.set_gradient_of(outer, of);
-                        gradient.outputs.push(Pair { outer, inner: var });
+                        gradient.outputs.push(VarPair { outer, inner: var });
                         outer
                     }
                 };
@@ -180,13 +180,13 @@ impl Draft<'_> {
         let desc = self.program.var(inner);
         let (name, stop) = (format!("{}.steps", desc.name), desc.stop_gradient);
         let outer = self.program.add_computed(&name, ROOT, spec, VarRole::Computed, stop.into());
-        step.outputs.push(Pair { outer, inner });
+        step.outputs.push(VarPair { outer, inner });
         Ok(outer)
     }
 }
 
 /// Puts the root's variables in the place of the block's.
-fn moved(op: &mut OpDesc, outside: &Outside) {
+fn moved(op: &mut OpDesc, outside: &RootVars) {
     for var in op.inputs.iter_mut().chain(&mut op.outputs).flat_map(|bound| &mut bound.vars) {
         *var = outside.get(var).copied().unwrap_or(*var);
     }
@@ -195,13 +195,13 @@ fn moved(op: &mut OpDesc, outside: &Outside) {
 /// Binds what a `recurrent` reads and writes outside, after its step changed.
 fn bind(op: &mut OpDesc) {
     let Some(step) = op.step.as_deref() else { return };
-    let outers = |pairs: &[Pair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
-    let put = |bound: &mut Vec<Bound>, slot: String, vars: Vec<VarId>| match bound
+    let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
+    let put = |bound: &mut Vec<SlotVars>, slot: String, vars: Vec<VarId>| match bound
         .iter_mut()
         .find(|b| b.slot == slot)
     {
         Some(known) => known.vars = vars,
-        None => bound.push(Bound { slot, vars }),
+        None => bound.push(SlotVars { slot, vars }),
     };
     match &step.gradient {
         None => put(&mut op.outputs, "out".to_owned(), outers(&step.outputs)),

@@ -12,7 +12,7 @@ use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
 use crate::kernels::{flush, helpers, join};
 use crate::operator::context::{Backward, Call, Forward, Pass, Prepare, RunFacts, Scratch};
-use crate::operator::entries::Pooled;
+use crate::operator::entries::PooledStorage;
 use crate::operator::keys::Keys;
 use crate::operator::literals::Literals;
 use crate::operator::{Cost, Extent, Reach};
@@ -51,7 +51,7 @@ impl RunState<'_> {
         lane: &mut Lane<'_>,
         here: Option<CallRows>,
         workers: &mut [Worker],
-        pool: &mut [Pooled],
+        pool: &mut [PooledStorage],
     ) -> Result<()> {
         let Some((worker, others)) = workers.split_first_mut() else { return Ok(()) };
         let clock = worker.clock();
@@ -283,7 +283,7 @@ fn run(
     instr: &OpInstr,
     call: Call<'_>,
     operands: Operands<'_>,
-    pool: &mut [Pooled],
+    pool: &mut [PooledStorage],
     scratch: &mut Scratch,
 ) -> Result<()> {
     let outcome = match instr.pass {

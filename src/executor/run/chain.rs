@@ -7,10 +7,10 @@
 
 use crate::error::Result;
 use crate::executor::plan::{Chain, Instr};
-use crate::executor::run::frame::At;
+use crate::executor::run::frame::FrameRows;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
-use crate::kernels::arena::{Lane, Share, Steps};
+use crate::kernels::arena::{Lane, Share, StepRows};
 use crate::kernels::helpers;
 use crate::operator::{BlockId, Extent};
 
@@ -59,7 +59,7 @@ impl<'p> RunState<'p> {
             worker.close_chain(indices, opened);
             Ok(())
         };
-        let steps = Steps { starts: &[0, rows], shares: &lists.shares, bounds: &[] };
+        let steps = StepRows { starts: &[0, rows], shares: &lists.shares, bounds: &[] };
         let done = lane.split(&lists.cuts, steps, &mut tools.workers[..threads], &run);
         if done.is_err() {
             // Whole calls name the row, and the call that comes first.
@@ -79,7 +79,7 @@ impl<'p> RunState<'p> {
         here: CallRows,
         worker: &mut Worker,
     ) -> Result<()> {
-        let At::Step { t, from, to } = here.at else { return Ok(()) };
+        let FrameRows::Step { t, from, to } = here.at else { return Ok(()) };
         let alive = self.frames[here.block.0 as usize].rank.alive(t).min(to);
         let mut chunk = chain.rows.min(self.worth.chunk);
         // Sequences are counted here, which may have several rows each.
@@ -89,7 +89,7 @@ impl<'p> RunState<'p> {
             chunk = (chunk * alive.saturating_sub(from) / rows.max(1)).max(1);
         }
         for from in (from..alive).step_by(chunk) {
-            let some = CallRows { at: At::Step { t, from, to: alive.min(from + chunk) }, ..here };
+            let some = CallRows { at: FrameRows::Step { t, from, to: alive.min(from + chunk) }, ..here };
             for instr in calls {
                 if let Instr::Op(op) = instr {
                     self.exec(op, lane, Some(some), std::slice::from_mut(worker), &mut [])?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Home, Plan};
 use crate::executor::run::machine::Machine;
-use crate::executor::run::request::{Placed, Run};
+use crate::executor::run::request::{PlacedFeeds, Run};
 use crate::lod::Lod;
-use crate::operator::call::Repeated;
+use crate::operator::call::DuplicateRows;
 use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::program::{Program, StepDesc, VarRole};
@@ -20,7 +20,7 @@ impl Machine {
         program: &Program,
         plan: &Plan,
         run: &Run<'_>,
-        placed: Option<Placed<'_>>,
+        placed: Option<PlacedFeeds<'_>>,
     ) -> Result<()> {
         let batch = self.check_feeds(program, plan, run, placed)?;
         self.kept.batch = batch;
@@ -32,7 +32,7 @@ impl Machine {
         }
         for &(id, value) in run.feeds {
             if let Some(slot) = plan.of_var[id.0 as usize] {
-                self.set_value(&plan.slots[slot], value.storage(), Repeated::Added)?;
+                self.set_value(&plan.slots[slot], value.storage(), DuplicateRows::Added)?;
             }
         }
         Ok(())
@@ -49,7 +49,7 @@ impl Machine {
         let named = |e: Error| e.variable(&program.var(id).name);
         let sequences = check_feed(program.spec(id)?, value).map_err(named)?;
         if let Some(slot) = plan.of_var[id.0 as usize] {
-            self.set_value(&plan.slots[slot], value.storage(), Repeated::Added)?;
+            self.set_value(&plan.slots[slot], value.storage(), DuplicateRows::Added)?;
         }
         Ok(sequences)
     }
@@ -82,7 +82,7 @@ impl Machine {
         program: &Program,
         plan: &Plan,
         run: &Run<'_>,
-        placed: Option<Placed<'_>>,
+        placed: Option<PlacedFeeds<'_>>,
     ) -> Result<usize> {
         let &Run { feeds, numbers, .. } = run;
         self.fed.fill(false);

@@ -14,7 +14,7 @@ use crate::operator::{Extent, LevelId};
 
 /// Which rows of a step block are being computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum At {
+pub(crate) enum FrameRows {
     /// Those of all steps.
     #[default]
     All,
@@ -61,7 +61,7 @@ pub(crate) struct Frame {
     /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop, whose visits lie behind each
     /// other.
     pub(crate) base: usize,
-    pub(crate) at: At,
+    pub(crate) at: FrameRows,
     pub(crate) levels: Vec<FrameLevel>,
     /// The place of each outer row in step-major order: the inverse of the rank table's rows.
     inverse_rows: Vec<usize>,
@@ -97,7 +97,7 @@ impl Frame {
         self.rank.rebuild(lod.offsets(), instr.desc.reverse);
         invert(self.rank.rows(), &mut self.inverse_rows);
         invert(self.rank.order(), &mut self.inverse_order);
-        self.at = At::All;
+        self.at = FrameRows::All;
         self.given = instr.inner.len();
         if self.levels.len() < instr.inner.len() + instr.levels.len() {
             self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
@@ -229,23 +229,23 @@ impl Frame {
     }
 
     /// Of a static level's rows, those of the sequences that a step is computed for.
-    fn run(&self, at: At, rows: Extent) -> Option<Range<usize>> {
-        let (At::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
+    fn run(&self, at: FrameRows, rows: Extent) -> Option<Range<usize>> {
+        let (FrameRows::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
         let level = self.level(level).filter(|level| level.statics)?;
         let end = to.min(self.rank.alive(t));
         Some(level.bounds[from.min(end)]..level.bounds[end])
     }
 
     /// How many rows of a static level a step is computed for; `None` of any other level.
-    pub(super) fn static_rows(&self, at: At, level: LevelId) -> Option<usize> {
+    pub(super) fn static_rows(&self, at: FrameRows, level: LevelId) -> Option<usize> {
         self.run(at, Extent::Rows(level)).map(|run| run.len())
     }
 
     /// Of the sequences that are below a static level, or are the block's own, those that a step is computed for.
-    pub(super) fn sequences_at(&self, at: At, above: Option<LevelId>) -> Option<Range<usize>> {
+    pub(super) fn sequences_at(&self, at: FrameRows, above: Option<LevelId>) -> Option<Range<usize>> {
         match (at, above) {
             (_, Some(level)) => self.run(at, Extent::Rows(level)),
-            (At::Step { t, from, to }, None) => {
+            (FrameRows::Step { t, from, to }, None) => {
                 let end = to.min(self.rank.alive(t));
                 Some(from.min(end)..end)
             }
@@ -254,28 +254,28 @@ impl Frame {
     }
 
     /// The first row and the number of rows that are at `at`, in a buffer with the rows of all steps.
-    pub(crate) fn stepped(&self, at: At, rows: Extent) -> (usize, usize) {
+    pub(crate) fn stepped(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
-        if let (At::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
+        if let (FrameRows::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
             return (base + starts[t] + run.start, run.len());
         }
         match (at, rows) {
-            (At::Step { t, from, to }, Extent::Alive(_)) => {
+            (FrameRows::Step { t, from, to }, Extent::Alive(_)) => {
                 (base + starts[t] + from, (starts[t + 1] - starts[t]).min(to).saturating_sub(from))
             }
-            (At::Step { t, .. }, _) => (base + starts[t], starts[t + 1] - starts[t]),
+            (FrameRows::Step { t, .. }, _) => (base + starts[t], starts[t + 1] - starts[t]),
             _ => (base, starts.last().copied().unwrap_or(0)),
         }
     }
 
     /// The same in a buffer with the rows of all sequences, or with those of one step at a time.
-    pub(crate) fn sequence(&self, at: At, rows: Extent) -> (usize, usize) {
+    pub(crate) fn sequence(&self, at: FrameRows, rows: Extent) -> (usize, usize) {
         if let Some(run) = self.run(at, rows) {
             return (run.start, run.len());
         }
         match (at, rows) {
-            (At::Step { from, .. }, Extent::Alive(_)) => (from, self.stepped(at, rows).1),
-            (At::Step { .. }, _) => (0, self.stepped(at, rows).1),
+            (FrameRows::Step { from, .. }, Extent::Alive(_)) => (from, self.stepped(at, rows).1),
+            (FrameRows::Step { .. }, _) => (0, self.stepped(at, rows).1),
             (_, Extent::Rows(level)) => (0, self.level(level).map_or(0, |l| l.map.len())),
             _ => (0, self.rank.sequences()),
         }
@@ -297,18 +297,18 @@ impl Frame {
     }
 
     /// The rows outside of the rows inside: of those of all steps, or of those of all sequences.
-    pub(crate) fn map(&self, rows: Extent, at: At) -> &[usize] {
+    pub(crate) fn map(&self, rows: Extent, at: FrameRows) -> &[usize] {
         match rows {
             Extent::Rows(level) => self.level(level).map_or(&[], |l| &l.map),
-            _ if at == At::Sequences => self.rank.order(),
+            _ if at == FrameRows::Sequences => self.rank.order(),
             _ => self.rank.rows(),
         }
     }
 
     /// Moves the frame, and binds its levels to the rows it is at.
-    pub(crate) fn go(&mut self, at: At, table: &mut LevelTable) -> Result<()> {
+    pub(crate) fn go(&mut self, at: FrameRows, table: &mut LevelTable) -> Result<()> {
         self.at = at;
-        if let At::Step { .. } = at {
+        if let FrameRows::Step { .. } = at {
             for this in self.levels.iter_mut().rev().filter(|this| this.known) {
                 this.level.into_iter().for_each(|level| table.set(level, None));
                 Lod::release(&mut this.step);
@@ -318,7 +318,7 @@ impl Frame {
             let (before, rest) = self.levels.split_at_mut(i);
             let this = &mut rest[0];
             let Some(level) = this.level.filter(|_| this.known) else { continue };
-            let At::Step { t, .. } = at else {
+            let FrameRows::Step { t, .. } = at else {
                 table.set(level, this.whole.clone().filter(|_| this.over_all));
                 continue;
             };
@@ -343,12 +343,16 @@ impl Frame {
     }
 
     /// The inverse of [`Self::map`]: the place inside of each row outside.
-    pub(crate) fn inverse(&self, rows: Extent, at: At, out: &mut Vec<usize>) {
+    pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) {
         if let Extent::Rows(level) = rows {
             return invert(self.level(level).map_or(&[], |l| &l.map), out);
         }
         out.clear();
-        out.extend_from_slice(if at == At::Sequences { &self.inverse_order } else { &self.inverse_rows });
+        out.extend_from_slice(if at == FrameRows::Sequences {
+            &self.inverse_order
+        } else {
+            &self.inverse_rows
+        });
     }
 
     /// The levels behind those from outside, by their number.

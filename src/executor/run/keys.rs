@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
-use crate::executor::run::frame::{At, Frame};
+use crate::executor::run::frame::{Frame, FrameRows};
 use crate::executor::run::state::{CallRows, RunState, step_parent};
 use crate::operator::keys::{Keys, Names, RowKey};
 use crate::operator::levels::LevelTable;
@@ -35,8 +35,8 @@ impl Frame {
     }
 
     /// The keys of the rows that a call at `at` has.
-    pub(super) fn keys(&self, at: At, rows: Extent) -> &[RowKey] {
-        if at == At::Sequences && !matches!(rows, Extent::Rows(_)) {
+    pub(super) fn keys(&self, at: FrameRows, rows: Extent) -> &[RowKey] {
+        if at == FrameRows::Sequences && !matches!(rows, Extent::Rows(_)) {
             return &self.sequence_keys;
         }
         let (base, _) = self.rows(rows);
@@ -49,15 +49,15 @@ impl Frame {
     }
 
     /// Of a row of a call at `at`, the row outside: what counts it there, and its number.
-    fn outside(&self, instr: &Loop, at: At, rows: Extent, row: usize) -> Option<(Extent, usize)> {
+    fn outside(&self, instr: &Loop, at: FrameRows, rows: Extent, row: usize) -> Option<(Extent, usize)> {
         if let Extent::Rows(id) = rows
             && let Some((above, row)) = self.above_made(at, id, row)
         {
             // A row of sequences that are made in the step is named by what its sequence is of.
-            return self.outside(instr, At::All, above, row);
+            return self.outside(instr, FrameRows::All, above, row);
         }
         let Extent::Rows(id) = rows else {
-            if at == At::Sequences {
+            if at == FrameRows::Sequences {
                 return Some((instr.sequences, *self.rank.order().get(row)?));
             }
             let place = self.stepped(at, rows).0 - self.base + row;
@@ -73,7 +73,7 @@ impl Frame {
     }
 
     /// What a row of a made level is of: what counts the entries or rows above, over all steps, and which of them.
-    fn above_made(&self, at: At, id: LevelId, row: usize) -> Option<(Extent, usize)> {
+    fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
         let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
         let offsets = level.whole.as_ref()?.offsets();
@@ -109,7 +109,7 @@ impl RunState<'_> {
         let spec = instr.outputs.first().and_then(|s| s.first());
         let block = instr.place.block.map(|_| instr.top);
         if let (Some((block, rows)), true) = (instr.order, instr.random) {
-            return listed(self.frames[block.0 as usize].keys(At::All, rows), here);
+            return listed(self.frames[block.0 as usize].keys(FrameRows::All, rows), here);
         }
         match (block, spec) {
             // The rows of a constant are no sequences.
@@ -134,16 +134,16 @@ impl RunState<'_> {
             let row = row + here.and_then(|here| here.only).map_or(0, |(from, _)| from);
             let spec = instr.inputs.iter().flatten().find(|spec| spec.batched())?;
             let (mut block, mut at, mut extent) = match (instr.order, instr.top) {
-                (Some((block, rows)), _) => (Some(block), At::All, rows),
+                (Some((block, rows)), _) => (Some(block), FrameRows::All, rows),
                 (None, Extent::Alive(block)) => (Some(block), self.at(block, here), spec.rows()),
-                _ => (None, At::All, spec.rows()),
+                _ => (None, FrameRows::All, spec.rows()),
             };
             let mut row = row;
             while let Some(inner) = block {
                 let (instr, frame) = (self.loops[inner.0 as usize]?, &self.frames[inner.0 as usize]);
                 (extent, row) = frame.outside(instr, at, extent, row)?;
                 block = step_parent(instr);
-                at = block.map_or(At::All, |block| self.frames[block.0 as usize].at);
+                at = block.map_or(FrameRows::All, |block| self.frames[block.0 as usize].at);
             }
             let RowKey { sequence, position } = root_key(&self.levels, self.names(), extent, row);
             Some((sequence, matches!(extent, Extent::Rows(_)).then_some(position as usize)))

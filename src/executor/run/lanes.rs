@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::executor::plan::{Home, Instr, Loop, parts};
-use crate::executor::run::frame::{At, Frame};
+use crate::executor::run::frame::{Frame, FrameRows};
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Lists, Tools, Worker};
-use crate::kernels::arena::{Lane, Part, Share, Steps};
+use crate::kernels::arena::{Lane, LanePart, Share, StepRows};
 use crate::kernels::{cpu, helpers};
 use crate::operator::Extent;
 
@@ -45,7 +45,7 @@ impl<'p> RunState<'p> {
             phases.reverse();
         }
         let Lists { cuts, shares, bounds, .. } = &mut *tools.lists;
-        let all = Steps { starts, shares, bounds };
+        let all = StepRows { starts, shares, bounds };
         for (range, lanes) in phases {
             if range.is_empty() {
                 continue;
@@ -96,7 +96,7 @@ impl<'p> RunState<'p> {
 
     /// The steps of a lane, which has all of the workers.
     fn lane(&self, part: &LaneSteps<'_>, mut lane: Lane<'_>, workers: &mut [Worker]) -> Result<()> {
-        let Some(Part { from, to, steps: Steps { starts, .. } }) = lane.part() else { return Ok(()) };
+        let Some(LanePart { from, to, steps: StepRows { starts, .. } }) = lane.part() else { return Ok(()) };
         let &LaneSteps { instr, ref steps, lanes, depth } = part;
         let block = instr.desc.block;
         let opened = workers[0].open(lanes, depth);
@@ -106,7 +106,8 @@ impl<'p> RunState<'p> {
                 // Later steps have fewer sequences still; earlier ones, backwards, may have more.
                 if instr.backward { continue } else { break }
             }
-            let here = CallRows { threads: workers.len(), ..CallRows::new(block, At::Step { t, from, to }) };
+            let here =
+                CallRows { threads: workers.len(), ..CallRows::new(block, FrameRows::Step { t, from, to }) };
             for (calls, chain) in parts(instr.body.len(), &instr.chains.body) {
                 let calls = &instr.body[calls];
                 match (chain, &mut *workers) {

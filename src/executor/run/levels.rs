@@ -3,13 +3,13 @@
 //!
 //! At the root that is one call. In a step block it is one for each step, all of them before the loop, so that the rows
 //! of every step are counted before the first one runs: what decides the offsets is computed by then, at the latest step
-//! by step (`Span::Steps`). From there on a level that is made in the step is like one of a step input: its sequences
+//! by step (`LoopRows::Steps`). From there on a level that is made in the step is like one of a step input: its sequences
 //! of all steps lie behind each other, and what no memory reaches runs over all of them at once. The backward pass finds
 //! the lengths where the forward pass wrote them down.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Instr, OpInstr, Plan};
-use crate::executor::run::frame::At;
+use crate::executor::run::frame::FrameRows;
 use crate::executor::run::state::{RunMemory, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::Lane;
@@ -81,7 +81,7 @@ impl<'p> RunState<'p> {
             })
         };
         for t in 0..self.frames[at].rank.steps() {
-            self.go(block, At::Step { t, from: 0, to: usize::MAX })?;
+            self.go(block, FrameRows::Step { t, from: 0, to: usize::MAX })?;
             for &(level, _) in &instr.made {
                 let i = index(self, level)?;
                 let kept = self.frames[at].levels[i].step.take();
@@ -105,7 +105,7 @@ impl<'p> RunState<'p> {
             let i = index(self, level)?;
             self.frames[at].close_made(i)?;
         }
-        self.go(block, At::All)?;
+        self.go(block, FrameRows::All)?;
         let slots = self.loops[at].map_or(&[][..], |instr| &instr.slots);
         self.make_room(block, slots, lane);
         Ok(())

@@ -17,8 +17,8 @@ use crate::executor::run::worth::Worth;
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Plain, Region};
 use crate::lod::Lod;
-use crate::operator::call::{Intake, Repeated, stored};
-use crate::operator::entries::Pooled;
+use crate::operator::call::{DuplicateRows, Intake, stored};
+use crate::operator::entries::PooledStorage;
 use crate::operator::{Extent, Size, Spec, VarId};
 use crate::program::{OpDesc, Program};
 use crate::tensor::{DType, Dense, Element, Storage, with_element};
@@ -27,7 +27,7 @@ use crate::tensor::{DType, Dense, Element, Storage, with_element};
 pub(crate) struct Machine {
     arena: Arena,
     /// Values that are not dense, by their numbers in the plan.
-    pool: Vec<Pooled>,
+    pool: Vec<PooledStorage>,
     intake: Intake,
     workers: Vec<Worker>,
     threads: Threads,
@@ -72,7 +72,7 @@ impl Machine {
         });
         Self {
             arena,
-            pool: plan.pools.iter().filter_map(|&kind| Pooled::of(kind)).collect(),
+            pool: plan.pools.iter().filter_map(|&kind| PooledStorage::of(kind)).collect(),
             intake: Intake::default(),
             workers: (0..threads.number).map(|_| Worker::default()).collect(),
             threads,
@@ -241,7 +241,7 @@ impl Machine {
     ///
     /// # Errors
     /// If it holds another dtype than it says.
-    pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: Repeated) -> Result<()> {
+    pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: DuplicateRows) -> Result<()> {
         match value {
             Storage::Dense(dense) => {
                 self.arena.reserve(slot.buffer, dense.len());

@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 
 use crate::error::Result;
 use crate::executor::plan::{Access, Loop, MemoryGradientPlan, Move, Ref};
-use crate::executor::run::frame::At;
+use crate::executor::run::frame::FrameRows;
 use crate::executor::run::rank_table::RankTable;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Tools;
@@ -19,7 +19,7 @@ impl RunState<'_> {
         &self,
         block: BlockId,
         rows: &Move,
-        at: At,
+        at: FrameRows,
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) {
@@ -37,7 +37,7 @@ impl RunState<'_> {
         &self,
         block: BlockId,
         rows: &Move,
-        at: At,
+        at: FrameRows,
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) {
@@ -47,7 +47,7 @@ impl RunState<'_> {
         let threads = self.movers(to, tools);
         let inverse = &tools.lists.index;
         let room = &mut tools.workers[0].room;
-        match (rows.store, self.dtype(&rows.inner)) {
+        match (rows.assign, self.dtype(&rows.inner)) {
             (Assign::Add, DType::F32) => {
                 two::<f32, _>(lane, room, from, to, |from, to| add_rows(from, inverse, to))
             }
@@ -70,7 +70,7 @@ impl RunState<'_> {
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) {
-        self.frames[block.0 as usize].inverse(rows, At::All, &mut tools.lists.index);
+        self.frames[block.0 as usize].inverse(rows, FrameRows::All, &mut tools.lists.index);
         let (read, written) = (self.region(from, None), self.region(to, None));
         let (inverse, threads) = (&tools.lists.index, self.movers(written, tools));
         let room = &mut tools.workers[0].room;
@@ -92,7 +92,7 @@ impl RunState<'_> {
             let (Some(all), dtype) = (memory.all, self.dtype(&memory.next)) else { continue };
             let previous = Ref { access: Access::Previous { block, memory: m }, ..all };
             for t in 0..self.frames[block.0 as usize].rank.steps() {
-                let here = Some(CallRows::new(block, At::Step { t, from: 0, to: usize::MAX }));
+                let here = Some(CallRows::new(block, FrameRows::Step { t, from: 0, to: usize::MAX }));
                 let (from, to) = (self.region(&previous, here), self.region(&all, here));
                 with_element!(dtype, T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, mut to| {
                     if let (Some(from), Some(to)) = (from.contiguous(), to.contiguous()) {
@@ -114,8 +114,8 @@ impl RunState<'_> {
         tools: &mut Tools<'_>,
     ) {
         let frame = &self.frames[block.0 as usize];
-        let all = Some(CallRows::new(block, At::All));
-        let each = Some(CallRows::new(block, At::Sequences));
+        let all = Some(CallRows::new(block, FrameRows::All));
+        let each = Some(CallRows::new(block, FrameRows::Sequences));
         let reads = [self.region(next, all), self.region(start, each)];
         let mut operands = lane.operands(&mut tools.workers[0].room, &reads, &[self.region(last, None)]);
         with_element!(self.dtype(next), T => {
@@ -143,17 +143,17 @@ impl RunState<'_> {
         tools: &mut Tools<'_>,
     ) -> Result<()> {
         let block = instr.desc.block;
-        self.go(block, At::All)?;
+        self.go(block, FrameRows::All)?;
         let room = &mut tools.workers[0].room;
         if !plan.filled && plan.passes.is_none() {
             self.zero(&plan.next, lane, room, tools.pool);
         }
         let ends = Ends {
-            next: self.region(&plan.next, Some(CallRows::new(block, At::All))),
-            start: self.region(&plan.start, Some(CallRows::new(block, At::Sequences))),
+            next: self.region(&plan.next, Some(CallRows::new(block, FrameRows::All))),
+            start: self.region(&plan.start, Some(CallRows::new(block, FrameRows::Sequences))),
             last: plan.last.as_ref().map(|last| self.region(last, None)),
             // Beside earlier contributions the last value's gradient is one more; else it is the only one at these rows.
-            store: if plan.filled { Assign::Add } else { Assign::Write },
+            assign: if plan.filled { Assign::Add } else { Assign::Write },
         };
         let rank = &self.frames[block.0 as usize].rank;
         match self.dtype(&plan.next) {
@@ -171,9 +171,9 @@ impl RunState<'_> {
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) {
-        if let Some((initial, store)) = plan.initial {
-            let rows = Move { outer: initial, inner: plan.start, store };
-            self.scatter(block, &rows, At::Sequences, lane, tools);
+        if let Some((initial, assign)) = plan.initial {
+            let rows = Move { outer: initial, inner: plan.start, assign };
+            self.scatter(block, &rows, FrameRows::Sequences, lane, tools);
         }
     }
 }
@@ -187,7 +187,7 @@ struct Ends {
     /// The gradient of the last values, one row a sequence.
     last: Option<Region>,
     /// How that goes into the rows of the last steps.
-    store: Assign,
+    assign: Assign,
 }
 
 impl Ends {
@@ -210,7 +210,7 @@ impl Ends {
                 0 => start.row(place),
                 steps => next.row(rank.starts()[steps - 1] + place),
             };
-            match (&last, self.store) {
+            match (&last, self.assign) {
                 (Some(last), Assign::Write) => row.copy_from_slice(last.row(sequence)),
                 (Some(last), Assign::Add) => add(last.row(sequence), row),
                 (None, Assign::Write) => row.fill(T::default()),

@@ -9,8 +9,8 @@ use crate::executor::run::recorder::EventKind;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::Region;
-use crate::operator::context::OperandAt;
-use crate::operator::entries::Pooled;
+use crate::operator::context::OperandPosition;
+use crate::operator::entries::PooledStorage;
 use crate::operator::{Cost, RowTable, Work};
 
 impl Worker {
@@ -95,7 +95,7 @@ impl RunState<'_> {
         here: Option<CallRows>,
         start: Instant,
         worker: &mut Worker,
-        pool: &[Pooled],
+        pool: &[PooledStorage],
     ) {
         let Worker { recorder: Some(recorder), reads, writes, .. } = worker else { return };
         let rows = writes.iter().chain(&*reads).map(|r| r.extent.rows).max().unwrap_or(0);
@@ -112,33 +112,33 @@ impl RunState<'_> {
         here: Option<CallRows>,
         reads: &[Region],
         writes: &[Region],
-        pool: &[Pooled],
+        pool: &[PooledStorage],
     ) -> Cost {
-        let pooled = |place: &OperandAt| match place {
-            OperandAt::Pooled(p) => pool.get(*p),
+        let pooled = |place: &OperandPosition| match place {
+            OperandPosition::Pooled(p) => pool.get(*p),
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
         // Of a table beside selected rows, these are touched.
         let numbers = |region: &Region| {
-            let tables = selected().filter_map(Pooled::rows);
+            let tables = selected().filter_map(PooledStorage::rows);
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
             rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
         };
         // A row-sparse table is as large as all that was ever touched: of it, too, only the selected rows count.
         let rows_of = |table: &RowTable| {
             selected()
-                .filter_map(Pooled::rows)
+                .filter_map(PooledStorage::rows)
                 .map(|rows| rows.ids().len())
                 .next()
                 .unwrap_or(0)
                 .min(table.touched())
         };
-        let stored = |pooled: &Pooled| match pooled.table() {
+        let stored = |pooled: &PooledStorage| match pooled.table() {
             Some(table) => rows_of(table) * table.width(),
             None => pooled.numbers(),
         };
-        let bytes = |pooled: &Pooled| match pooled.table() {
+        let bytes = |pooled: &PooledStorage| match pooled.table() {
             Some(table) => rows_of(table) * table.width() * table.dtype().size_of(),
             None => pooled.bytes(),
         };
@@ -165,7 +165,7 @@ impl RunState<'_> {
             rows: &|extent| self.count(extent, here),
             stored: &|slot| {
                 let places = instr.wiring.inputs.get(slot).into_iter().flatten();
-                places.filter_map(pooled).map(Pooled::numbers).sum()
+                places.filter_map(pooled).map(PooledStorage::numbers).sum()
             },
             touched,
         };

@@ -33,7 +33,7 @@ impl Stage {
 
 /// Feeds that were [put into place](crate::executor::Executor::place) before a run, or for an earlier one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Placed<'a> {
+pub(crate) struct PlacedFeeds<'a> {
     /// How many sequences the batch has.
     pub(crate) batch: usize,
     /// The LoD of each.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, OperandRoom, Plain, Region};
-use crate::operator::entries::Pooled;
+use crate::operator::entries::PooledStorage;
 use crate::operator::{RowTable, Spec};
 use crate::program::description::initialize;
 use crate::program::{Program, VarDesc, VarKind};
@@ -18,7 +18,7 @@ use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
 pub struct Scope {
     arena: Arena,
     /// Row-sparse variables, in the same memory as those of clones until one writes them.
-    tables: Vec<Pooled>,
+    tables: Vec<PooledStorage>,
     entries: BTreeMap<String, Entry>,
 }
 
@@ -111,7 +111,7 @@ impl Scope {
                 let start = initialize::start_of(var, &dims, program.seed)?;
                 let table = RowTable::new(spec.dtype, &dims, start).map_err(|e| e.variable(&var.name))?;
                 let place = InScope::Table(self.tables.len());
-                self.tables.push(Pooled::Table(Arc::new(table)));
+                self.tables.push(PooledStorage::Table(Arc::new(table)));
                 self.entries.insert(var.name.clone(), Entry { place, dtype: spec.dtype, dims });
                 Ok(())
             }
@@ -318,7 +318,7 @@ impl Scope {
     }
 
     /// Exchanges a row-sparse variable with what an executor has in its place.
-    pub(crate) fn lend_table(&mut self, variable: InScope, place: &mut Pooled) {
+    pub(crate) fn lend_table(&mut self, variable: InScope, place: &mut PooledStorage) {
         if let InScope::Table(theirs) = variable {
             std::mem::swap(place, &mut self.tables[theirs]);
         }

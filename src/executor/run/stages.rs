@@ -7,7 +7,7 @@ use crate::executor::run::state::RunState;
 use crate::executor::run::worker::Tools;
 use crate::kernels::all_finite;
 use crate::kernels::arena::{Arena, Lane, OperandRoom};
-use crate::operator::context::OperandAt;
+use crate::operator::context::OperandPosition;
 use crate::operator::rows::RowBuffer;
 use crate::operator::{BlockId, Extent};
 use crate::program::Role;
@@ -167,7 +167,7 @@ impl<'p> RunState<'p> {
                 }
             }
             for place in op.wiring.inputs.iter().flatten() {
-                if let OperandAt::Pooled(p) = place
+                if let OperandPosition::Pooled(p) = place
                     && let Some(rows) = tools.pool[*p].rows()
                     && !rows_are_finite(rows)?
                     && let Some(slot) = self.pooled_last(*p)

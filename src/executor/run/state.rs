@@ -2,13 +2,13 @@
 
 use crate::error::Result;
 use crate::executor::plan::{Access, Home, Loop, Plan, Ref};
-use crate::executor::run::frame::{At, Frame};
+use crate::executor::run::frame::{Frame, FrameRows};
 use crate::executor::run::request::Run;
 use crate::executor::run::worth::Worth;
 use crate::kernels::arena::{Lane, OperandRoom, Region};
 use crate::kernels::{Extent2, flush};
 use crate::operator::context::{CallCache, RunFacts};
-use crate::operator::entries::Pooled;
+use crate::operator::entries::PooledStorage;
 use crate::operator::levels::LevelTable;
 use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
@@ -114,7 +114,7 @@ fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallRows {
     pub(crate) block: BlockId,
-    pub(crate) at: At,
+    pub(crate) at: FrameRows,
     /// On how many threads the call may run: more than one only where a lane has all sequences.
     pub(crate) threads: usize,
     /// Of the rows that are then there only these: from the first to before the second.
@@ -123,7 +123,7 @@ pub(crate) struct CallRows {
 
 impl CallRows {
     /// All rows there, on one thread.
-    pub(crate) fn new(block: BlockId, at: At) -> Self {
+    pub(crate) fn new(block: BlockId, at: FrameRows) -> Self {
         Self { block, at, threads: 1, only: None }
     }
 }
@@ -140,7 +140,7 @@ struct Neighbour<'a> {
 
 impl RunState<'_> {
     /// Which rows of a block a call works on.
-    pub(super) fn at(&self, block: BlockId, here: Option<CallRows>) -> At {
+    pub(super) fn at(&self, block: BlockId, here: Option<CallRows>) -> FrameRows {
         match here {
             Some(here) if here.block == block => here.at,
             _ => self.frames[block.0 as usize].at,
@@ -159,7 +159,7 @@ impl RunState<'_> {
             }
             Extent::Alive(block) => {
                 let (frame, at) = (&self.frames[block.0 as usize], self.at(block, here));
-                if at == At::Sequences { frame.rank.sequences() } else { frame.stepped(at, extent).1 }
+                if at == FrameRows::Sequences { frame.rank.sequences() } else { frame.stepped(at, extent).1 }
             }
             Extent::Data(_) => 0,
         }
@@ -190,12 +190,12 @@ impl RunState<'_> {
     }
 
     /// What the step before left, or, at the first step, the start.
-    fn neighbour(&self, block: BlockId, at: At, of: &Neighbour<'_>, here: Option<CallRows>) -> Region {
+    fn neighbour(&self, block: BlockId, at: FrameRows, of: &Neighbour<'_>, here: Option<CallRows>) -> Region {
         match at {
-            At::Step { t: 0, .. } => self.region(of.start, here),
-            At::Step { t, from, to } => {
+            FrameRows::Step { t: 0, .. } => self.region(of.start, here),
+            FrameRows::Step { t, from, to } => {
                 let alive = self.frames[block.0 as usize].rank.alive(t);
-                let before = At::Step { t: t - 1, from, to: to.min(alive) };
+                let before = FrameRows::Step { t: t - 1, from, to: to.min(alive) };
                 self.region(of.next, Some(CallRows::new(block, before)))
             }
             _ => self.region(of.all, here),
@@ -204,7 +204,7 @@ impl RunState<'_> {
 
     fn slot_region(&self, slot: usize, view: &Ref, here: Option<CallRows>) -> Region {
         let slot = &self.plan.slots[slot];
-        let step = |at: At| if let At::Step { t, .. } = at { t } else { 0 };
+        let step = |at: FrameRows| if let FrameRows::Step { t, .. } = at { t } else { 0 };
         let (row, rows, step) = match slot.home {
             Home::Whole => (0, self.count(view.rows, here), 0),
             Home::Stepped(block) => {
@@ -246,7 +246,7 @@ impl RunState<'_> {
     }
 
     /// Moves a block's frame to other rows.
-    pub(crate) fn go(&mut self, block: BlockId, at: At) -> Result<()> {
+    pub(crate) fn go(&mut self, block: BlockId, at: FrameRows) -> Result<()> {
         self.frames[block.0 as usize].go(at, &mut self.levels)
     }
 
@@ -269,7 +269,13 @@ impl RunState<'_> {
     }
 
     /// Fills a view with zeros.
-    pub(crate) fn zero(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom, pool: &mut [Pooled]) {
+    pub(crate) fn zero(
+        &self,
+        view: &Ref,
+        lane: &mut Lane<'_>,
+        room: &mut OperandRoom,
+        pool: &mut [PooledStorage],
+    ) {
         if let Access::Slot(s) = view.access
             && let Some(p) = self.plan.slots[s].pool
         {

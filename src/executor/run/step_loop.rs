@@ -8,8 +8,8 @@
 //! An instruction may be a loop, and a loop runs instructions: that circle is inside this file.
 
 use crate::error::{Error, Result};
-use crate::executor::plan::{Chain, Instr, Loop, Move, Span, parts};
-use crate::executor::run::frame::At;
+use crate::executor::plan::{Chain, Instr, Loop, LoopRows, Move, parts};
+use crate::executor::run::frame::FrameRows;
 use crate::executor::run::recording::Laps;
 use crate::executor::run::state::{RunState, step_parent};
 use crate::executor::run::worker::Tools;
@@ -91,7 +91,7 @@ impl<'p> RunState<'p> {
         let base = |this: &Self, rows: Extent| {
             parent.map_or(0, |p| {
                 let outer = &this.frames[p.0 as usize];
-                if outer.at == At::Sequences { 0 } else { outer.stepped(outer.at, rows).0 }
+                if outer.at == FrameRows::Sequences { 0 } else { outer.stepped(outer.at, rows).0 }
             })
         };
         frame.base = base(self, Extent::Rows(instr.desc.level));
@@ -114,19 +114,19 @@ impl<'p> RunState<'p> {
     /// What comes into a loop: the rows of its inputs in its own order, and what its memories and sums begin with.
     fn bring_in(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
-        self.go(block, At::All)?;
+        self.go(block, FrameRows::All)?;
         for rows in &instr.gather {
-            self.gather(block, rows, At::All, lane, tools);
+            self.gather(block, rows, FrameRows::All, lane, tools);
         }
-        self.go(block, At::Sequences)?;
+        self.go(block, FrameRows::Sequences)?;
         for rows in &instr.statics {
-            self.gather(block, rows, At::Sequences, lane, tools);
+            self.gather(block, rows, FrameRows::Sequences, lane, tools);
         }
         for memory in instr.memories.iter().filter(|m| m.read) {
             match memory.initial {
                 Some(outer) => {
-                    let rows = Move { outer, inner: memory.start, store: Assign::Write };
-                    self.gather(block, &rows, At::Sequences, lane, tools);
+                    let rows = Move { outer, inner: memory.start, assign: Assign::Write };
+                    self.gather(block, &rows, FrameRows::Sequences, lane, tools);
                 }
                 None => self.zero(&memory.start, lane, &mut tools.workers[0].room, tools.pool),
             }
@@ -145,7 +145,7 @@ impl<'p> RunState<'p> {
     /// last values of its memories.
     fn bring_out(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
-        self.go(block, At::All)?;
+        self.go(block, FrameRows::All)?;
         // In the order in which the compiler counted who writes a gradient first.
         for plan in &instr.gradients {
             self.end_gradient(block, plan, lane, tools);
@@ -154,18 +154,18 @@ impl<'p> RunState<'p> {
             self.flush(view, lane, &mut tools.workers[0].room);
         }
         for rows in &instr.scatter {
-            self.scatter(block, rows, At::All, lane, tools);
+            self.scatter(block, rows, FrameRows::All, lane, tools);
         }
-        self.go(block, At::Sequences)?;
+        self.go(block, FrameRows::Sequences)?;
         for rows in &instr.scatter_statics {
-            self.scatter(block, rows, At::Sequences, lane, tools);
+            self.scatter(block, rows, FrameRows::Sequences, lane, tools);
         }
         for memory in instr.memories.iter().filter(|_| !instr.backward) {
             if let Some(last) = &memory.last {
                 self.last_values(block, &memory.next, &memory.start, last, lane, tools);
             }
         }
-        self.frames[block.0 as usize].at = At::All;
+        self.frames[block.0 as usize].at = FrameRows::All;
         Ok(())
     }
 
@@ -180,23 +180,23 @@ impl<'p> RunState<'p> {
     ) -> Result<()> {
         for (calls, chain) in parts(code.len(), chains) {
             if let Some(chain) = chain {
-                self.go(block, At::All)?;
+                self.go(block, FrameRows::All)?;
                 self.chain(block, &code[calls], chain, lane, tools)?;
                 continue;
             }
             let instr = &code[calls.start];
             let span = instr.span();
-            if span == Span::Steps && !matches!(instr, Instr::Levels(_)) {
+            if span == LoopRows::Steps && !matches!(instr, Instr::Levels(_)) {
                 for t in 0..self.frames[block.0 as usize].rank.steps() {
-                    self.go(block, At::Step { t, from: 0, to: usize::MAX })?;
+                    self.go(block, FrameRows::Step { t, from: 0, to: usize::MAX })?;
                     self.instruction(instr, lane, tools)?;
                 }
                 continue;
             }
-            self.go(block, if span == Span::Sequences { At::Sequences } else { At::All })?;
+            self.go(block, if span == LoopRows::Sequences { FrameRows::Sequences } else { FrameRows::All })?;
             self.instruction(instr, lane, tools)?;
         }
-        self.go(block, At::All)
+        self.go(block, FrameRows::All)
     }
 
     /// The steps of a loop that lanes cannot split: each on the rows of all sequences that have not ended.
@@ -209,12 +209,12 @@ impl<'p> RunState<'p> {
         let opened = tools.workers[0].open(1, 0);
         for i in 0..steps {
             let t = if instr.backward { steps - 1 - i } else { i };
-            self.go(block, At::Step { t, from: 0, to: usize::MAX })?;
+            self.go(block, FrameRows::Step { t, from: 0, to: usize::MAX })?;
             for inner in &instr.body {
                 self.instruction(inner, lane, tools)?;
             }
         }
         tools.workers[0].close(instr, opened);
-        self.go(block, At::All)
+        self.go(block, FrameRows::All)
     }
 }

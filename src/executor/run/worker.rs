@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::executor::run::recorder::Recorder;
 use crate::kernels::arena::{OperandRoom, Region, Share};
 use crate::operator::context::Scratch;
-use crate::operator::entries::Pooled;
+use crate::operator::entries::PooledStorage;
 
 /// A thread's own memory.
 #[derive(Default)]
@@ -46,6 +46,6 @@ pub(crate) struct Lists {
 pub(crate) struct Tools<'a> {
     pub(crate) workers: &'a mut [Worker],
     /// Values that are not dense, by their numbers in the plan.
-    pub(crate) pool: &'a mut [Pooled],
+    pub(crate) pool: &'a mut [PooledStorage],
     pub(crate) lists: &'a mut Lists,
 }

@@ -65,5 +65,5 @@ mod write;
 
 pub use names::Names;
 pub(crate) use read::read;
-pub use read::{Imported, import};
-pub use write::{Exported, export};
+pub use read::{ImportReport, import};
+pub use write::{ExportReport, export};

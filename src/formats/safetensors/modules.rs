@@ -7,7 +7,7 @@ use crate::program::{Block, OpDesc, Program, RECURRENT, Role, VarDesc};
 
 /// Where a parameter stands in PyTorch: its module by the name of the layer here, and its tensors there.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Place {
+pub(super) struct TorchModule {
     pub(super) module: String,
     pub(super) tensors: Vec<String>,
     pub(super) form: Form,
@@ -26,7 +26,7 @@ pub(super) enum Form {
 
 /// The place of each parameter that a module of PyTorch has, by name. A layer of which `begins` is true is not put into the
 /// module of another one.
-pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeMap<String, Place> {
+pub(super) fn places(program: &Program, begins: impl Fn(&str) -> bool) -> BTreeMap<String, TorchModule> {
     let mut found = BTreeMap::new();
     for (_, op) in forward(program) {
         rows(program, op, &mut found);
@@ -51,7 +51,7 @@ fn cut(name: &str) -> (&str, &str) {
 }
 
 /// The parameters of layers that work row by row.
-fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, Place>) {
+fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule>) {
     let slots: &[(&str, &str, &str, Form)] = match op.kind.as_str() {
         "linear" if op.attributes.get("transposed") == Some(&Literal::Bool(true)) => {
             &[("bias", "bias", "bias", Form::Same)]
@@ -68,7 +68,7 @@ fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, Place>) {
             if part != ours || !desc.persistable {
                 continue;
             }
-            let place = Place { module: layer.to_owned(), tensors: vec![theirs.to_owned()], form };
+            let place = TorchModule { module: layer.to_owned(), tensors: vec![theirs.to_owned()], form };
             // A table that is looked up is a table, whatever else multiplies by it.
             if form == Form::Same || !found.contains_key(&desc.name) {
                 found.insert(desc.name.clone(), place);
@@ -116,7 +116,7 @@ struct Level<'p> {
     covered: bool,
 }
 
-fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTreeMap<String, Place>) {
+fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTreeMap<String, TorchModule>) {
     let writers: BTreeMap<VarId, &OpDesc> =
         forward(program).flat_map(|(_, op)| op.writes().map(move |id| (id, op))).collect();
     let (mut seen, mut layers) = (BTreeSet::new(), Vec::new());
@@ -155,7 +155,7 @@ fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTree
                     "bias_ih" | "bias_hh" => (vec![named(part)], Form::Same),
                     _ => (vec![named(part)], Form::Turned),
                 };
-                let place = Place { module: module.to_owned(), tensors, form };
+                let place = TorchModule { module: module.to_owned(), tensors, form };
                 found.insert(format!("{}.{part}", layer.name), place);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::modules::{Form, Place, places};
+use super::modules::{Form, TorchModule, places};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{DType, StorageKind};
@@ -91,7 +91,7 @@ impl Names {
         for &parameter in parameters {
             let place = places.get(&parameter.name).cloned();
             let known = place.is_some();
-            let place = place.unwrap_or_else(|| Place {
+            let place = place.unwrap_or_else(|| TorchModule {
                 module: String::new(),
                 tensors: vec![parameter.name.clone()],
                 form: Form::Same,

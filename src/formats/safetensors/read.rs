@@ -15,7 +15,7 @@ use crate::tensor::{DType, Dense, Storage};
 /// What was read from a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Imported {
+pub struct ImportReport {
     /// The parameters that now have the file's values, sorted.
     pub parameters: Vec<String>,
     /// The parameters that were left out, sorted ([`Names::without`]).
@@ -37,11 +37,11 @@ pub struct Imported {
 /// If the file cannot be read, is damaged, or holds a number that is not finite; if its tensors are not those of the program: the
 /// message then lists all that are missing, are there in addition, or have another shape or dtype. Nothing was changed then.
 #[track_caller]
-pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<Imported> {
+pub fn import(path: impl AsRef<Path>, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     import_file(path.as_ref(), names, checkpoint).at_caller()
 }
 
-fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Result<Imported> {
+fn import_file(path: &Path, names: &Names, checkpoint: &mut Checkpoint) -> Result<ImportReport> {
     let begun = checkpoint.position.step > 0 || !checkpoint.best.is_empty();
     if begun && checkpoint.purpose == Purpose::Training {
         let expected = "one for inference, or before its first step";
@@ -60,7 +60,7 @@ pub(crate) fn read(
     names: &Names,
     program: &Program,
     purpose: Purpose,
-) -> Result<(BTreeMap<String, Storage>, Imported)> {
+) -> Result<(BTreeMap<String, Storage>, ImportReport)> {
     let mut all = parameters(program);
     if purpose == Purpose::Inference {
         let read: BTreeSet<&str> =
@@ -91,7 +91,7 @@ fn left_out(all: &[&VarDesc], entries: &[Entry<'_>]) -> Vec<String> {
     left
 }
 
-fn read_one(file: &mut File, entry: &Entry<'_>, imported: &mut Imported) -> Result<Storage> {
+fn read_one(file: &mut File, entry: &Entry<'_>, imported: &mut ImportReport) -> Result<Storage> {
     let mut read: Option<Dense> = None;
     for tensor in &entry.tensors {
         let next = file.read(tensor)?;
@@ -115,7 +115,7 @@ fn read_one(file: &mut File, entry: &Entry<'_>, imported: &mut Imported) -> Resu
 }
 
 /// Holds all tensors of a file against those of a program, before any is read.
-fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<Imported> {
+fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<ImportReport> {
     let (mut missing, mut shapes, mut dtypes) = (Vec::new(), Vec::new(), Vec::new());
     let mut wanted: BTreeSet<&str> = BTreeSet::new();
     for entry in entries {
@@ -156,7 +156,7 @@ fn compared(file: &File, names: &Names, entries: &[Entry<'_>]) -> Result<Importe
         some.map(|(kind, found)| format!("{kind}: {}", found.join(", "))).collect();
     if differences.is_empty() {
         let ignored = ignored.into_iter().cloned().collect();
-        return Ok(Imported { ignored, ..Imported::default() });
+        return Ok(ImportReport { ignored, ..ImportReport::default() });
     }
     let what = format!("tensors of {}", file.shown());
     let expected = "those of the model, by PyTorch's names";

@@ -21,7 +21,7 @@ use crate::wire::Target;
 /// What was written to a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Exported {
+pub struct ExportReport {
     /// The names of the file's tensors, sorted.
     pub tensors: Vec<String>,
     /// The parameters that are there as they are, sorted, as no layer of PyTorch is known to have them.
@@ -36,7 +36,7 @@ pub struct Exported {
 /// If a parameter has no value in the checkpoint or is row-sparse, a name does not fit ([`Names::table`]), or the operating system
 /// refuses.
 #[track_caller]
-pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<Exported> {
+pub fn export(checkpoint: &Checkpoint, names: &Names, path: impl AsRef<Path>) -> Result<ExportReport> {
     export_file(checkpoint, names, path.as_ref()).at_caller()
 }
 
@@ -49,7 +49,7 @@ struct Head<'a> {
     tensors: BTreeMap<&'a str, TensorInfo>,
 }
 
-fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Exported> {
+fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<ExportReport> {
     let checkpoint = match checkpoint.predicts_as_it_is() {
         true => Cow::Borrowed(checkpoint),
         false => Cow::Owned(checkpoint.clone().predicting()?),
@@ -111,7 +111,7 @@ fn export_file(checkpoint: &Checkpoint, names: &Names, path: &Path) -> Result<Ex
         }
         Ok(out)
     })?;
-    let mut exported = Exported {
+    let mut exported = ExportReport {
         tensors: tensors.iter().map(|(name, ..)| (*name).to_owned()).collect(),
         as_they_are: entries.iter().filter(|e| !e.known).map(|e| e.parameter.name.clone()).collect(),
     };

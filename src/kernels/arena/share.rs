@@ -60,7 +60,7 @@ pub enum Share {
         /// Width of the buffer's rows.
         stride: usize,
     },
-    /// Each sequence has a run of rows: those of sequence `i` begin at `bounds[first + i]`, in the [bounds](Steps::bounds).
+    /// Each sequence has a run of rows: those of sequence `i` begin at `bounds[first + i]`, in the [bounds](StepRows::bounds).
     Runs {
         /// The place of the first sequence's bound.
         first: usize,
@@ -83,7 +83,7 @@ pub enum Share {
 
 /// How the rows of buffers belong to the sequences and steps of a loop that is split.
 #[derive(Clone, Copy)]
-pub struct Steps<'a> {
+pub struct StepRows<'a> {
     /// First row of each step, and one more for the end.
     pub starts: &'a [usize],
     /// How each buffer is shared.
@@ -92,7 +92,7 @@ pub struct Steps<'a> {
     pub bounds: &'a [usize],
 }
 
-impl Steps<'_> {
+impl StepRows<'_> {
     /// Whether no two lanes of so many sequences can meet: else the rows of one at one step could be those of another at
     /// another step, or of a neighbour.
     pub(super) fn are_apart(&self, sequences: usize) -> bool {
@@ -112,21 +112,21 @@ impl Steps<'_> {
 
 /// A lane's part of a split loop: sequences `from..to` of the rank order.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct LanePart<'a> {
     /// First sequence.
     pub from: usize,
     /// One past the last sequence.
     pub to: usize,
     /// Which rows these sequences have.
-    pub steps: Steps<'a>,
+    pub steps: StepRows<'a>,
 }
 
-impl Part<'_> {
+impl LanePart<'_> {
     /// Whether a region that has rows lies in this part.
     #[inline]
     pub(super) fn has(&self, region: &Region, write: bool) -> bool {
         let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));
-        let Steps { starts, shares, bounds } = self.steps;
+        let StepRows { starts, shares, bounds } = self.steps;
         match shares[region.buffer] {
             Share::Frozen => !write,
             Share::Stepped { base, stride } => {

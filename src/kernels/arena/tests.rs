@@ -119,7 +119,7 @@ fn lanes_write_their_own_rows() {
         }
         Ok::<(), ()>(())
     };
-    let steps = Steps { starts: &starts, shares: &shares, bounds: &[] };
+    let steps = StepRows { starts: &starts, shares: &shares, bounds: &[] };
     arena.lane().split(&[0, 1, 3], steps, &mut [1.0, 2.0], &run).unwrap();
     let mut room = OperandRoom::default();
     let mut lane = arena.lane();
@@ -139,7 +139,7 @@ fn a_lane_does_not_reach_another_lanes_rows() {
         Ok::<(), ()>(())
     };
     let shares = [Share::Sequence { stride: 2 }];
-    let steps = Steps { starts: &[0, 3], shares: &shares, bounds: &[] };
+    let steps = StepRows { starts: &[0, 3], shares: &shares, bounds: &[] };
     arena.lane().split(&[0, 1, 3], steps, &mut [(), ()], &run).unwrap();
 }
 
@@ -149,7 +149,7 @@ fn of_runs(from_first: bool) -> Result<Vec<f32>, Box<dyn std::any::Any + Send>> 
         let mut arena = arena();
         let shares = [Share::SteppedRuns { base: 1, starts: 3, first: 0, stride: 2 }];
         // The second sequence has no second step.
-        let steps = Steps { starts: &[0, 2, 3], shares: &shares, bounds: &[0, 2, 3, 0, 3, 5] };
+        let steps = StepRows { starts: &[0, 2, 3], shares: &shares, bounds: &[0, 2, 3, 0, 3, 5] };
         let run = |mut lane: Lane<'_>, mark: &mut f32| {
             let mut room = OperandRoom::default();
             let first = lane.part().unwrap().from == 0 || from_first;
@@ -179,7 +179,7 @@ fn lanes_write_their_own_runs_of_rows() {
 fn runs_that_meet_are_refused() {
     let shares = [Share::Runs { first: 0, stride: 2 }];
     let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
-    let steps = Steps { starts: &[0, 2], shares: &shares, bounds: &[0, 3, 2] };
+    let steps = StepRows { starts: &[0, 2], shares: &shares, bounds: &[0, 3, 2] };
     arena().lane().split(&[0, 1, 2], steps, &mut [(), ()], &run).unwrap();
 }
 
@@ -199,7 +199,7 @@ fn sizes_beyond_counting_are_refused() {
 fn steps_that_share_rows_are_refused() {
     let shares = [Share::Stepped { base: 0, stride: 2 }];
     let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
-    let steps = Steps { starts: &[0, 10, 2, 20], shares: &shares, bounds: &[] };
+    let steps = StepRows { starts: &[0, 10, 2, 20], shares: &shares, bounds: &[] };
     arena().lane().split(&[0, 2, 4], steps, &mut [(), ()], &run).unwrap();
 }
 

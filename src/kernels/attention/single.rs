@@ -26,7 +26,7 @@ pub(super) struct SingleResult<'a, T> {
 }
 
 /// A gradient that is asked for, and how it goes to its place.
-type To<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
+type AttentionTarget<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
 impl<T: Float> Single<'_, T> {
     /// Writes the attended values, and returns the logarithm of the sum of the exponentials of the scores.
@@ -35,7 +35,12 @@ impl<T: Float> Single<'_, T> {
     }
 
     /// The gradients of query, keys and values that are asked for; keys that the query does not see have none.
-    pub(super) fn descend(self, result: SingleResult<'_, T>, gradients: [To<'_, T>; 3], room: &mut Vec<T>) {
+    pub(super) fn descend(
+        self,
+        result: SingleResult<'_, T>,
+        gradients: [AttentionTarget<'_, T>; 3],
+        room: &mut Vec<T>,
+    ) {
         sweep(Descend { single: self, result, gradients, room });
     }
 
@@ -108,7 +113,7 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
 struct Descend<'a, 'r, 'g, T> {
     single: Single<'a, T>,
     result: SingleResult<'r, T>,
-    gradients: [To<'g, T>; 3],
+    gradients: [AttentionTarget<'g, T>; 3],
     room: &'r mut Vec<T>,
 }
 
@@ -135,24 +140,24 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
             let weight = (*score - log_sum).exp_with::<A>();
             let dweight = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, v.row(row)));
             *score = weight * (dweight - reaches) * single.scale;
-            if let Some((dv, store)) = &mut dv {
+            if let Some((dv, assign)) = &mut dv {
                 let dv = dv.row(row);
                 for from in (0..dv.len()).step_by(CHUNK) {
                     let mut d = dout.map_or([T::ZERO; CHUNK], |dout| part(dout, from));
                     d.iter_mut().for_each(|d| *d *= weight);
-                    put(dv, from, &d, *store);
+                    put(dv, from, &d, *assign);
                 }
             }
-            if let Some((dk, store)) = &mut dk {
+            if let Some((dk, assign)) = &mut dk {
                 let dk = dk.row(row);
                 for from in (0..dk.len()).step_by(CHUNK) {
                     let mut d = part(single.query, from);
                     d.iter_mut().for_each(|d| *d *= *score);
-                    put(dk, from, &d, *store);
+                    put(dk, from, &d, *assign);
                 }
             }
         }
-        if let Some((mut dq, store)) = dq {
+        if let Some((mut dq, assign)) = dq {
             let dq = dq.row(0);
             for from in (0..dq.len()).step_by(CHUNK) {
                 let mut sums = [T::ZERO; CHUNK];
@@ -162,7 +167,7 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
                         sums[j] = A::mul_add(dscore, key[j], sums[j]);
                     }
                 }
-                put(dq, from, &sums, store);
+                put(dq, from, &sums, assign);
             }
         }
     }

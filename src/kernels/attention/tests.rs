@@ -122,22 +122,24 @@ fn check<T: Float>(bound: f64) {
         let cast = |x: &[f64]| x.iter().map(|&x| T::from_f64(x)).collect::<Vec<T>>();
         let (q, k, v, dout, bias) = (cast(&q), cast(&k), cast(&v), cast(&dout), cast(&bias));
         let dlog_sums = cast(&dlog_sums);
-        let scores = Scores { scale: T::from_f64(0.7), before: c.before, after: c.after, bias: &bias };
-        let attended = Attended { q: View::new(&q, n, d), k: View::new(&k, m, d), v: View::new(&v, m, e) };
+        let scores =
+            AttentionScores { scale: T::from_f64(0.7), before: c.before, after: c.after, bias: &bias };
+        let attended =
+            AttentionInputs { q: View::new(&q, n, d), k: View::new(&k, m, d), v: View::new(&v, m, e) };
         let nan = T::from_f64(f64::NAN);
         let (mut out, mut log_sums) = (vec![nan; n * e], vec![nan; n]);
         let views = (ViewMut::new(&mut out, n, e), ViewMut::new(&mut log_sums, n, 1));
         attention(attended, scores, views.0, views.1, &mut room);
         near(&out, &expected.out, bound, &format!("case {at}: out"));
         near(&log_sums, &expected.log_sums, bound, &format!("case {at}: log_sums"));
-        for store in [Assign::Write, Assign::Add] {
-            let start = if store == Assign::Write { nan } else { T::ZERO };
+        for assign in [Assign::Write, Assign::Add] {
+            let start = if assign == Assign::Write { nan } else { T::ZERO };
             let (mut dq, mut dk, mut dv) = (vec![start; n * d], vec![start; m * d], vec![start; m * e]);
             let mut dbias = vec![T::ZERO; bias.len()];
             let gradients = AttentionGradients {
-                q: Some((ViewMut::new(&mut dq, n, d), store)),
-                k: Some((ViewMut::new(&mut dk, m, d), store)),
-                v: Some((ViewMut::new(&mut dv, m, e), store)),
+                q: Some((ViewMut::new(&mut dq, n, d), assign)),
+                k: Some((ViewMut::new(&mut dk, m, d), assign)),
+                v: Some((ViewMut::new(&mut dv, m, e), assign)),
                 bias: c.radius.map(|_| &mut *dbias),
             };
             let result = AttentionResult {
@@ -173,8 +175,8 @@ fn large_scores_overflow_nothing() {
     let k: Vec<f32> = (0..m).map(|j| if j == 3 { 1e4 } else { -1e4 * j as f32 }).collect();
     let v: Vec<f32> = (0..m).map(|j| j as f32).collect();
     let (mut out, mut log_sums) = (vec![0.0; n], vec![0.0; n]);
-    let attended = Attended { q: View::new(&q, n, 1), k: View::new(&k, m, 1), v: View::new(&v, m, 1) };
-    let scores = Scores { scale: 1.0, before: FAR, after: FAR, bias: &[] };
+    let attended = AttentionInputs { q: View::new(&q, n, 1), k: View::new(&k, m, 1), v: View::new(&v, m, 1) };
+    let scores = AttentionScores { scale: 1.0, before: FAR, after: FAR, bias: &[] };
     let views = (ViewMut::new(&mut out, n, 1), ViewMut::new(&mut log_sums, n, 1));
     attention(attended, scores, views.0, views.1, &mut AttentionRoom::default());
     assert_eq!((out, log_sums), (vec![3.0; n], vec![1e4; n]));

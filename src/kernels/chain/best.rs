@@ -26,7 +26,7 @@ pub struct BestPaths {
     ends: Vec<(f64, usize)>,
     path: Vec<usize>,
     /// The next of the paths behind each tag.
-    next: BinaryHeap<Next>,
+    next: BinaryHeap<NextPath>,
 }
 
 impl BestPaths {
@@ -49,33 +49,33 @@ impl BestPaths {
 
 /// One of a list of paths, best first, that go on by the same pair of tags. The greatest is the one to be taken next.
 #[derive(Debug)]
-struct Next {
+struct NextPath {
     score: f64,
     at: usize,
     end: usize,
     pair: f64,
 }
 
-impl Ord for Next {
+impl Ord for NextPath {
     fn cmp(&self, other: &Self) -> Ordering {
         // None is NaN. Of equal scores the smaller number is first.
         self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal).then(other.at.cmp(&self.at))
     }
 }
 
-impl PartialOrd for Next {
+impl PartialOrd for NextPath {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Next {
+impl PartialEq for NextPath {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Next {}
+impl Eq for NextPath {}
 
 /// The `most` paths of the highest scores, best first: of each its rank, its score and its tags to `each`. Of equal ones the one with
 /// the smaller tag at the last place where they differ comes first. There are fewer if the others are forbidden; if all are, the best
@@ -123,7 +123,7 @@ pub fn best_paths<T: Float>(
 /// The `most` best, best first, of lists of paths that are each in that order: where the list of each tag begins, `most` behind each
 /// other, how many it has, and what its paths go on by.
 fn merge(
-    next: &mut BinaryHeap<Next>,
+    next: &mut BinaryHeap<NextPath>,
     (scores, counts, most): (&[f64], &[usize], usize),
     pair: impl Fn(usize) -> f64,
     best: &mut Vec<(f64, usize)>,
@@ -134,7 +134,7 @@ fn merge(
         let (at, pair) = (tag * most, pair(tag));
         let score = scores[at] + pair;
         if count > 0 && score > f64::NEG_INFINITY {
-            next.push(Next { score, at, end: at + count, pair });
+            next.push(NextPath { score, at, end: at + count, pair });
         }
     }
     while best.len() < most

@@ -1,7 +1,7 @@
 //! Sums over all paths: their logarithm, how likely each tag is in each row, and each pair of tags.
 
 use super::transitions::{LANES, Transitions};
-use super::vanished::{SMALL, Vanished};
+use super::vanished::{SMALL, VanishedMass};
 use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
@@ -96,7 +96,8 @@ pub fn marginals<T: Float>(
         }
         return total;
     }
-    let by_numbers = vanished.is_some_and(|vanished| sweep(Back { transitions, room, count, vanished }));
+    let by_numbers =
+        vanished.is_some_and(|vanished| sweep(BackwardSums { transitions, room, count, vanished }));
     if by_numbers {
         sweep(Multiplied { transitions, room, count, pairs });
     } else {
@@ -172,7 +173,7 @@ struct LogSum<'a, T> {
 
 impl<T: Float> Sweep for LogSum<'_, T> {
     /// ln of the sum, and what vanished if the sums of the room are numbers, not logarithms.
-    type Output = (f64, Option<Vanished>);
+    type Output = (f64, Option<VanishedMass>);
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
@@ -189,7 +190,7 @@ impl<T: Float> Sweep for LogSum<'_, T> {
             least: least_pair,
             ..
         } = transitions;
-        let mut vanished = Vanished::new();
+        let mut vanished = VanishedMass::new();
         let count = rows.rows();
         if count == 0 {
             return (0.0, Some(vanished));
@@ -277,7 +278,7 @@ fn log_sums<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
     room: &mut ChainRoom,
-) -> (f64, Option<Vanished>) {
+) -> (f64, Option<VanishedMass>) {
     let &Transitions { tags, stride, .. } = transitions;
     for (row, scores) in rows.iter().enumerate() {
         for (tag, &score) in scores.iter().enumerate() {
@@ -298,14 +299,14 @@ fn log_sums<T: Float>(
 }
 
 /// Sums over paths from each tag on; whether nothing vanished that could be seen.
-struct Back<'a> {
+struct BackwardSums<'a> {
     transitions: &'a Transitions,
     room: &'a mut ChainRoom,
     count: usize,
-    vanished: Vanished,
+    vanished: VanishedMass,
 }
 
-impl Sweep for Back<'_> {
+impl Sweep for BackwardSums<'_> {
     type Output = bool;
     const PORTABLE: bool = false;
 
@@ -316,7 +317,7 @@ impl Sweep for Back<'_> {
         let ChainRoom { rows, alpha, beta, step, sums } = room;
         beta.resize((count * stride).max(beta.len()), 0.0);
         step.resize(stride.max(step.len()), 0.0);
-        let (mut vanished, mut least_part) = (Vanished::new(), f64::INFINITY);
+        let (mut vanished, mut least_part) = (VanishedMass::new(), f64::INFINITY);
         for row in (0..count).rev() {
             let at = row * stride;
             if row + 1 == count {

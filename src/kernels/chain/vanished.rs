@@ -4,7 +4,7 @@
 /// most by the most that a step can grow by; what is left grows by what it does. So the bound is exact where nothing vanishes,
 /// and safe where something does.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::kernels) struct Vanished {
+pub(in crate::kernels) struct VanishedMass {
     /// ln of the bound now, and of the largest that it was.
     now: f64,
     most: f64,
@@ -18,7 +18,7 @@ pub(in crate::kernels) const SMALL: f64 = 1e-290;
 /// ln of a part of a sum that nobody sees.
 const UNSEEN: f64 = -32.0;
 
-impl Vanished {
+impl VanishedMass {
     /// Nothing.
     pub(in crate::kernels) fn new() -> Self {
         Self { now: f64::NEG_INFINITY, most: f64::NEG_INFINITY, once: 0.0 }

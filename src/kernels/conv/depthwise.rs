@@ -23,31 +23,31 @@ pub fn depthwise_forward<T: Float>(
     rows: ConvRows<'_, T>,
     w: View<'_, T>,
     bias: Option<&[T]>,
-    (out, store): (ViewMut<'_, T>, Assign),
+    (out, assign): (ViewMut<'_, T>, Assign),
 ) {
     let width = rows.x.width();
     rows.check();
     assert_eq!((w.rows(), w.width()), (rows.window.taps, width), "the shape of a filter");
     assert_eq!((out.rows(), out.width()), (rows.x.rows(), width), "the shape of a convolution");
     assert!(bias.is_none_or(|bias| bias.len() == width), "the length of a bias");
-    sweep(Each { rows, w, bias, out, store });
+    sweep(DepthwiseRows { rows, w, bias, out, assign });
 }
 
-struct Each<'a, 'o, T> {
+struct DepthwiseRows<'a, 'o, T> {
     rows: ConvRows<'a, T>,
     w: View<'a, T>,
     bias: Option<&'a [T]>,
     out: ViewMut<'o, T>,
-    store: Assign,
+    assign: Assign,
 }
 
-impl<T: Float> Sweep for Each<'_, '_, T> {
+impl<T: Float> Sweep for DepthwiseRows<'_, '_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Each { rows, w, bias, mut out, store } = self;
+        let DepthwiseRows { rows, w, bias, mut out, assign } = self;
         let width = rows.x.width();
         for pair in rows.offsets.windows(2) {
             let sequence = pair[0] - rows.offsets[0]..pair[1] - rows.offsets[0];
@@ -68,7 +68,7 @@ impl<T: Float> Sweep for Each<'_, '_, T> {
                         }
                     }
                     for (out, &sum) in out.row(row)[columns].iter_mut().zip(&sums) {
-                        store.put(out, sum);
+                        assign.put(out, sum);
                     }
                 }
             }
@@ -84,7 +84,7 @@ impl<T: Float> Sweep for Each<'_, '_, T> {
 pub fn depthwise_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
-    (dw, store): (ViewMut<'_, T>, Assign),
+    (dw, assign): (ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let (taps, width) = (rows.window.taps, rows.x.width());
@@ -92,25 +92,25 @@ pub fn depthwise_gradient<T: Float>(
     assert_eq!((dy.rows(), dy.width()), (rows.x.rows(), width), "the gradient of a convolution");
     assert_eq!((dw.rows(), dw.width()), (taps, width), "the shape of a filter's gradient");
     let threads = helpers(dy.rows() * taps * width, WORTH_A_THREAD, threads);
-    share(rows, dy, (dw, store), threads);
+    share(rows, dy, (dw, assign), threads);
 }
 
 fn share<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
-    (dw, store): (ViewMut<'_, T>, Assign),
+    (dw, assign): (ViewMut<'_, T>, Assign),
     threads: usize,
 ) {
     let width = dy.width();
     if threads < 2 || width < 2 {
-        return sweep(Sums { rows, dy, dw, store });
+        return sweep(Sums { rows, dy, dw, assign });
     }
     let left = threads / 2;
     let middle = (width * left / threads).max(1);
     let (dw, after) = dw.split_columns(middle);
     join(
-        || share(rows.columns(0, middle), dy.columns(0, middle), (dw, store), left),
-        || share(rows.columns(middle, width), dy.columns(middle, width), (after, store), threads - left),
+        || share(rows.columns(0, middle), dy.columns(0, middle), (dw, assign), left),
+        || share(rows.columns(middle, width), dy.columns(middle, width), (after, assign), threads - left),
     );
 }
 
@@ -118,7 +118,7 @@ struct Sums<'a, 'o, T> {
     rows: ConvRows<'a, T>,
     dy: View<'a, T>,
     dw: ViewMut<'o, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for Sums<'_, '_, T> {
@@ -127,11 +127,11 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Sums { rows, dy, mut dw, store } = self;
+        let Sums { rows, dy, mut dw, assign } = self;
         let width = dy.width();
         for from in (0..width).step_by(COLUMNS) {
             let columns = from..width.min(from + COLUMNS);
-            let mut store = store;
+            let mut assign = assign;
             // Without rows there is a sum, too.
             for start in (0..dy.rows().max(1)).step_by(SUM_ROWS) {
                 let block = start..dy.rows().min(start + SUM_ROWS);
@@ -145,10 +145,10 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
                         }
                     });
                     for (dw, &sum) in dw.row(tap)[columns.clone()].iter_mut().zip(&sums) {
-                        store.put(dw, sum);
+                        assign.put(dw, sum);
                     }
                 }
-                store = Assign::Add;
+                assign = Assign::Add;
             }
         }
     }
@@ -162,12 +162,12 @@ impl<T: Float> Sweep for Sums<'_, '_, T> {
 pub fn depthwise_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
     w: View<'_, T>,
-    (mut padding, store): (ViewMut<'_, T>, Assign),
+    (mut padding, assign): (ViewMut<'_, T>, Assign),
 ) {
     let (width, count) = (dy.x.width(), dy.window.padding_rows());
     dy.check();
     assert_eq!((padding.rows(), padding.width()), (count, width), "the shape of padding rows");
-    store.put_nothing(padding.reborrow());
+    assign.put_nothing(padding.reborrow());
     for tap in 0..dy.window.taps {
         dy.window.each(dy.offsets, tap, 0..dy.x.rows(), |row, source| {
             if let Source::Padding(at) = source {

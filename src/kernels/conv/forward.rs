@@ -3,7 +3,7 @@
 use crate::kernels::cpu::cpu;
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::product::{ALIGNMENT, affine};
-use crate::kernels::products::Packed;
+use crate::kernels::products::PackedMatrix;
 use crate::kernels::view::{Extent2, View, ViewMut};
 
 use super::rows::ConvRows;
@@ -23,9 +23,9 @@ pub struct ConvRoom<T> {
 /// `bias`.
 pub fn conv_forward<T: Float>(
     rows: ConvRows<'_, T>,
-    weights: &[Packed<T>],
+    weights: &[PackedMatrix<T>],
     bias: Option<&[T]>,
-    (mut out, store): (ViewMut<'_, T>, Assign),
+    (mut out, assign): (ViewMut<'_, T>, Assign),
     room: &mut ConvRoom<T>,
     threads: usize,
 ) {
@@ -63,7 +63,7 @@ pub fn conv_forward<T: Float>(
             let to = out.reborrow().columns(columns.start, columns.end);
             let (to, _) = to.split_rows(block.start).1.split_rows(block.len());
             let bias = bias.map(|bias| &bias[columns]);
-            affine(View::strided(&room.tile, extent), weights, bias, to, store, threads);
+            affine(View::strided(&room.tile, extent), weights, bias, to, assign, threads);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::kernels::gradient::picked_gradient;
 use crate::kernels::helpers;
 use crate::kernels::picked::PickedRows;
 use crate::kernels::product::product;
-use crate::kernels::products::{BiasGradient, GradientRoom, Packed, Transpose};
+use crate::kernels::products::{BiasGradient, GradientRoom, PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 use super::super::fork::join;
@@ -19,14 +19,14 @@ const WORTH_A_THREAD: usize = 1 << 20;
 /// What the gradients of a convolution work in, kept from call to call.
 #[derive(Debug, Default)]
 pub struct ConvGradient<T> {
-    threads: Vec<Own<T>>,
+    threads: Vec<ThreadRoom<T>>,
     zeros: Vec<T>,
     sums: Vec<T>,
 }
 
 /// What a thread works in.
 #[derive(Debug, Default)]
-struct Own<T> {
+struct ThreadRoom<T> {
     room: GradientRoom<T>,
     index: Vec<usize>,
 }
@@ -41,7 +41,7 @@ pub fn conv_gradient<T: Float>(
     rows: ConvRows<'_, T>,
     dy: View<'_, T>,
     groups: usize,
-    (dw, store): (ViewMut<'_, T>, Assign),
+    (dw, assign): (ViewMut<'_, T>, Assign),
     db: Option<BiasGradient<'_, T>>,
     room: &mut ConvGradient<T>,
     threads: usize,
@@ -54,11 +54,11 @@ pub fn conv_gradient<T: Float>(
     let k = width * rows.window.taps;
     assert_eq!((dw.rows(), dw.width()), (k, n), "the shape of a filter's gradient");
     let threads = helpers(dy.rows() * k * (n / groups.max(1)), WORTH_A_THREAD, threads);
-    room.threads.resize_with(room.threads.len().max(threads), Own::default);
+    room.threads.resize_with(room.threads.len().max(threads), ThreadRoom::default);
     if room.zeros.len() < rows.x.width() {
         room.zeros.resize(rows.x.width(), T::ZERO);
     }
-    let shares = Shares { rows, dy, groups, store, zeros: &room.zeros };
+    let shares = Shares { rows, dy, groups, assign, zeros: &room.zeros };
     shares.divide((dw, 0), db, &mut room.threads[..threads]);
 }
 
@@ -68,7 +68,7 @@ struct Shares<'a, T> {
     rows: ConvRows<'a, T>,
     dy: View<'a, T>,
     groups: usize,
-    store: Assign,
+    assign: Assign,
     zeros: &'a [T],
 }
 
@@ -78,7 +78,7 @@ impl<T: Float> Shares<'_, T> {
         self,
         (dw, first): (ViewMut<'_, T>, usize),
         db: Option<BiasGradient<'_, T>>,
-        rooms: &mut [Own<T>],
+        rooms: &mut [ThreadRoom<T>],
     ) {
         let parts = rooms.len();
         if parts < 2 || dw.rows() < 2 {
@@ -95,9 +95,9 @@ impl<T: Float> Shares<'_, T> {
         self,
         (mut dw, first): (ViewMut<'_, T>, usize),
         mut db: Option<BiasGradient<'_, T>>,
-        own: &mut Own<T>,
+        own: &mut ThreadRoom<T>,
     ) {
-        let Shares { rows, dy, groups, store, zeros } = self;
+        let Shares { rows, dy, groups, assign, zeros } = self;
         let (width, n, end) = (rows.x.width() / groups, dy.width() / groups, first + dw.rows());
         let mut at = first;
         while at < end {
@@ -111,8 +111,8 @@ impl<T: Float> Shares<'_, T> {
                 let dw = dw.columns(group * n, (group + 1) * n);
                 let (dw, _) = dw.split_rows(at - first).1.split_rows(columns.len());
                 let db = db.as_mut().filter(|_| at == first);
-                let db = db.map(|(db, store)| (&mut db[group * n..(group + 1) * n], *store));
-                picked_gradient(dy, picked, (dw, store, Transpose::No), db, &mut own.room);
+                let db = db.map(|(db, assign)| (&mut db[group * n..(group + 1) * n], *assign));
+                picked_gradient(dy, picked, (dw, assign, Transpose::No), db, &mut own.room);
             }
             at += columns.len();
         }
@@ -141,8 +141,8 @@ impl<T: Float> ConvRows<'_, T> {
 /// If the shapes do not fit.
 pub fn conv_padding_gradient<T: Float>(
     dy: ConvRows<'_, T>,
-    weights: &[Packed<T>],
-    (mut padding, store): (ViewMut<'_, T>, Assign),
+    weights: &[PackedMatrix<T>],
+    (mut padding, assign): (ViewMut<'_, T>, Assign),
     room: &mut ConvGradient<T>,
 ) {
     let Some(first) = weights.first() else { return };
@@ -168,6 +168,6 @@ pub fn conv_padding_gradient<T: Float>(
             });
         }
         let to = padding.reborrow().columns(group * width, (group + 1) * width);
-        product(View::new(&room.sums, count, k), weights, to, store);
+        product(View::new(&room.sums, count, k), weights, to, assign);
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::numbers;
 use crate::kernels::path::Path;
-use crate::kernels::products::{Packed, Transpose};
+use crate::kernels::products::{PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 /// What a convolution is of.
@@ -125,12 +125,12 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
         for &path in paths {
             let of = |g: usize| filter.columns(g * output, (g + 1) * output);
             let packed = |g: usize| {
-                let mut packed = Packed::on(path);
+                let mut packed = PackedMatrix::on(path);
                 packed.pack(of(g), Transpose::No);
                 packed
             };
             let turned_packed = |g: usize| {
-                let mut packed = Packed::on(path);
+                let mut packed = PackedMatrix::on(path);
                 packed.resize(taps * output, input);
                 for tap in 0..taps {
                     let tap_rows = of(g).rows_range(tap * input, (tap + 1) * input);
@@ -158,12 +158,12 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
         for threads in [1, 2, 5] {
             let (mut to, mut sums) = (vec![nan; w.len()], vec![nan; n]);
             let mut room = ConvGradient::default();
-            let mut run = |store| {
-                let to = (ViewMut::new(&mut to, taps * input, n), store);
+            let mut run = |assign| {
+                let to = (ViewMut::new(&mut to, taps * input, n), assign);
                 if (input, output) == (1, 1) {
                     depthwise_gradient(read, back.x, to, threads);
                 } else {
-                    let db = Some((&mut sums[..], store));
+                    let db = Some((&mut sums[..], assign));
                     conv_gradient(read, back.x, groups, to, db, &mut room, threads);
                 }
             };
@@ -187,7 +187,7 @@ fn a_sequence_has_the_same_bits_in_any_batch() {
     let (width, n, taps) = (37, 50, 5);
     let window = Window { start: -2, step: 1, taps };
     let (x, w) = (numbers::<f32>(900 * width, 1), numbers::<f32>(taps * width * n, 2));
-    let mut packed = Packed::new();
+    let mut packed = PackedMatrix::new();
     packed.pack(View::new(&w, taps * width, n), Transpose::No);
     let run = |from: usize, offsets: &[usize]| {
         let rows = offsets[offsets.len() - 1] - offsets[0];

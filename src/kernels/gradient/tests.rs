@@ -38,7 +38,7 @@ fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
 
 /// How a type's gradients are made, and what they are to be, up to a few roundings of so much.
 struct Kind<T: Float> {
-    gradients: fn(On, Gradients<'_, T>, &mut GradientRoom<T>, usize),
+    gradients: fn(PathCpu, Gradients<'_, T>, &mut GradientRoom<T>, usize),
     expected: fn(View<'_, T>, View<'_, T>) -> [Vec<f64>; 2],
     epsilon: f64,
 }
@@ -50,7 +50,7 @@ const DOUBLE: Kind<f64> = Kind {
     epsilon: f64::EPSILON,
 };
 
-fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) -> Vec<f64> {
+fn check<T: Float>(on: PathCpu, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) -> Vec<f64> {
     let path = on.0;
     let x = numbers::<T>((rows + 1) * (k + 1), 1);
     let dy = numbers::<T>((rows + 1) * (n + 2), 2);
@@ -61,8 +61,8 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) 
     let mut db = vec![T::from_f64(f64::NAN); n];
     let mut room = GradientRoom::default();
     let source = RowSource::Lying(x);
-    let mut run = |dw: &mut [T], db: &mut [T], store, threads| {
-        let (dw, db) = ((ViewMut::strided(dw, extent), store, Transpose::No), Some((db, store)));
+    let mut run = |dw: &mut [T], db: &mut [T], assign, threads| {
+        let (dw, db) = ((ViewMut::strided(dw, extent), assign, Transpose::No), Some((db, assign)));
         (kind.gradients)(on, Gradients { x: source, dy, dw, db }, &mut room, threads);
     };
     run(&mut dw, &mut db, Assign::Write, 1);
@@ -70,8 +70,8 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), kind: &Kind<T>) 
     run(&mut dw, &mut db, Assign::Add, 2);
     let extent = Extent2 { rows: n, width: k, stride: k + 5 };
     let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
-    for (store, threads, expected) in [(Assign::Write, 1, &once), (Assign::Add, 2, &dw)] {
-        let to = (ViewMut::strided(&mut turned, extent), store, Transpose::Yes);
+    for (assign, threads, expected) in [(Assign::Write, 1, &once), (Assign::Add, 2, &dw)] {
+        let to = (ViewMut::strided(&mut turned, extent), assign, Transpose::Yes);
         (kind.gradients)(on, Gradients { x: source, dy, dw: to, db: None }, &mut room, threads);
         for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
             let (ours, theirs) = (turned[j * (k + 5) + i], expected[i * (n + 3) + j]);
@@ -189,7 +189,7 @@ fn rows_that_are_picked_give_the_bits_of_the_same_rows_as_they_lie() {
     same_bits_of_picked((Path::best(), CPUS[0]), &DOUBLE);
 }
 
-fn same_bits_of_picked<T: Float>(on: On, kind: &Kind<T>) {
+fn same_bits_of_picked<T: Float>(on: PathCpu, kind: &Kind<T>) {
     let (rows, k, n) = (300, 19, 21);
     let x = numbers::<T>(rows * k, 1);
     let (beside, zeros, dy) = (numbers::<T>(2 * k, 2), vec![T::ZERO; k], numbers::<T>(rows * n, 3));
@@ -256,12 +256,12 @@ fn sums_go_on<T: Float>() {
     let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
     let run = |cuts: &[usize], with_weight: bool| {
         let (mut dw, mut db) = (vec![T::ZERO; k * n], vec![T::ZERO; n]);
-        let (mut room, mut store, mut from) = (GradientRoom::default(), Assign::Write, 0);
+        let (mut room, mut assign, mut from) = (GradientRoom::default(), Assign::Write, 0);
         for &to in cuts.iter().chain(&[rows]) {
-            let dw = (ViewMut::new(&mut dw, k, n), store, Transpose::No);
+            let dw = (ViewMut::new(&mut dw, k, n), assign, Transpose::No);
             let weight = with_weight.then_some((x.rows_range(from, to), dw));
-            affine_gradient(dy.rows_range(from, to), weight, Some((&mut db, store)), &mut room, 2);
-            (store, from) = (Assign::Add, to);
+            affine_gradient(dy.rows_range(from, to), weight, Some((&mut db, assign)), &mut room, 2);
+            (assign, from) = (Assign::Add, to);
         }
         (dw, db)
     };

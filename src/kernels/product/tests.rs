@@ -26,7 +26,7 @@ fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
     };
     [|x| x, f64::abs].map(|map| {
-        let mut packed = Packed::new();
+        let mut packed = PackedMatrix::new();
         packed.pack(View::new(&of(b, map), b.rows(), b.width()), transpose);
         let mut out = vec![f64::NAN; a.rows() * packed.n()];
         let to = ViewMut::new(&mut out, a.rows(), packed.n());
@@ -49,7 +49,7 @@ fn check<T: Float>(
     let b = numbers::<T>((b_rows + 1) * (b_width + 2), 2);
     let a = View::strided(&a, Extent2 { rows: m, width: k, stride: k + 3 });
     let b = View::strided(&b, Extent2 { rows: b_rows, width: b_width, stride: b_width + 2 });
-    let mut packed = Packed::on(path);
+    let mut packed = PackedMatrix::on(path);
     packed.pack(View::new(&numbers::<T>(15, 3), 3, 5), Transpose::No);
     packed.pack(b, transpose);
     assert_eq!((packed.k(), packed.n()), (k, n));
@@ -85,23 +85,23 @@ fn every_cpu_makes_the_same_bits() {
         for path in Path::available() {
             let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
             let (bias, start) = (numbers::<f32>(n, 6), numbers::<f32>(m * n, 7));
-            let mut packed = Packed::on(path);
+            let mut packed = PackedMatrix::on(path);
             packed.pack(View::new(&b, k, n), Transpose::No);
-            let run = |cpu, store, bias| {
+            let run = |cpu, assign, bias| {
                 let mut c = start.clone();
                 let to = ViewMut::new(&mut c, m, n);
-                product_by_tiles(cpu, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, store);
+                product_by_tiles(cpu, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, assign);
                 c
             };
-            for (store, bias) in
+            for (assign, bias) in
                 [(Assign::Write, None), (Assign::Write, Some(&bias[..])), (Assign::Add, Some(&bias[..]))]
             {
                 let [first, others @ ..] = CPUS;
-                let expected = run(first, store, bias);
+                let expected = run(first, assign, bias);
                 for other in others {
                     assert!(
-                        run(other, store, bias) == expected,
-                        "{path:?} {m}x{k}x{n} {store:?} on {other:?}"
+                        run(other, assign, bias) == expected,
+                        "{path:?} {m}x{k}x{n} {assign:?} on {other:?}"
                     );
                 }
             }
@@ -154,17 +154,17 @@ fn matrices_side_by_side_or_below_each_other_pack_as_the_one_they_make() {
     parts_pack_as_the_whole::<f64>(Path::best(), |p| p.k() * p.n());
 }
 
-fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&Packed<T>) -> usize) {
+fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&PackedMatrix<T>) -> usize) {
     let (k, widths) = (37, [5, 0, 40, 1, 70]);
     let n = widths.iter().sum::<usize>();
     let b = numbers::<T>(k * n, 9);
     let b = View::new(&b, k, n);
     for transpose in [Transpose::No, Transpose::Yes] {
-        let mut whole = Packed::on(path);
+        let mut whole = PackedMatrix::on(path);
         whole.pack(b, transpose);
-        let numbers = |p: &Packed<T>| p.numbers()[..len(p)].to_vec();
+        let numbers = |p: &PackedMatrix<T>| p.numbers()[..len(p)].to_vec();
         let room = || {
-            let mut parts = Packed::on(path);
+            let mut parts = PackedMatrix::on(path);
             // What was there before does not shine through.
             parts.pack(View::new(&self::numbers::<T>(200 * 90, 3), 200, 90), Transpose::No);
             let (k, n) = transpose.shape((k, n));
@@ -203,7 +203,7 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
     for (k, n) in [(1, 1), (5, 3), (300, 7), (257, 36)] {
         let most = 2048;
         let (a, b) = (numbers::<f64>(most * k, 4), numbers::<f64>(k * n, 5));
-        let mut packed = Packed::new();
+        let mut packed = PackedMatrix::new();
         packed.pack(View::new(&b, k, n), Transpose::No);
         let run = |from: usize, rows: usize| {
             let mut c = vec![f64::NAN; rows * n];
@@ -223,7 +223,7 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
 
 fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     let (a, b) = (numbers::<T>(m * k, 4), numbers::<T>(k * n, 5));
-    let mut packed = Packed::on(path);
+    let mut packed = PackedMatrix::on(path);
     packed.pack(View::new(&b, k, n), Transpose::No);
     let mut whole = vec![T::ZERO; m * n];
     product(View::new(&a, m, k), &packed, ViewMut::new(&mut whole, m, n), Assign::Write);
@@ -247,7 +247,7 @@ fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
         affine(View::new(&a, m, k), &packed, None, c, Assign::Write, threads);
         assert!(shared == whole, "{path:?}: columns on {threads} threads");
     }
-    let mut alone = Packed::on(path);
+    let mut alone = PackedMatrix::on(path);
     alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);
     let mut few = vec![T::ZERO; m * 47];
     product(View::new(&a, m, k), &alone, ViewMut::new(&mut few, m, 47), Assign::Write);
@@ -268,7 +268,7 @@ fn blocks_are_even() {
 #[test]
 #[should_panic(expected = "inner sizes")]
 fn an_inner_mismatch_panics() {
-    let mut packed = Packed::new();
+    let mut packed = PackedMatrix::new();
     packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No);
     product(View::new(&[1.0; 3], 1, 3), &packed, ViewMut::new(&mut [0.0; 3], 1, 3), Assign::Write);
 }

@@ -136,9 +136,9 @@ impl<T: Float> Columns<T> {
     ///
     /// # Panics
     /// Unless `d` has the rows of `x`, and `out` one for each id, equally wide.
-    pub fn product(&self, d: View<'_, T>, out: ViewMut<'_, T>, store: Assign, threads: usize) {
+    pub fn product(&self, d: View<'_, T>, out: ViewMut<'_, T>, assign: Assign, threads: usize) {
         let x = self.transposed();
-        super::csr_dense(x, d, out, store, threads);
+        super::csr_dense(x, d, out, assign, threads);
     }
 
     /// The same, added to the rows of a result that has them all; the others are not touched.
@@ -149,7 +149,7 @@ impl<T: Float> Columns<T> {
         assert_eq!(d.rows(), self.height, "the rows of a transposed matrix's factor");
         assert_eq!((out.rows(), out.width()), (self.width, d.width()), "the shape of a transposed product");
         let (x, ids) = (self.transposed(), Some(&self.ids[..]));
-        Rows { x, y: d, out, store: Assign::Add, ids, first: 0 }.run_on(threads);
+        Rows { x, y: d, out, assign: Assign::Add, ids, first: 0 }.run_on(threads);
     }
 }
 

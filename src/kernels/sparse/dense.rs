@@ -22,12 +22,12 @@ pub fn csr_dense<T: Float>(
     x: CsrView<'_, T>,
     y: View<'_, T>,
     out: ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
     threads: usize,
 ) {
     assert_eq!(x.columns(), y.rows(), "the columns of a sparse matrix and the rows of its factor");
     assert_eq!((out.rows(), out.width()), (x.rows(), y.width()), "the shape of a product");
-    Rows { x, y, out, store, ids: None, first: 0 }.run_on(threads);
+    Rows { x, y, out, assign, ids: None, first: 0 }.run_on(threads);
 }
 
 /// Some rows of a product.
@@ -35,7 +35,7 @@ pub(super) struct Rows<'a, T> {
     pub(super) x: CsrView<'a, T>,
     pub(super) y: View<'a, T>,
     pub(super) out: ViewMut<'a, T>,
-    pub(super) store: Assign,
+    pub(super) assign: Assign,
     /// The row of the result that each row of `x` goes to, ascending; none for row by row.
     pub(super) ids: Option<&'a [i64]>,
     /// The number of the first row of `out`, if there are ids.
@@ -78,18 +78,18 @@ impl<T: Float> Rows<'_, T> {
         match self.y.width() {
             0 => {}
             1 => sweep(Vector(self)),
-            2 => self.each::<Few<2, 1>>(),
-            3 => self.each::<Few<2, 2>>(),
-            4 => self.each::<Few<4, 1>>(),
-            5..8 => self.each::<Few<4, 2>>(),
+            2 => self.each::<FewVectors<2, 1>>(),
+            3 => self.each::<FewVectors<2, 2>>(),
+            4 => self.each::<FewVectors<4, 1>>(),
+            5..8 => self.each::<FewVectors<4, 2>>(),
             // A constant condition: each float compiles its own loops only.
             width => {
                 if const { size_of::<T>() > 4 } {
                     self.each::<Wide<8>>();
                 } else if width == 8 {
-                    self.each::<Few<8, 1>>();
+                    self.each::<FewVectors<8, 1>>();
                 } else if width < 16 {
-                    self.each::<Few<8, 2>>();
+                    self.each::<FewVectors<8, 2>>();
                 } else {
                     self.each::<Wide<16>>();
                 }
@@ -98,7 +98,7 @@ impl<T: Float> Rows<'_, T> {
     }
 
     fn each<B: Blocks>(self) {
-        sweep(Each::<T, B> { rows: self, blocks: PhantomData });
+        sweep(WidthLoop::<T, B> { rows: self, blocks: PhantomData });
     }
 }
 
@@ -111,7 +111,7 @@ impl<T: Float> Sweep for Vector<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Rows { x, y, mut out, store, ids, first } = self.0;
+        let Rows { x, y, mut out, assign, ids, first } = self.0;
         let y = Column { start: y.as_ptr(), rows: y.rows(), stride: y.stride(), of: PhantomData };
         for r in 0..x.rows() {
             let (indices, values) = x.row(r);
@@ -128,7 +128,7 @@ impl<T: Float> Sweep for Vector<'_, T> {
                 *sum = A::mul_add(value, y.at(index), *sum);
             }
             let [a, b, c, d] = sums;
-            store.put(&mut out.row(to)[0], (a + c) + (b + d));
+            assign.put(&mut out.row(to)[0], (a + c) + (b + d));
         }
     }
 }
@@ -156,38 +156,38 @@ impl<T: Float> Column<'_, T> {
 }
 
 /// The loop for one kind of width: each is compiled alone, or they would share the registers.
-struct Each<'a, T, B> {
+struct WidthLoop<'a, T, B> {
     rows: Rows<'a, T>,
     blocks: PhantomData<B>,
 }
 
-impl<T: Float, B: Blocks> Sweep for Each<'_, T, B> {
+impl<T: Float, B: Blocks> Sweep for WidthLoop<'_, T, B> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Rows { x, y, mut out, store, ids, first } = self.rows;
+        let Rows { x, y, mut out, assign, ids, first } = self.rows;
         for r in 0..x.rows() {
             let to = ids.map_or(r, |ids| place(ids[r]) - first);
             let (indices, values) = x.row(r);
-            B::put::<A, T>(Row { indices, values, y }, out.row(to), store);
+            B::put::<A, T>(Row { indices, values, y }, out.row(to), assign);
         }
     }
 }
 
 /// How the columns of a row are cut. A function given as a closure would not be compiled for the CPU's vectors.
 trait Blocks {
-    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Assign);
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], assign: Assign);
 }
 
 /// `V` vectors of `L`.
-struct Few<const L: usize, const V: usize>;
+struct FewVectors<const L: usize, const V: usize>;
 
-impl<const L: usize, const V: usize> Blocks for Few<L, V> {
+impl<const L: usize, const V: usize> Blocks for FewVectors<L, V> {
     #[inline(always)]
-    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Assign) {
-        row.block::<A, L, V, 4>(0, out, store);
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], assign: Assign) {
+        row.block::<A, L, V, 4>(0, out, assign);
     }
 }
 
@@ -196,13 +196,13 @@ struct Wide<const L: usize>;
 
 impl<const L: usize> Blocks for Wide<L> {
     #[inline(always)]
-    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Assign) {
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], assign: Assign) {
         for from in (0..out.len()).step_by(4 * L) {
             match (out.len() - from).div_ceil(L) {
-                1 => row.block::<A, L, 1, 4>(from, out, store),
-                2 => row.block::<A, L, 2, 2>(from, out, store),
-                3 => row.block::<A, L, 3, 1>(from, out, store),
-                _ => row.block::<A, L, 4, 1>(from, out, store),
+                1 => row.block::<A, L, 1, 4>(from, out, assign),
+                2 => row.block::<A, L, 2, 2>(from, out, assign),
+                3 => row.block::<A, L, 3, 1>(from, out, assign),
+                _ => row.block::<A, L, 4, 1>(from, out, assign),
             }
         }
     }
@@ -224,7 +224,7 @@ impl<T: Float> Row<'_, T> {
         self,
         from: usize,
         out: &mut [T],
-        store: Assign,
+        assign: Assign,
     ) {
         let end = out.len().min(from + V * L);
         let begin = from.min(end - L);
@@ -244,23 +244,23 @@ impl<T: Float> Row<'_, T> {
         let total = total(sums);
         let out = &mut out[begin..end];
         for (v, sums) in total[..V - 1].iter().enumerate() {
-            put(&mut out[v * L..], sums, store);
+            put(&mut out[v * L..], sums, assign);
         }
         // What the block before has written, or the vector before, is not written again.
         let done = from + (V - 1) * L - begin;
         if done == last {
-            put(&mut out[last..], &total[V - 1], store);
+            put(&mut out[last..], &total[V - 1], assign);
         } else {
-            store.put_row(&mut out[done..], &total[V - 1][done - last..]);
+            assign.put_row(&mut out[done..], &total[V - 1][done - last..]);
         }
     }
 }
 
 /// A whole vector, so that it is stored by as many instructions as it fills registers.
 #[inline(always)]
-fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], store: Assign) {
+fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], assign: Assign) {
     let Some(out) = out.first_chunk_mut::<L>() else { return };
-    match store {
+    match assign {
         Assign::Write => *out = *sums,
         Assign::Add => out.iter_mut().zip(sums).for_each(|(out, &sum)| *out += sum),
     }

@@ -2,7 +2,7 @@
 //! 1978), made in a row of sums that is as wide as the right factor, or as its columns that occur.
 
 use super::super::fork::join;
-use super::room::{Narrow, Part, SparseRoom};
+use super::room::{Narrow, SparseRoom, ThreadSums};
 use super::{CsrMut, CsrView, place};
 use crate::kernels::float::Float;
 use crate::kernels::helpers;
@@ -43,7 +43,7 @@ pub fn csr_csr<T: Float>(
     let parts = SparseRoom::parts(parts, threads);
     let CsrMut { indptr, indices, values } = out;
     // The first part is made where the result belongs, the others follow it there.
-    let swap = |part: &mut Part<T>, indptr: &mut _, indices: &mut _, values: &mut _| {
+    let swap = |part: &mut ThreadSums<T>, indptr: &mut _, indices: &mut _, values: &mut _| {
         std::mem::swap(&mut part.indptr, indptr);
         std::mem::swap(&mut part.indices, indices);
         std::mem::swap(&mut part.values, values);
@@ -68,7 +68,7 @@ struct Multiply<'a, T> {
     /// Multiply-adds up to each of the rows, and up to their end.
     work: &'a [u64],
     /// One a thread.
-    parts: &'a mut [Part<T>],
+    parts: &'a mut [ThreadSums<T>],
 }
 
 impl<T: Float> Multiply<'_, T> {
@@ -96,7 +96,7 @@ impl<T: Float> Sweep for Multiply<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Part { sums, indptr, indices, values } = &mut self.parts[0];
+        let ThreadSums { sums, indptr, indices, values } = &mut self.parts[0];
         CsrMut { indptr, indices, values }.begin();
         sums.reach(self.y.columns());
         // From there on nearly every block is added to.

@@ -17,7 +17,7 @@ const BLOCK: usize = 256;
 #[derive(Debug, Default)]
 pub struct SparseRoom<T> {
     /// One a thread.
-    pub(super) parts: Vec<Part<T>>,
+    pub(super) parts: Vec<ThreadSums<T>>,
     pub(super) narrow: Narrow,
     /// Multiply-adds up to each row.
     pub(super) work: Vec<u64>,
@@ -27,7 +27,7 @@ pub struct SparseRoom<T> {
 
 /// A thread's sums, and the rows that it made.
 #[derive(Debug, Default)]
-pub(super) struct Part<T> {
+pub(super) struct ThreadSums<T> {
     pub(super) sums: Sums<T>,
     pub(super) indptr: Vec<i64>,
     pub(super) indices: Vec<i64>,
@@ -36,8 +36,8 @@ pub(super) struct Part<T> {
 
 impl<T: Float> SparseRoom<T> {
     /// The first `count` parts.
-    pub(super) fn parts(parts: &mut Vec<Part<T>>, count: usize) -> &mut [Part<T>] {
-        parts.resize_with(parts.len().max(count), Part::default);
+    pub(super) fn parts(parts: &mut Vec<ThreadSums<T>>, count: usize) -> &mut [ThreadSums<T>] {
+        parts.resize_with(parts.len().max(count), ThreadSums::default);
         &mut parts[..count]
     }
 }

@@ -1,7 +1,7 @@
 //! Gradients of sparse factors: products, but only the elements where the factor has an entry.
 
 use super::super::fork::join;
-use super::room::{Narrow, Part, SparseRoom};
+use super::room::{Narrow, SparseRoom, ThreadSums};
 use super::{Columns, CsrView, place};
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::helpers;
@@ -26,13 +26,13 @@ pub fn sampled_product<T: Float>(
     a: View<'_, T>,
     b: View<'_, T>,
     out: &mut [T],
-    store: Assign,
+    assign: Assign,
     threads: usize,
 ) {
     let shapes = ((a.rows(), b.rows()), (a.width(), out.len()));
     assert_eq!(shapes, ((x.rows(), x.columns()), (b.width(), x.entries())), "shapes of a sampled product");
     let work = x.entries().saturating_mul(a.width() + ENTRY);
-    Sampled { x, a, b, out, store }.share(helpers(work, WORTH_A_THREAD, threads));
+    Sampled { x, a, b, out, assign }.share(helpers(work, WORTH_A_THREAD, threads));
 }
 
 /// Some rows of it.
@@ -41,7 +41,7 @@ struct Sampled<'a, T> {
     a: View<'a, T>,
     b: View<'a, T>,
     out: &'a mut [T],
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sampled<'_, T> {
@@ -75,7 +75,7 @@ impl<T: Float> Sweep for Sampled<'_, T> {
             let range = self.x.range(r);
             let columns = &self.x.indices()[range.clone()];
             for (out, &column) in self.out[range].iter_mut().zip(columns) {
-                self.store.put(out, dot::<A, T>(a, self.b.row(place(column))));
+                self.assign.put(out, dot::<A, T>(a, self.b.row(place(column))));
             }
         }
     }
@@ -127,7 +127,7 @@ pub fn sampled_left<T: Float>(
     y: CsrView<'_, T>,
     dc: CsrView<'_, T>,
     out: &mut [T],
-    store: Assign,
+    assign: Assign,
     room: &mut SparseRoom<T>,
 ) {
     check(x, y, dc);
@@ -136,7 +136,7 @@ pub fn sampled_left<T: Float>(
     let (y, dc) = if Narrow::pays(y) { narrow.of_both(y, dc) } else { (y, dc) };
     let part = &mut SparseRoom::parts(parts, 1)[0];
     part.sums.reach(y.columns());
-    sweep(Left { x, y, dc, out, store, part });
+    sweep(LeftGradient { x, y, dc, out, assign, part });
 }
 
 fn check<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, dc: CsrView<'_, T>) {
@@ -144,16 +144,16 @@ fn check<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, dc: CsrView<'_, T>) {
     assert_eq!(shapes, ((y.rows(), x.rows()), y.columns()), "shapes of the gradient of a product");
 }
 
-struct Left<'a, T> {
+struct LeftGradient<'a, T> {
     x: CsrView<'a, T>,
     y: CsrView<'a, T>,
     dc: CsrView<'a, T>,
     out: &'a mut [T],
-    store: Assign,
-    part: &'a mut Part<T>,
+    assign: Assign,
+    part: &'a mut ThreadSums<T>,
 }
 
-impl<T: Float> Sweep for Left<'_, T> {
+impl<T: Float> Sweep for LeftGradient<'_, T> {
     type Output = ();
     const PORTABLE: bool = T::PORTABLE;
 
@@ -171,7 +171,7 @@ impl<T: Float> Sweep for Left<'_, T> {
                 for (&column, &value) in columns.iter().zip(values) {
                     total = A::mul_add(value, sums.get(column), total);
                 }
-                self.store.put(out, total);
+                self.assign.put(out, total);
             }
             sums.clear(row.0);
         }
@@ -188,7 +188,7 @@ pub fn sampled_right<T: Float>(
     y: CsrView<'_, T>,
     dc: CsrView<'_, T>,
     out: &mut [T],
-    store: Assign,
+    assign: Assign,
     columns: &mut Columns<T>,
     room: &mut SparseRoom<T>,
 ) {
@@ -199,7 +199,7 @@ pub fn sampled_right<T: Float>(
     let (y, dc) = if Narrow::pays(y) { narrow.of_both(y, dc) } else { (y, dc) };
     let part = &mut SparseRoom::parts(parts, 1)[0];
     part.sums.reach(y.columns());
-    if store == Assign::Write {
+    if assign == Assign::Write {
         out.fill(T::ZERO);
     }
     sweep(Right { columns, y, dc, out, part });
@@ -211,7 +211,7 @@ struct Right<'a, T> {
     dc: CsrView<'a, T>,
     /// Is added to.
     out: &'a mut [T],
-    part: &'a mut Part<T>,
+    part: &'a mut ThreadSums<T>,
 }
 
 impl<T: Float> Sweep for Right<'_, T> {
@@ -298,19 +298,19 @@ mod tests {
             let mut bits = vec![];
             for (y, dc) in [(&y, &dc), (&far(&y), &far(&dc))] {
                 let (x, y, dc) = (x.view(), y.view(), dc.view());
-                for (store, factor) in [(Assign::Write, 1.0), (Assign::Add, 2.0)] {
+                for (assign, factor) in [(Assign::Write, 1.0), (Assign::Add, 2.0)] {
                     let expected = |d: &[f64]| d.iter().map(|d| d * factor).collect::<Vec<_>>();
                     let mut out = vec![if factor == 1.0 { T::NEG_INFINITY } else { T::ZERO }; x.entries()];
                     sampled_left(x, y, dc, &mut out, Assign::Write, &mut room);
-                    if store == Assign::Add {
-                        sampled_left(x, y, dc, &mut out, store, &mut room);
+                    if assign == Assign::Add {
+                        sampled_left(x, y, dc, &mut out, assign, &mut room);
                     }
                     close(&out, &expected(&dx));
                     bits.push(out);
                     let mut out = vec![T::NEG_INFINITY; y.entries()];
                     sampled_right(x, y, dc, &mut out, Assign::Write, &mut columns, &mut room);
-                    if store == Assign::Add {
-                        sampled_right(x, y, dc, &mut out, store, &mut columns, &mut room);
+                    if assign == Assign::Add {
+                        sampled_right(x, y, dc, &mut out, assign, &mut columns, &mut room);
                     }
                     close(&out, &expected(&dy));
                     bits.push(out);

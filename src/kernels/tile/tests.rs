@@ -4,7 +4,7 @@ use super::*;
 use crate::kernels::float::Assign;
 use crate::kernels::numbers;
 use crate::kernels::product::product;
-use crate::kernels::products::{Packed, Transpose};
+use crate::kernels::products::{PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
 const K: usize = 9;
@@ -24,7 +24,7 @@ fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
     let width = b.len() / K;
     let of = |x: &[f32], map: fn(f64) -> f64| x.iter().map(|&x| map(f64::from(x))).collect::<Vec<_>>();
     [|x| x, f64::abs].map(|map| {
-        let mut packed = Packed::new();
+        let mut packed = PackedMatrix::new();
         packed.pack(View::new(&of(b, map), K, width), Transpose::No);
         let mut out = vec![f64::NAN; rows * width];
         let to = ViewMut::new(&mut out, rows, width);

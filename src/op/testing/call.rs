@@ -6,11 +6,11 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Assign, View, ViewMut};
-use crate::operator::call::{Direct, InputGradients, Repeated, pooled, stored, two_dimensional};
+use crate::operator::call::{Direct, DuplicateRows, InputGradients, pooled, stored, two_dimensional};
 use crate::operator::context::{
-    Backward, Call, CallCache, Forward, OperandAt, Pass, Prepare, Scratch, Wiring,
+    Backward, Call, CallCache, Forward, OperandPosition, Pass, Prepare, Scratch, Wiring,
 };
-use crate::operator::entries::Pooled;
+use crate::operator::entries::PooledStorage;
 use crate::operator::keys::Keys;
 use crate::operator::{Extent, Op, ReadSlots, Spec};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
@@ -25,21 +25,21 @@ fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
 
 /// A part of the rows of a call.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(super) enum RowSubset {
     /// Of a row-wise operator.
     Rows(Range<usize>),
     /// Of a sequence-wise one: sequences, with what counts them, and their rows.
     Sequences { of: Range<usize>, counted: Extent, rows: Range<usize> },
 }
 
-impl Part {
+impl RowSubset {
     /// The rows of a variable that belong to the part; of a constant, all.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,
-            Part::Rows(range) => range.clone(),
-            Part::Sequences { of, counted, .. } if spec.rows() == *counted => of.clone(),
-            Part::Sequences { rows, .. } => rows.clone(),
+            RowSubset::Rows(range) => range.clone(),
+            RowSubset::Sequences { of, counted, .. } if spec.rows() == *counted => of.clone(),
+            RowSubset::Sequences { rows, .. } => rows.clone(),
         }
     }
 
@@ -55,8 +55,8 @@ impl Part {
 
 /// How a call is made, beside its operands.
 #[derive(Default, Clone, Copy)]
-pub(super) struct How<'a> {
-    pub(super) part: Option<&'a Part>,
+pub(super) struct CallOptions<'a> {
+    pub(super) part: Option<&'a RowSubset>,
     pub(super) prepared: Option<&'a CallCache>,
     /// What the output is added to.
     pub(super) added_to: Option<&'a Storage>,
@@ -69,19 +69,19 @@ pub(super) struct How<'a> {
 }
 
 /// What was lent to a call so far.
-struct Lent<'a> {
+struct LentBuffers<'a> {
     lender: Lender<'a>,
     reads: usize,
-    pool: Vec<Pooled>,
+    pool: Vec<PooledStorage>,
 }
 
-impl<'a> Lent<'a> {
-    fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&Part>) -> Result<OperandAt> {
+impl<'a> LentBuffers<'a> {
+    fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&RowSubset>) -> Result<OperandPosition> {
         let dense = match value {
             Storage::Dense(dense) => dense,
             other => {
-                self.pool.extend(pooled(other, Repeated::Added)?);
-                return Ok(OperandAt::Pooled(self.pool.len() - 1));
+                self.pool.extend(pooled(other, DuplicateRows::Added)?);
+                return Ok(OperandPosition::Pooled(self.pool.len() - 1));
             }
         };
         let (rows, width) = two_dimensional(dense.shape(), spec);
@@ -91,20 +91,20 @@ impl<'a> Lent<'a> {
             self.lender.read(view.rows_range(of.start, of.end));
         });
         self.reads += 1;
-        Ok(OperandAt::Dense(self.reads - 1))
+        Ok(OperandPosition::Dense(self.reads - 1))
     }
 
     fn slot(
         &mut self,
         values: impl Iterator<Item = Option<&'a Storage>>,
         specs: &[Spec],
-        part: Option<&Part>,
-    ) -> Result<Vec<OperandAt>> {
+        part: Option<&RowSubset>,
+    ) -> Result<Vec<OperandPosition>> {
         let mut places = Vec::new();
         for (value, spec) in values.zip(specs) {
             places.push(match value {
                 Some(value) => self.read(value, spec, part)?,
-                None => OperandAt::Absent,
+                None => OperandPosition::Absent,
             });
         }
         Ok(places)
@@ -120,7 +120,7 @@ impl<'a> Lent<'a> {
 }
 
 /// Memory for a variable of a call, of which nothing is known.
-fn unwritten(direct: &Direct, spec: &Spec, part: Option<&Part>) -> Result<Dense> {
+fn unwritten(direct: &Direct, spec: &Spec, part: Option<&RowSubset>) -> Result<Dense> {
     let whole = direct.unwritten(spec)?;
     match part {
         Some(part) if spec.batched() => whole.slice_rows(0..part.of(spec, whole.rows()).len()),
@@ -129,10 +129,10 @@ fn unwritten(direct: &Direct, spec: &Spec, part: Option<&Part>) -> Result<Dense>
 }
 
 /// The call of a part, as [`Direct`] makes the whole one.
-fn part_of<'a>(call: Call<'a>, how: How<'a>) -> Call<'a> {
+fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
     let moved = match how.part {
-        Some(Part::Rows(range)) => range.start,
-        Some(Part::Sequences { rows, .. }) => rows.start,
+        Some(RowSubset::Rows(range)) => range.start,
+        Some(RowSubset::Sequences { rows, .. }) => rows.start,
         None => 0,
     };
     let keys = match call.keys {
@@ -140,17 +140,17 @@ fn part_of<'a>(call: Call<'a>, how: How<'a>) -> Call<'a> {
         Keys::Natural { names, lod, first } => Keys::Natural { names, lod, first: first + moved },
     };
     let sequences = match how.part {
-        Some(Part::Sequences { of, .. }) => Some(of.clone()),
+        Some(RowSubset::Sequences { of, .. }) => Some(of.clone()),
         _ => None,
     };
     Call { keys, sequences, prepared: how.prepared, ..call }
 }
 
 /// The dense outputs of a forward call.
-pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<Vec<Storage>>> {
+pub(super) fn forward(op: &dyn Op, direct: &Direct, how: CallOptions<'_>) -> Result<Vec<Vec<Storage>>> {
     let mut wiring = Wiring { adds: how.added_to.is_some(), ..Wiring::default() };
     let mut room = OperandRoom::default();
-    let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
+    let mut lent = LentBuffers { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
     for (vars, specs) in direct.inputs().iter().zip(direct.input_specs()) {
         let values = vars.iter().map(|v| Some(v.storage()));
         wiring.inputs.push(lent.slot(values, specs, how.part)?);
@@ -170,16 +170,16 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<
         for (dense, spec) in row.iter_mut().zip(specs) {
             if let Some(dense) = dense {
                 lent.write(dense, spec)?;
-                places.push(OperandAt::Dense(writes));
+                places.push(OperandPosition::Dense(writes));
                 writes += 1;
             } else {
-                lent.pool.extend(Pooled::of(spec.storage));
-                places.push(OperandAt::Pooled(lent.pool.len() - 1));
+                lent.pool.extend(PooledStorage::of(spec.storage));
+                places.push(OperandPosition::Pooled(lent.pool.len() - 1));
             }
         }
         wiring.outputs.push(places);
     }
-    let Lent { lender, mut pool, .. } = lent;
+    let LentBuffers { lender, mut pool, .. } = lent;
     let call = part_of(direct.call(&wiring), how);
     let mut scratch = Scratch::default();
     let operands = lender.finish();
@@ -189,7 +189,7 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<
         let mut storages = Vec::new();
         for (k, value) in row.into_iter().enumerate() {
             storages.push(match (value, wiring.outputs[slot][k]) {
-                (None, OperandAt::Pooled(i)) => stored(&pool[i], &direct.output_specs()[slot][k])?,
+                (None, OperandPosition::Pooled(i)) => stored(&pool[i], &direct.output_specs()[slot][k])?,
                 (value, _) => value.unwrap_or(Dense::zeros(DType::F64, &[0])?).into(),
             });
         }
@@ -211,7 +211,7 @@ pub(super) fn backward(
     op: &dyn Op,
     direct: &Direct,
     given: BackwardInput<'_>,
-    how: How<'_>,
+    how: CallOptions<'_>,
     scratch: &mut Scratch,
 ) -> Result<(InputGradients, Vec<Vec<Storage>>)> {
     let BackwardInput { outputs, weights, wanted } = given;
@@ -219,7 +219,7 @@ pub(super) fn backward(
     let reads = if how.unveiled { ReadSlots::everything() } else { reads(op, direct, wanted) };
     let mut wiring = Wiring { in_place: how.in_place.to_vec(), ..Wiring::default() };
     let mut room = OperandRoom::default();
-    let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
+    let mut lent = LentBuffers { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
     for (slot, vars) in direct.inputs().iter().enumerate() {
         let bound = reads.has_input(slot) && !how.in_place.contains(&slot);
         let values = vars.iter().map(|v| bound.then(|| v.storage()));
@@ -260,16 +260,16 @@ pub(super) fn backward(
                 StorageKind::Dense => op.gradient(slot, specs).storage,
                 own => own,
             };
-            let place = match (value, Pooled::of(kind)) {
-                (None, _) => OperandAt::Absent,
+            let place = match (value, PooledStorage::of(kind)) {
+                (None, _) => OperandPosition::Absent,
                 (Some(_), Some(empty)) => {
                     lent.pool.push(empty);
-                    OperandAt::Pooled(lent.pool.len() - 1)
+                    OperandPosition::Pooled(lent.pool.len() - 1)
                 }
                 (Some(dense), None) => {
                     lent.write(dense, &specs[slot][k])?;
                     writes += 1;
-                    OperandAt::Dense(writes - 1)
+                    OperandPosition::Dense(writes - 1)
                 }
             };
             places.push((place, Assign::Write));
@@ -280,12 +280,12 @@ pub(super) fn backward(
         let mut places = Vec::new();
         for (dense, spec) in row.iter_mut().zip(specs) {
             lent.write(dense, spec)?;
-            places.push(OperandAt::Dense(writes));
+            places.push(OperandPosition::Dense(writes));
             writes += 1;
         }
         wiring.results.push(places);
     }
-    let Lent { lender, mut pool, .. } = lent;
+    let LentBuffers { lender, mut pool, .. } = lent;
     let call = part_of(direct.call(&wiring), how);
     let operands = lender.finish();
     op.backward(&mut Backward { call, operands, pool: &mut pool, scratch })?;
@@ -294,7 +294,7 @@ pub(super) fn backward(
         let mut found = Vec::new();
         for (k, value) in row.into_iter().enumerate() {
             found.push(match (wiring.input_gradients[slot][k].0, value) {
-                (OperandAt::Pooled(i), _) => Some(stored(&pool[i], &specs[slot][k])?),
+                (OperandPosition::Pooled(i), _) => Some(stored(&pool[i], &specs[slot][k])?),
                 (_, value) => value.map(Storage::from),
             });
         }
@@ -322,9 +322,9 @@ pub(super) fn prepare(
         Pass::Forward => ReadSlots::everything(),
         Pass::Backward => reads(op, direct, wanted),
     };
-    let none = Part::Rows(0..0);
+    let none = RowSubset::Rows(0..0);
     let mut room = OperandRoom::default();
-    let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
+    let mut lent = LentBuffers { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
     let mut constants = Vec::new();
     for (slot, (vars, specs)) in direct.inputs().iter().zip(direct.input_specs()).enumerate() {
         let first = lent.reads;

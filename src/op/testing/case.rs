@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::{self, BackwardInput, How, Weights};
+use super::call::{self, BackwardInput, CallOptions, Weights};
 use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
 use crate::operator::call::{Direct, InputGradients};
@@ -28,7 +28,7 @@ pub(super) struct Case<'a> {
 }
 
 /// A call, its outputs, and made-up gradients of them.
-pub(super) struct Ran {
+pub(super) struct CaseRun {
     pub(super) direct: Direct,
     pub(super) outputs: Vec<Vec<Variable>>,
     pub(super) weights: Weights,
@@ -39,7 +39,7 @@ pub(super) fn salt_of(slot: usize, k: usize) -> usize {
     slot * 10 + k
 }
 
-impl Ran {
+impl CaseRun {
     /// A call of an operator with such outputs and weights for them.
     pub(super) fn new(direct: Direct) -> Result<Self> {
         let outputs = direct.forward()?;
@@ -47,7 +47,7 @@ impl Ran {
             vars.iter().enumerate().map(|(k, v)| weights(v, salt_of(slot, k))).collect::<Result<_>>()
         });
         let weights = weights.collect::<Result<_>>()?;
-        Ok(Ran { direct, outputs, weights })
+        Ok(CaseRun { direct, outputs, weights })
     }
 
     /// The gradients that [`Direct`] finds, with nothing bound that was not declared.
@@ -60,7 +60,12 @@ impl Ran {
     }
 
     /// Those of a call that is made in some other way.
-    pub(super) fn gradients_as(&self, op: &dyn Op, wanted: &[usize], how: How<'_>) -> Result<InputGradients> {
+    pub(super) fn gradients_as(
+        &self,
+        op: &dyn Op,
+        wanted: &[usize],
+        how: CallOptions<'_>,
+    ) -> Result<InputGradients> {
         let given = BackwardInput { outputs: &self.outputs, weights: &self.weights, wanted };
         Ok(call::backward(op, &self.direct, given, how, &mut Scratch::default())?.0)
     }
@@ -106,12 +111,12 @@ impl Case<'_> {
         operands: &[Operand],
         numbers: &[u64],
         keys: Option<Vec<RowKey>>,
-    ) -> Result<Ran> {
+    ) -> Result<CaseRun> {
         let direct = Direct::new(self.op.clone(), operands)?;
-        Ran::new(direct.run_as(self.run_facts(), numbers).keyed(STREAM, keys))
+        CaseRun::new(direct.run_as(self.run_facts(), numbers).keyed(STREAM, keys))
     }
 
-    pub(super) fn run_sample(&self, dtype: DType) -> Result<Ran> {
+    pub(super) fn run_sample(&self, dtype: DType) -> Result<CaseRun> {
         self.run(&self.operands(dtype)?, &self.numbers(), None)
     }
 
@@ -126,7 +131,7 @@ impl Case<'_> {
     }
 
     /// The input slots whose gradient can be asked for.
-    pub(super) fn slots(&self, ran: &Ran) -> Vec<usize> {
+    pub(super) fn slots(&self, ran: &CaseRun) -> Vec<usize> {
         graded(&*self.op, &ran.direct)
     }
 
@@ -143,14 +148,14 @@ impl Case<'_> {
         self.op.signature().outputs.iter().any(|slot| slot.updated)
     }
 
-    pub(super) fn gradient(&self, ran: &Ran, slot: usize) -> Gradient {
+    pub(super) fn gradient(&self, ran: &CaseRun, slot: usize) -> Gradient {
         self.op.gradient(slot, ran.direct.input_specs())
     }
 }
 
 impl Case<'_> {
     /// How the gradient of an input is stored: as a sparse input itself, of a dense one as the operator says.
-    pub(super) fn gradient_storage(&self, ran: &Ran, slot: usize, spec: &Spec) -> StorageKind {
+    pub(super) fn gradient_storage(&self, ran: &CaseRun, slot: usize, spec: &Spec) -> StorageKind {
         match spec.storage {
             StorageKind::Dense => self.gradient(ran, slot).storage,
             own => own,

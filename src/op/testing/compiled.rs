@@ -2,7 +2,7 @@
 //! the buffers held before.
 
 use super::call::Weights;
-use super::case::{Case, Ran, SEED, STEP, salt_of};
+use super::case::{Case, CaseRun, SEED, STEP, salt_of};
 use super::values::{Broken, Outcome, at_stored, ensure, filled, same_bits, within};
 use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Stage};
@@ -149,7 +149,7 @@ struct Weighted {
 }
 
 /// A sample's program, with the loss Σ weight · output.
-struct Alone {
+struct WeightedProgram {
     model: Model,
     outputs: Vec<Vec<VarId>>,
     weighted: Vec<Weighted>,
@@ -157,7 +157,7 @@ struct Alone {
     gradients: Vec<Vec<Option<VarId>>>,
 }
 
-impl Alone {
+impl WeightedProgram {
     fn new(case: &Case<'_>, direct: &Direct) -> Result<Self> {
         let registry = case.registry;
         let mut model = Model::new(case, direct)?;
@@ -207,14 +207,14 @@ impl Alone {
                 }
             }
         }
-        Ok(Alone { model, outputs, weighted, gradients })
+        Ok(WeightedProgram { model, outputs, weighted, gradients })
     }
 
     /// What the direct call gives, with the weights that the program is fed.
-    fn reference(&self, case: &Case<'_>, operands: &[Operand], numbers: &[u64]) -> Result<Ran> {
+    fn reference(&self, case: &Case<'_>, operands: &[Operand], numbers: &[u64]) -> Result<CaseRun> {
         let stream = self.outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
         let direct = Direct::new(case.op.clone(), operands)?.run_as(case.run_facts(), numbers);
-        let mut ran = Ran::new(direct.keyed(stream, None))?;
+        let mut ran = CaseRun::new(direct.keyed(stream, None))?;
         let mut weights: Weights = ran.weights.iter().map(|row| vec![None; row.len()]).collect();
         for &Weighted { slot, k, repeated, .. } in &self.weighted {
             let output = ran.outputs[slot][k].storage();
@@ -237,7 +237,7 @@ impl Alone {
     }
 
     /// What is fed for a call: the operands, and the weights.
-    fn feeds(&self, ran: &Ran) -> Result<Vec<(VarId, Variable)>> {
+    fn feeds(&self, ran: &CaseRun) -> Result<Vec<(VarId, Variable)>> {
         let mut feeds = Vec::new();
         for &(var, slot, k) in &self.model.feeds {
             feeds.push((var, ran.direct.inputs()[slot][k].clone()));
@@ -269,7 +269,7 @@ impl Alone {
         &self,
         case: &Case<'_>,
         executor: &mut Executor,
-        ran: &Ran,
+        ran: &CaseRun,
         gradients: &InputGradients,
     ) -> Outcome {
         for (slot, vars) in self.outputs.iter().enumerate() {
@@ -338,7 +338,7 @@ impl Case<'_> {
         for dtype in [DType::F32, DType::F64] {
             let operands = self.operands(dtype)?;
             let direct = Direct::new(self.op.clone(), &operands)?;
-            let alone = Alone::new(self, &direct)?;
+            let alone = WeightedProgram::new(self, &direct)?;
             let batches = self.batches(&direct, &operands, dtype);
             // A batch, its numbers, and what the direct call gives for it.
             let mut known = Vec::new();

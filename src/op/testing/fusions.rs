@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::case::{Case, Ran, SEED, STEP, graded};
+use super::case::{Case, CaseRun, SEED, STEP, graded};
 use super::values::{Outcome, ensure, near};
 use crate::operator::call::Direct;
 use crate::operator::{Attributes, CheckCase, Fusion, Mode, Op, Operand, Registry, RunFacts};
@@ -45,9 +45,9 @@ fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
 
 /// The call of the third operator, and those of the two that it replaces.
 struct Calls<'a> {
-    third: &'a Ran,
+    third: &'a CaseRun,
     producer: &'a Direct,
-    consumer: &'a Ran,
+    consumer: &'a CaseRun,
 }
 
 impl Case<'_> {
@@ -73,7 +73,7 @@ impl Case<'_> {
         let batched = producer.output_specs().iter().flatten().any(|spec| spec.batched());
         let mut own = under(fusion.own_slots, &operands);
         own.push(Operand { batched, ..Operand::constant(fusion.slot, between.clone()) });
-        let mut consumer = Ran::new(direct(&pair.consumer, &own)?)?;
+        let mut consumer = CaseRun::new(direct(&pair.consumer, &own)?)?;
 
         let thirds = self.op.signature().outputs;
         for (slot, declared) in pair.consumer.signature().outputs.iter().enumerate() {

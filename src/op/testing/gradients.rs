@@ -1,6 +1,6 @@
 //! Gradients: the right numbers, whatever else is asked for, from what is declared to be read.
 
-use super::call::How;
+use super::call::CallOptions;
 use super::call::Weights;
 use super::case::{Case, each};
 use super::values::{
@@ -138,8 +138,12 @@ impl Case<'_> {
         let ran = self.run_sample(DType::F64)?;
         for slot in self.slots(&ran) {
             let name = self.input_name(slot);
-            let all = ran.gradients_as(&*self.op, &[slot], How { unveiled: true, ..How::default() })?;
-            let few = ran.gradients_as(&*self.op, &[slot], How::default())?;
+            let all = ran.gradients_as(
+                &*self.op,
+                &[slot],
+                CallOptions { unveiled: true, ..CallOptions::default() },
+            )?;
+            let few = ran.gradients_as(&*self.op, &[slot], CallOptions::default())?;
             each(&few, &all, &[slot], |_, k, few, all| {
                 let words = "without the values that it is not declared to read";
                 same_bits(few, all, format!("gradient of `{name}`[{k}] {words}"))
@@ -218,7 +222,7 @@ impl Case<'_> {
                 asked.extend([(slots.clone(), vec![slot]), (vec![slot], vec![slot])]);
             }
             for (wanted, in_place) in asked {
-                let how = How { in_place: &in_place, ..How::default() };
+                let how = CallOptions { in_place: &in_place, ..CallOptions::default() };
                 let found = ran.gradients_as(&*self.op, &wanted, how)?;
                 let names: Vec<&str> = in_place.iter().map(|&slot| self.input_name(slot)).collect();
                 each(&found, &all, &wanted, |slot, k, a, b| {

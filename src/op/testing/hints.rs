@@ -1,8 +1,8 @@
 //! What the compiler may make of single calls: sums, additions in place, gradients at their own time, outputs beside
 //! gradients, prepared constants.
 
-use super::call::{self, BackwardInput, How};
-use super::case::{Case, Ran, each};
+use super::call::{self, BackwardInput, CallOptions};
+use super::case::{Case, CaseRun, each};
 use super::values::{Outcome, all, ensure, filled, near, numbers, same_bits};
 use crate::kernels::Float;
 use crate::operator::context::{CallCache, Pass, Scratch};
@@ -11,13 +11,13 @@ use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
 
 /// Whether a rule had anything to hold an operator to.
-pub(super) type Met = bool;
+pub(super) type Coverage = bool;
 
 const BOTH: [DType; 2] = [DType::F32, DType::F64];
 
 impl Case<'_> {
     /// Where both inputs have the same spec, what is declared a sum is x + y.
-    pub(super) fn sums(&self) -> Outcome<Met> {
+    pub(super) fn sums(&self) -> Outcome<Coverage> {
         let mut met = false;
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -76,7 +76,7 @@ impl Case<'_> {
                 continue;
             }
             let before = Storage::from(filled(written.shape(), written.dtype(), 40)?);
-            let how = How { added_to: Some(&before), ..How::default() };
+            let how = CallOptions { added_to: Some(&before), ..CallOptions::default() };
             let added = call::forward(&*self.op, &ran.direct, how)?;
             let expected = sum(&before, written)?;
             for added in added.iter().flatten() {
@@ -101,9 +101,10 @@ impl Case<'_> {
             let all = ran.gradients(&slots, None)?;
             let mut scratch = Scratch::default();
             for &slot in slots.iter().chain(slots.iter().rev()) {
-                let fresh = ran.gradients_as(&*self.op, &[slot], How::default())?;
+                let fresh = ran.gradients_as(&*self.op, &[slot], CallOptions::default())?;
                 let given = BackwardInput { outputs: &ran.outputs, weights: &ran.weights, wanted: &[slot] };
-                let used = call::backward(&*self.op, &ran.direct, given, How::default(), &mut scratch)?.0;
+                let used =
+                    call::backward(&*self.op, &ran.direct, given, CallOptions::default(), &mut scratch)?.0;
                 let name = self.input_name(slot);
                 for (found, memory) in [(&fresh, "in fresh memory"), (&used, "in memory of another's")] {
                     each(found, &all, &[slot], |_, k, a, b| {
@@ -130,7 +131,7 @@ impl Case<'_> {
             sets.push(slots);
             for wanted in sets {
                 let given = BackwardInput { outputs: &ran.outputs, weights: &ran.weights, wanted: &wanted };
-                let how = How { results: true, ..How::default() };
+                let how = CallOptions { results: true, ..CallOptions::default() };
                 let scratch = &mut Scratch::default();
                 let (gradients, results) = call::backward(&*self.op, &ran.direct, given, how, scratch)?;
                 for (slot, (results, outputs)) in results.iter().zip(&ran.outputs).enumerate() {
@@ -174,7 +175,7 @@ impl Case<'_> {
                     call::prepare(&*self.op, &ran.direct, Pass::Backward, &wanted, &mut prepared)?;
                 }
                 kept |= prepared.is_kept();
-                let how = How { prepared: Some(&prepared), ..How::default() };
+                let how = CallOptions { prepared: Some(&prepared), ..CallOptions::default() };
                 let found = ran.gradients_as(&*self.op, &wanted, how)?;
                 each(&found, &ran.gradients(&wanted, None)?, &wanted, |slot, k, a, b| {
                     let name = self.input_name(slot);
@@ -189,8 +190,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    fn forward_prepared(&self, ran: &Ran, prepared: &CallCache) -> Outcome {
-        let how = How { prepared: Some(prepared), ..How::default() };
+    fn forward_prepared(&self, ran: &CaseRun, prepared: &CallCache) -> Outcome {
+        let how = CallOptions { prepared: Some(prepared), ..CallOptions::default() };
         let outputs = call::forward(&*self.op, &ran.direct, how)?;
         for (slot, (found, expected)) in outputs.iter().zip(&ran.outputs).enumerate() {
             for (k, (a, b)) in found.iter().zip(expected).enumerate() {
@@ -202,7 +203,7 @@ impl Case<'_> {
     }
 
     /// Whether its calls may be merged with others: it is row-wise, is not random, and has one output.
-    pub(super) fn mergeable(&self, ran: &Ran) -> Outcome {
+    pub(super) fn mergeable(&self, ran: &CaseRun) -> Outcome {
         let facts = self.op.facts();
         let one = ran.outputs.iter().flatten().count() == 1;
         ensure(facts.reach == Reach::Row && !facts.random && one, || {

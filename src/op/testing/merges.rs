@@ -1,6 +1,6 @@
 //! Calls that share an input made one call, and the parts cut from its output.
 
-use super::case::{Case, Ran};
+use super::case::{Case, CaseRun};
 use super::values::{Outcome, beside, ensure, filled, near, same_bits};
 use crate::error::Result;
 use crate::operator::call::Direct;
@@ -43,12 +43,12 @@ impl Case<'_> {
             let (a, b) = (of[0].to_dense()?, of[1].to_dense()?);
             beside(&[&a, &b]).map(Storage::from)
         };
-        let out = |ran: &Ran| -> Storage { ran.outputs[0][0].storage().clone() };
+        let out = |ran: &CaseRun| -> Storage { ran.outputs[0][0].storage().clone() };
         same_bits(&out(&both), &columns([&out(&first), &out(&second)])?, "the columns of two calls as one")?;
         self.cut_again(&merge, &both, [&first, &second])?;
 
         let slots = self.slots(&first);
-        let weight = |ran: &Ran| ran.weights.first().and_then(|row| row.first()?.clone());
+        let weight = |ran: &CaseRun| ran.weights.first().and_then(|row| row.first()?.clone());
         let (Some(a), Some(b)) = (weight(&first), weight(&second)) else { return Ok(()) };
         both.weights[0][0] = Some(columns([&a, &b])?);
         if slots.is_empty() {
@@ -81,7 +81,7 @@ impl Case<'_> {
     }
 
     /// Checks that the operator of [`Merge::parts`](crate::operator::Merge::parts) cuts the output into those of the calls.
-    fn cut_again(&self, merge: &Merge, both: &Ran, calls: [&Ran; 2]) -> Outcome {
+    fn cut_again(&self, merge: &Merge, both: &CaseRun, calls: [&CaseRun; 2]) -> Outcome {
         let widths = calls.map(|ran| ran.direct.output_specs()[0][0].width());
         let attributes = Attributes::new().with("sizes", widths.to_vec());
         let op = self.registry.parse(merge.parts, &attributes)?;

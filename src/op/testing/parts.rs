@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::call::{self, How, Part};
-use super::case::{Case, Ran, SEED, STREAM, each};
+use super::call::{self, CallOptions, RowSubset};
+use super::case::{Case, CaseRun, SEED, STREAM, each};
 use super::values::{Outcome, bits_eq, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
@@ -44,7 +44,7 @@ impl Case<'_> {
 
     fn same_part(
         &self,
-        whole: &Ran,
+        whole: &CaseRun,
         operands: &[Operand],
         slice: &dyn Fn(&Variable) -> Result<Variable>,
         numbers: &[u64],
@@ -89,7 +89,7 @@ impl Case<'_> {
     }
 
     /// Input slots whose gradient has rows of the batch.
-    fn batched_slots(&self, ran: &Ran) -> Vec<usize> {
+    fn batched_slots(&self, ran: &CaseRun) -> Vec<usize> {
         let batched = |slot: usize| ran.direct.input_specs()[slot].iter().any(Spec::batched);
         self.slots(ran).into_iter().filter(|&slot| batched(slot)).collect()
     }
@@ -107,18 +107,18 @@ impl Case<'_> {
                 continue;
             }
             for part in self.parts(&ran) {
-                let how = How { part: Some(&part), ..How::default() };
+                let how = CallOptions { part: Some(&part), ..CallOptions::default() };
                 let outcome = self.same_as_part(&ran, &part, how);
                 within(outcome, || match &part {
-                    Part::Rows(rows) => format!("rows {rows:?} alone"),
-                    Part::Sequences { of, .. } => format!("sequences {of:?} alone"),
+                    RowSubset::Rows(rows) => format!("rows {rows:?} alone"),
+                    RowSubset::Sequences { of, .. } => format!("sequences {of:?} alone"),
                 })?;
             }
         }
         Ok(())
     }
 
-    fn same_as_part(&self, ran: &Ran, part: &Part, how: How<'_>) -> Outcome {
+    fn same_as_part(&self, ran: &CaseRun, part: &RowSubset, how: CallOptions<'_>) -> Outcome {
         let outputs = call::forward(&*self.op, &ran.direct, how)?;
         for (slot, specs) in ran.direct.output_specs().iter().enumerate() {
             for (k, spec) in specs.iter().enumerate() {
@@ -142,7 +142,7 @@ impl Case<'_> {
     }
 
     /// The parts in which a call may be made; none if its variables have rows of several kinds.
-    fn parts(&self, ran: &Ran) -> Vec<Part> {
+    fn parts(&self, ran: &CaseRun) -> Vec<RowSubset> {
         let specs = || ran.direct.input_specs().iter().chain(ran.direct.output_specs()).flatten();
         let batched = || specs().filter(|spec| spec.batched());
         let ranges = |n: usize| (0..=n).flat_map(move |a| (a..=n).map(move |b| a..b));
@@ -151,7 +151,7 @@ impl Case<'_> {
         let rows = ran.outputs.iter().flatten().next().map_or(0, Variable::rows);
         if self.op.facts().reach == Reach::Row {
             let alike = counted.iter().all(|extent| *extent == first);
-            return if alike { ranges(rows).map(Part::Rows).collect() } else { Vec::new() };
+            return if alike { ranges(rows).map(RowSubset::Rows).collect() } else { Vec::new() };
         }
         let inputs = || ran.direct.inputs().iter().flatten().zip(ran.direct.input_specs().iter().flatten());
         let of = inputs().find_map(|(var, spec)| Some((var.lod()?, &spec.lod)));
@@ -163,7 +163,7 @@ impl Case<'_> {
             return Vec::new();
         }
         let offsets = lod.offsets();
-        let part = |of: std::ops::Range<usize>| Part::Sequences {
+        let part = |of: std::ops::Range<usize>| RowSubset::Sequences {
             rows: offsets[of.start]..offsets[of.end],
             of,
             counted: counted_by,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::case::{Case, Ran, SEED, STEP};
+use super::case::{Case, CaseRun, SEED, STEP};
 use super::values::{Outcome, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
@@ -36,7 +36,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    fn piecewise(&self, ran: &Ran, pieces: &Pieces, from_end: bool, rows: usize) -> Outcome {
+    fn piecewise(&self, ran: &CaseRun, pieces: &Pieces, from_end: bool, rows: usize) -> Outcome {
         let operands = self.operands(DType::F32)?;
         // Windows are of sequences with one level.
         let lods = || operands.iter().filter(|o| o.batched).filter_map(|o| o.value.lod());

@@ -81,7 +81,7 @@ struct Looped {
 type Loss = (Vec<(VarId, Spec)>, Option<VarId>);
 
 /// Why there is no such program.
-enum No {
+enum NoProgram {
     /// It would not be legal, for any operator.
     Illegal,
     /// The operator refuses its inputs there.
@@ -90,9 +90,9 @@ enum No {
     Wrong(Error),
 }
 
-impl From<Error> for No {
+impl From<Error> for NoProgram {
     fn from(error: Error) -> Self {
-        No::Wrong(error)
+        NoProgram::Wrong(error)
     }
 }
 
@@ -111,10 +111,12 @@ impl Case<'_> {
             for way in ways(depth, dtype) {
                 let looped = match self.looped(&direct, way, dtype) {
                     Ok(looped) => looped,
-                    Err(No::Illegal) => continue,
+                    Err(NoProgram::Illegal) => continue,
                     // A single row of the operand has no sequences for the operator to reach over.
-                    Err(No::Refused(_)) if reach == Reach::Sequence && way.level.is_some() => continue,
-                    Err(No::Refused(e) | No::Wrong(e)) => return Err(Broken(format!("{dtype}, {way}: {e}"))),
+                    Err(NoProgram::Refused(_)) if reach == Reach::Sequence && way.level.is_some() => continue,
+                    Err(NoProgram::Refused(e) | NoProgram::Wrong(e)) => {
+                        return Err(Broken(format!("{dtype}, {way}: {e}")));
+                    }
                 };
                 within(self.same_as_interpreted(&looped, dtype), || format!("{dtype}, {way}"))?;
             }
@@ -122,7 +124,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    fn looped(&self, direct: &Direct, way: Way, dtype: DType) -> std::result::Result<Looped, No> {
+    fn looped(&self, direct: &Direct, way: Way, dtype: DType) -> std::result::Result<Looped, NoProgram> {
         let Model { mut program, vars, parameters, feeds } = Model::new(self, direct)?;
         let slots = || vars.iter().zip(direct.input_specs());
         let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
@@ -131,7 +133,7 @@ impl Case<'_> {
         let made = direct.output_specs().iter().flatten().filter(|spec| spec.batched());
         let sparse = |spec: &Spec| spec.storage != StorageKind::Dense;
         if way.at != AtLoop::Before && (batched().any(|(_, spec)| sparse(spec)) || made.clone().any(sparse)) {
-            return Err(No::Illegal);
+            return Err(NoProgram::Illegal);
         }
         let mut ticks = None;
         let inputs: Vec<VarId> = match way.level {
@@ -146,7 +148,7 @@ impl Case<'_> {
                         && (spec.lod.len() > level || spec.rows() == above)
                 };
                 if !batched().all(|(_, spec)| under(&spec.lod) || captured(spec)) {
-                    return Err(No::Illegal);
+                    return Err(NoProgram::Illegal);
                 }
                 batched().filter(|(_, spec)| under(&spec.lod)).map(|(var, _)| var).collect()
             }
@@ -173,7 +175,7 @@ impl Case<'_> {
             let tick = ticks.map(|_| inner[0]);
             self.step(step, bound, direct, (way, dtype, tick), &refused)
         });
-        let wrong = |error| if refused.get() { No::Refused(error) } else { No::Wrong(error) };
+        let wrong = |error| if refused.get() { NoProgram::Refused(error) } else { NoProgram::Wrong(error) };
         let outputs: Vec<VarId> = made.iter().map(|var| var.id()).collect();
         let mut program = net.finish().map_err(wrong)?;
         let (weights, loss) = self.weighted(&mut program, &outputs, dtype)?;

@@ -3,14 +3,14 @@
 use crate::error::{Error, Result};
 use crate::kernels::sparse::{CsrView, SparseRoom, canonical, is_canonical};
 use crate::kernels::{RowMerge, View};
-use crate::operator::entries::{CsrBuffer, Pooled, room_for_rows};
+use crate::operator::entries::{CsrBuffer, PooledStorage, room_for_rows};
 use crate::operator::rows::{RowBuffer, RowValue};
 use crate::tensor::{Coo, Csr, Element, SelectedRows, Storage};
 use crate::with_float;
 
 /// What becomes of selected rows that are listed more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeated {
+pub(crate) enum DuplicateRows {
     /// They stay, as gradients have them.
     Kept,
     /// They are added up, as forward operators have them.
@@ -56,11 +56,16 @@ impl Intake {
     ///
     /// # Errors
     /// If the values are not f32 or f64, or a coo tensor has not two dimensions.
-    pub(crate) fn take_in(&mut self, pooled: &mut Pooled, value: &Storage, repeated: Repeated) -> Result<()> {
+    pub(crate) fn take_in(
+        &mut self,
+        pooled: &mut PooledStorage,
+        value: &Storage,
+        repeated: DuplicateRows,
+    ) -> Result<()> {
         with_float!(value.dtype(), T => match (pooled, value) {
-            (Pooled::Rows(buffer), Storage::SelectedRows(rows)) => self.rows::<T>(buffer, rows, repeated),
-            (Pooled::Csr(buffer), Storage::Csr(csr)) => self.csr::<T>(buffer, csr),
-            (Pooled::Csr(buffer), Storage::Coo(coo)) => self.coo::<T>(buffer, coo),
+            (PooledStorage::Rows(buffer), Storage::SelectedRows(rows)) => self.rows::<T>(buffer, rows, repeated),
+            (PooledStorage::Csr(buffer), Storage::Csr(csr)) => self.csr::<T>(buffer, csr),
+            (PooledStorage::Csr(buffer), Storage::Coo(coo)) => self.coo::<T>(buffer, coo),
             _ => Err(Error::new("value", "one of the buffer's storage", value.kind().to_string())),
         })
     }
@@ -69,12 +74,12 @@ impl Intake {
         &mut self,
         buffer: &mut RowBuffer,
         rows: &SelectedRows,
-        repeated: Repeated,
+        repeated: DuplicateRows,
     ) -> Result<()> {
         let (ids, width) = (rows.row_ids(), rows.value().width());
         let values = View::new(rows.value().as_slice::<T>()?, ids.len(), width);
         buffer.reset::<T>(rows.height(), width);
-        if rows.is_merged() || repeated == Repeated::Kept {
+        if rows.is_merged() || repeated == DuplicateRows::Kept {
             let mut out = buffer.extend::<T>(ids.iter().copied());
             out.iter_mut().zip(values.iter()).for_each(|(out, row)| out.copy_from_slice(row));
         } else {
@@ -82,7 +87,7 @@ impl Intake {
             let out = buffer.extend::<T>(self.merge.ids().iter().copied());
             self.merge.merge(values, out);
         }
-        if rows.is_merged() || repeated == Repeated::Added {
+        if rows.is_merged() || repeated == DuplicateRows::Added {
             buffer.set_merged();
         }
         Ok(())
@@ -148,9 +153,9 @@ mod tests {
             Csr::new([4, 3], vec![0, 2, 2, 3, 5], vec![2, 0, 2, 1, 1], array![2.0, 8.0, 16.0, 1.0, 4.0])?;
         let mut intake = Intake::default();
         for value in [Storage::from(coo), csr.into()] {
-            let mut pooled = Pooled::Csr(CsrBuffer::default());
-            intake.take_in(&mut pooled, &value, Repeated::Kept)?;
-            let Pooled::Csr(csr) = pooled else { continue };
+            let mut pooled = PooledStorage::Csr(CsrBuffer::default());
+            intake.take_in(&mut pooled, &value, DuplicateRows::Kept)?;
+            let PooledStorage::Csr(csr) = pooled else { continue };
             assert_eq!((csr.indptr(), csr.indices()), (&[0, 2, 2, 3, 4][..], &[0, 2, 2, 1][..]));
             assert_eq!(csr.values::<f64>()?, [8.0, 2.0, 16.0, 5.0]);
         }
@@ -160,13 +165,14 @@ mod tests {
     #[test]
     fn repeated_rows_are_added_or_kept() -> Result<()> {
         let rows = Storage::from(SelectedRows::new(5, vec![4, 1, 4], array![[1.0f32], [2.0], [4.0]])?);
-        for (repeated, ids, values) in
-            [(Repeated::Kept, &[4, 1, 4][..], &[1.0, 2.0, 4.0][..]), (Repeated::Added, &[1, 4], &[2.0, 5.0])]
-        {
-            let mut pooled = Pooled::Rows(RowBuffer::default());
+        for (repeated, ids, values) in [
+            (DuplicateRows::Kept, &[4, 1, 4][..], &[1.0, 2.0, 4.0][..]),
+            (DuplicateRows::Added, &[1, 4], &[2.0, 5.0]),
+        ] {
+            let mut pooled = PooledStorage::Rows(RowBuffer::default());
             Intake::default().take_in(&mut pooled, &rows, repeated)?;
-            let Pooled::Rows(found) = pooled else { continue };
-            assert_eq!((found.ids(), found.merged()), (ids, repeated == Repeated::Added));
+            let PooledStorage::Rows(found) = pooled else { continue };
+            assert_eq!((found.ids(), found.merged()), (ids, repeated == DuplicateRows::Added));
             assert_eq!(found.values::<f32>()?.contiguous(), Some(values));
         }
         Ok(())

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 
-use super::intake::{Intake, Repeated};
+use super::intake::{DuplicateRows, Intake};
 use crate::error::{Error, Result};
 use crate::kernels::arena::Lender;
 use crate::kernels::{View, ViewMut};
-use crate::operator::context::OperandAt;
-use crate::operator::entries::Pooled;
+use crate::operator::context::OperandPosition;
+use crate::operator::entries::PooledStorage;
 use crate::operator::extent::Spec;
 use crate::operator::rows::RowBuffer;
 use crate::operator::table::{RowStart, RowTable};
@@ -20,22 +20,22 @@ pub(super) fn lend_reads<'a>(
     specs: &[Spec],
     lender: &mut Lender<'a>,
     reads: &mut usize,
-    pool: &mut Vec<Pooled>,
-    repeated: Repeated,
-) -> Result<Vec<OperandAt>> {
+    pool: &mut Vec<PooledStorage>,
+    repeated: DuplicateRows,
+) -> Result<Vec<OperandPosition>> {
     let mut places = Vec::new();
     for (value, spec) in values.zip(specs) {
         places.push(match value {
-            None => OperandAt::Absent,
+            None => OperandPosition::Absent,
             Some(Storage::Dense(dense)) => {
                 let (rows, width) = two_dimensional(dense.shape(), spec);
                 with_element!(dense.dtype(), T => lender.read(View::new(dense.as_slice::<T>()?, rows, width)));
                 *reads += 1;
-                OperandAt::Dense(*reads - 1)
+                OperandPosition::Dense(*reads - 1)
             }
             Some(other) => {
                 pool.extend(pooled(other, repeated)?);
-                OperandAt::Pooled(pool.len() - 1)
+                OperandPosition::Pooled(pool.len() - 1)
             }
         });
     }
@@ -62,8 +62,8 @@ pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
 ///
 /// # Errors
 /// If the values are not f32 or f64.
-pub(crate) fn pooled(value: &Storage, repeated: Repeated) -> Result<Option<Pooled>> {
-    let Some(mut pooled) = Pooled::of(value.kind()) else { return Ok(None) };
+pub(crate) fn pooled(value: &Storage, repeated: DuplicateRows) -> Result<Option<PooledStorage>> {
+    let Some(mut pooled) = PooledStorage::of(value.kind()) else { return Ok(None) };
     Intake::default().take_in(&mut pooled, value, repeated)?;
     Ok(Some(pooled))
 }
@@ -72,21 +72,21 @@ pub(crate) fn pooled(value: &Storage, repeated: Repeated) -> Result<Option<Poole
 ///
 /// # Errors
 /// If the values are not f32 or f64.
-pub(super) fn table(rows: &SelectedRows, start: RowStart) -> Result<Pooled> {
+pub(super) fn table(rows: &SelectedRows, start: RowStart) -> Result<PooledStorage> {
     let mut table = RowTable::new(rows.dtype(), rows.shape(), start)?;
     table.set(rows.clone())?;
-    Ok(Pooled::Table(Arc::new(table)))
+    Ok(PooledStorage::Table(Arc::new(table)))
 }
 
 /// A buffer as a value, in the shape of `spec`.
 ///
 /// # Errors
 /// If an index is out of range.
-pub(crate) fn stored(pooled: &Pooled, spec: &Spec) -> Result<Storage> {
+pub(crate) fn stored(pooled: &PooledStorage, spec: &Spec) -> Result<Storage> {
     let csr = match pooled {
-        Pooled::Rows(rows) => return Ok(selected_rows(rows, spec)?.into()),
-        Pooled::Csr(csr) => csr,
-        Pooled::Table(table) => return Ok(table.to_selected_rows()?.into()),
+        PooledStorage::Rows(rows) => return Ok(selected_rows(rows, spec)?.into()),
+        PooledStorage::Csr(csr) => csr,
+        PooledStorage::Table(table) => return Ok(table.to_selected_rows()?.into()),
     };
     let shape = [csr.rows(), spec.width()];
     let Some(dtype) = csr.dtype() else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Call, OperandAt, RunFacts, Sequences, another, held};
+use super::{Call, OperandPosition, RunFacts, Sequences, another, held};
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::View;
 use crate::kernels::arena::{Operands, Plain};

@@ -2,10 +2,10 @@
 
 use arrayvec::ArrayVec;
 
-use super::{Backward, Call, Forward, OperandAt};
+use super::{Backward, Call, Forward, OperandPosition};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Assign;
-use crate::operator::entries::{CsrBuffer, Pooled};
+use crate::operator::entries::{CsrBuffer, PooledStorage};
 use crate::operator::rows::{RowBuffer, RowValue};
 use crate::operator::table::{RowTable, no_table};
 
@@ -40,9 +40,9 @@ macro_rules! pooled_methods {
                 self.pooled(self.call.wiring.inputs[slot].first()?)?.table()
             }
 
-            fn pooled(&self, place: &OperandAt) -> Option<&Pooled> {
+            fn pooled(&self, place: &OperandPosition) -> Option<&PooledStorage> {
                 match place {
-                    OperandAt::Pooled(i) => self.pool.get(*i),
+                    OperandPosition::Pooled(i) => self.pool.get(*i),
                     _ => None,
                 }
             }
@@ -110,13 +110,13 @@ impl Forward<'_> {
         tables: &[usize],
     ) -> Result<(&RowBuffer, ArrayVec<&mut RowTable, MOST_TABLES>)> {
         let Call { wiring, signature, .. } = &self.call;
-        let rows_at = wiring.inputs[rows].first().copied().unwrap_or(OperandAt::Absent);
-        let at = |slot: usize| wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
+        let rows_at = wiring.inputs[rows].first().copied().unwrap_or(OperandPosition::Absent);
+        let at = |slot: usize| wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
         // No two operands are at one place, so each is found once.
         for (i, pooled) in self.pool.iter_mut().enumerate() {
-            let here = OperandAt::Pooled(i);
+            let here = OperandPosition::Pooled(i);
             if here == rows_at {
                 found_rows = pooled.rows();
             } else if let Some(k) = tables.iter().position(|&slot| at(slot) == here) {
@@ -134,8 +134,8 @@ impl Forward<'_> {
         Ok((found_rows, found.into_iter().flatten().collect()))
     }
 
-    fn lend_output(&mut self, slot: usize) -> Result<(usize, Pooled)> {
-        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
+    fn lend_output(&mut self, slot: usize) -> Result<(usize, PooledStorage)> {
+        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandPosition::Absent);
         self.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
     }
 
@@ -150,13 +150,13 @@ macro_rules! lending {
             /// Takes what the pool has at a place out of it, so that other operands can be read while it is written; `None`
             /// if the place is not in the pool. [`Self::give_back`] puts it back. Two calls rather than one with a closure:
             /// that would be compiled again for each closure.
-            fn lend(&mut self, place: OperandAt) -> Option<(usize, Pooled)> {
-                let OperandAt::Pooled(i) = place else { return None };
+            fn lend(&mut self, place: OperandPosition) -> Option<(usize, PooledStorage)> {
+                let OperandPosition::Pooled(i) = place else { return None };
                 // An empty one of either kind allocates nothing.
-                Some((i, std::mem::replace(self.pool.get_mut(i)?, Pooled::Rows(RowBuffer::default()))))
+                Some((i, std::mem::replace(self.pool.get_mut(i)?, PooledStorage::Rows(RowBuffer::default()))))
             }
 
-            fn give_back(&mut self, place: usize, pooled: Pooled) {
+            fn give_back(&mut self, place: usize, pooled: PooledStorage) {
                 self.pool[place] = pooled;
             }
         }
@@ -197,8 +197,8 @@ impl Backward<'_> {
     /// `None` if it is not asked for or stored otherwise.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.input_gradients[slot].first() {
-            Some(&(OperandAt::Pooled(i), store)) => {
-                self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, store))
+            Some(&(OperandPosition::Pooled(i), assign)) => {
+                self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, assign))
             }
             _ => None,
         }
@@ -217,9 +217,10 @@ impl Backward<'_> {
         k: usize,
         fill: impl FnOnce(&Self, &mut [T], Assign) -> Result<()>,
     ) -> Result<bool> {
-        let Some(&(place, store)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
+        let Some(&(place, assign)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
         let Some((place, mut gradient)) = self.lend(place) else { return Ok(false) };
-        let outcome = self.zeroed::<T>((slot, k), &mut gradient, store).and_then(|to| fill(self, to, store));
+        let outcome =
+            self.zeroed::<T>((slot, k), &mut gradient, assign).and_then(|to| fill(self, to, assign));
         self.give_back(place, gradient);
         outcome.map(|()| true).at_caller()
     }
@@ -229,12 +230,12 @@ impl Backward<'_> {
     fn zeroed<'g, T: RowValue>(
         &self,
         (slot, k): (usize, usize),
-        gradient: &'g mut Pooled,
-        store: Assign,
+        gradient: &'g mut PooledStorage,
+        assign: Assign,
     ) -> Result<&'g mut [T]> {
         let of = self.call.wiring.inputs[slot].get(k).and_then(|place| self.pooled(place));
         let of = of.ok_or_else(|| other_storage(self.call.signature.inputs[slot].name))?;
-        if store == Assign::Write || gradient.numbers() != of.numbers() {
+        if assign == Assign::Write || gradient.numbers() != of.numbers() {
             gradient.zeros_at::<T>(of)?;
         }
         gradient.numbers_mut::<T>()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::kernels::{
-    Assign, Attended, AttentionGradients, AttentionResult, AttentionRoom, Float, Scores, View, ViewMut,
-    attention, attention_backward, helpers, join,
+    Assign, AttentionGradients, AttentionInputs, AttentionResult, AttentionRoom, AttentionScores, Float,
+    View, ViewMut, attention, attention_backward, helpers, join,
 };
 use crate::lod::Lod;
 use crate::operator::Sequences;
@@ -86,7 +86,7 @@ impl<T: Float> Rooms<T> {
 
 /// Some heads of some sequences.
 #[derive(Clone)]
-struct Part {
+struct HeadBlock {
     heads: Range<usize>,
     sequences: Range<usize>,
 }
@@ -98,8 +98,8 @@ enum Cut {
 }
 
 impl<'a, T: Float> Inputs<'a, T> {
-    fn all(&self) -> Part {
-        Part { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
+    fn all(&self) -> HeadBlock {
+        HeadBlock { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
     }
 
     /// Columns of a head in what is `width` wide.
@@ -121,7 +121,7 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 
     /// Where a part is cut for `left` of `parts` threads: heads are as much work each. `None` if it is too small.
-    fn cut(&self, part: &Part, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
+    fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
         if part.heads.len() > 1 {
             let heads = part.heads.len() * left / parts;
             return Some(Cut::Heads(part.heads.start + heads.clamp(1, part.heads.len() - 1)));
@@ -148,16 +148,16 @@ impl<'a, T: Float> Inputs<'a, T> {
         span(sequences, |sequence| self.keys.rows(sequence))
     }
 
-    fn attended(&self, sequence: usize, head: usize) -> Attended<'a, T> {
+    fn attended(&self, sequence: usize, head: usize) -> AttentionInputs<'a, T> {
         let of = |x: View<'a, T>, rows: &Range<usize>| read(x, rows, self.columns(x.width(), head..head + 1));
         let (queries, keys) = (self.queries.rows(sequence), self.keys.rows(sequence));
-        Attended { q: of(self.q, &queries), k: of(self.k, &keys), v: of(self.v, &keys) }
+        AttentionInputs { q: of(self.q, &queries), k: of(self.k, &keys), v: of(self.v, &keys) }
     }
 
-    fn scores(&self, head: usize) -> Scores<'a, T> {
+    fn scores(&self, head: usize) -> AttentionScores<'a, T> {
         let Geometry { scale, before, after, .. } = self.geometry;
         let bias = self.bias.map_or(&[][..], |bias| bias.row(head));
-        Scores { scale: T::from_f64(scale), before, after, bias }
+        AttentionScores { scale: T::from_f64(scale), before, after, bias }
     }
 }
 
@@ -196,7 +196,7 @@ pub(super) fn forward<T: Float>(
 
 fn forward_part<T: Float>(
     inputs: Inputs<'_, T>,
-    part: Part,
+    part: HeadBlock,
     mut out: ViewMut<'_, T>,
     mut log_sums: ViewMut<'_, T>,
     rooms: &mut [AttentionRoom<T>],
@@ -235,7 +235,7 @@ fn forward_part<T: Float>(
     );
 }
 
-impl Part {
+impl HeadBlock {
     fn halves(&self, cut: &Cut) -> (Self, Self) {
         let Self { heads, sequences } = self.clone();
         match *cut {
@@ -267,9 +267,9 @@ fn halves<'a, T>(
     split: impl FnOnce(ViewMut<'a, T>) -> (ViewMut<'a, T>, ViewMut<'a, T>),
 ) -> Halves<'a, T> {
     gradient
-        .map(|(view, store)| {
+        .map(|(view, assign)| {
             let (a, b) = split(view);
-            ((a, store), (b, store))
+            ((a, assign), (b, assign))
         })
         .unzip()
 }
@@ -292,16 +292,16 @@ pub(super) fn backward<T: Float>(
         ViewMut::new(&mut sums, dbias.rows(), dbias.width())
     });
     backward_part(inputs, inputs.all(), result, gradients, bias, rooms.some(threads));
-    if let Some((dbias, store)) = dbias {
+    if let Some((dbias, assign)) = dbias {
         let (rows, width) = (dbias.rows(), dbias.width());
-        store.put_rows(dbias, View::new(&sums, rows, width));
+        assign.put_rows(dbias, View::new(&sums, rows, width));
     }
     rooms.bias = sums;
 }
 
 fn backward_part<'a, T: Float>(
     inputs: Inputs<'a, T>,
-    part: Part,
+    part: HeadBlock,
     result: AttentionResult<'a, T>,
     gradients: Gradients<'_, T>,
     mut bias: Option<ViewMut<'_, T>>,
@@ -333,9 +333,9 @@ fn backward_part<'a, T: Float>(
                 let (q_columns, v_columns) = (own(inputs.q.width()), own(inputs.v.width()));
                 let (q_place, k_place) = ((first.0, q_columns.clone()), (first.1, q_columns));
                 let v_place = (first.1, v_columns);
-                let q = dq.as_mut().map(|(to, store)| (within(to, queries, q_place), *store));
-                let k = dk.as_mut().map(|(to, store)| (within(to, keys.clone(), k_place), *store));
-                let v = dv.as_mut().map(|(to, store)| (within(to, keys, v_place), *store));
+                let q = dq.as_mut().map(|(to, assign)| (within(to, queries, q_place), *assign));
+                let k = dk.as_mut().map(|(to, assign)| (within(to, keys.clone(), k_place), *assign));
+                let v = dv.as_mut().map(|(to, assign)| (within(to, keys, v_place), *assign));
                 let gradients = AttentionGradients { q, k, v, bias: bias.as_mut().map(|bias| bias.row(at)) };
                 attention_backward(
                     inputs.attended(sequence, head),

@@ -140,7 +140,7 @@ impl Rotary {
     fn turn<T: RowValue>(
         &self,
         x: View<'_, T>,
-        (mut to, store): (ViewMut<'_, T>, Assign),
+        (mut to, assign): (ViewMut<'_, T>, Assign),
         sequences: Sequences<'_>,
         turns: &mut Turns<T>,
         sense: T,
@@ -158,8 +158,8 @@ impl Rotary {
                     let ((a, b), (to_a, to_b)) = (x.split_at(pairs), to.split_at_mut(pairs));
                     for (pair, &(cos, sin)) in turns.iter().enumerate() {
                         let sin = sense * sin;
-                        store.put(&mut to_a[pair], a[pair] * cos - b[pair] * sin);
-                        store.put(&mut to_b[pair], b[pair] * cos + a[pair] * sin);
+                        assign.put(&mut to_a[pair], a[pair] * cos - b[pair] * sin);
+                        assign.put(&mut to_b[pair], b[pair] * cos + a[pair] * sin);
                     }
                 }
             }

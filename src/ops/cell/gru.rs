@@ -141,7 +141,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::operator::Declared;
+    use crate::operator::DeclaredOp;
     use crate::operator::call::{Direct, InputGradients};
 
     #[test]

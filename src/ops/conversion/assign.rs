@@ -43,8 +43,8 @@ pub(in crate::ops) fn copy(run: &mut Forward<'_>) -> Result<()> {
 pub(in crate::ops) fn copy_back(run: &mut Backward<'_>) -> Result<()> {
     with_float!(run.dtype(Assign::X), T => {
         let (dx, dout) = (run.gradient::<T>(Assign::X)?, run.output_gradient::<T>(Assign::OUT)?);
-        if let (Some((dx, store)), Some(dout)) = (dx, dout) {
-            store.put_rows(dx, dout);
+        if let (Some((dx, assign)), Some(dout)) = (dx, dout) {
+            assign.put_rows(dx, dout);
         }
         Ok(())
     })
@@ -121,9 +121,9 @@ impl Op for Cast {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => with_float!(self.dtype, U => {
-            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<U>(Self::OUT)?) {
+            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<U>(Self::OUT)?) {
                 for (dx, &g) in dx.iter_mut().flatten().zip(dout.iter().flatten()) {
-                    store.put(dx, T::from_f64(g.to_f64()));
+                    assign.put(dx, T::from_f64(g.to_f64()));
                 }
             }
             Ok(())

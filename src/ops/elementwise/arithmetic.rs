@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Extent, Forward, Gradient, Hints, InferShape, Op, ReadSlots,
+    Attributes, Backward, CheckCase, DeclaredOp, Extent, Forward, Gradient, Hints, InferShape, Op, ReadSlots,
     RowValue, Spec,
 };
 use crate::program::{Builder, Var};
@@ -26,7 +26,7 @@ impl Builder {
 }
 
 /// A function of two numbers, and its derivatives.
-pub(in crate::ops) trait Function: Declared {
+pub(in crate::ops) trait Function: DeclaredOp {
     /// What the derivatives by x and by y read.
     const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
@@ -332,10 +332,10 @@ fn backward<T: RowValue>(
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {
-        let Some((to, store)) = run.gradient::<T>(slot)? else { continue };
+        let Some((to, assign)) = run.gradient::<T>(slot)? else { continue };
         let x = if reads[slot].has_input(X) { run.input::<T>(X)? } else { zero };
         let y = if reads[slot].has_input(Y) { run.input::<T>(Y)? } else { zero };
-        gradient(slopes[slot], x, y, dout, (to, store), run.scratch().get::<Sums<T>>());
+        gradient(slopes[slot], x, y, dout, (to, assign), run.scratch().get::<Sums<T>>());
     }
     Ok(())
 }
@@ -346,13 +346,13 @@ fn gradient<T: Float>(
     x: View<'_, T>,
     y: View<'_, T>,
     dout: View<'_, T>,
-    (mut to, store): (ViewMut<'_, T>, Assign),
+    (mut to, assign): (ViewMut<'_, T>, Assign),
     Sums { all, row }: &mut Sums<T>,
 ) {
     let rows = dout.rows();
     let (own_row, own_column) = (to.rows() == rows, to.width() == dout.width());
     if own_row && own_column {
-        return combine_rows(f, x, y, Some(dout), to, store);
+        return combine_rows(f, x, y, Some(dout), to, assign);
     }
     all.clear();
     all.resize(to.width(), T::ZERO);
@@ -360,19 +360,19 @@ fn gradient<T: Float>(
     for (i, g) in dout.iter().enumerate() {
         let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
         if own_column {
-            f(Elements { x, y, g, to: all, store: Assign::Add });
+            f(Elements { x, y, g, to: all, assign: Assign::Add });
             continue;
         }
-        f(Elements { x, y, g, to: row, store: Assign::Write });
+        f(Elements { x, y, g, to: row, assign: Assign::Write });
         let sum: T = row.iter().copied().sum();
         if own_row {
-            store.put_row(to.row(i), &[sum]);
+            assign.put_row(to.row(i), &[sum]);
         } else {
             all[0] += sum;
         }
     }
     if !own_row {
-        store.put_row(to.row(0), all);
+        assign.put_row(to.row(0), all);
     }
 }
 
@@ -395,19 +395,19 @@ fn combine_rows<T: Float>(
     y: View<'_, T>,
     g: Option<View<'_, T>>,
     mut to: ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
 ) {
     let (rows, size) = (to.rows(), (to.rows(), to.width()));
     let flat = |v: View<'_, T>| [size, (1, 1)].contains(&(v.rows(), v.width()));
     if flat(x) && flat(y) {
         let g = g.map_or(Some(&[][..]), |g| g.contiguous());
         if let (Some(x), Some(y), Some(g), Some(to)) = (x.contiguous(), y.contiguous(), g, to.contiguous()) {
-            return f(Elements { x, y, g, to, store });
+            return f(Elements { x, y, g, to, assign });
         }
     }
     for (i, to) in to.iter_mut().enumerate() {
         let g = g.map_or(&[][..], |g| g.row(i));
-        f(Elements { x: meeting(x, i, rows), y: meeting(y, i, rows), g, to, store });
+        f(Elements { x: meeting(x, i, rows), y: meeting(y, i, rows), g, to, assign });
     }
 }
 
@@ -420,7 +420,7 @@ pub(in crate::ops) struct Elements<'a, T> {
     /// The gradient of the output, `to.len()` numbers; the kernel of a value reads none.
     pub(in crate::ops) g: &'a [T],
     pub(in crate::ops) to: &'a mut [T],
-    pub(in crate::ops) store: Assign,
+    pub(in crate::ops) assign: Assign,
 }
 
 /// The kernel of a [`Function`] or of one of its derivatives. Callers call it once per row through a pointer, so that the loops
@@ -429,31 +429,31 @@ pub(in crate::ops) type Combine<T> = fn(Elements<'_, T>);
 
 /// The kernel of a function's value.
 pub(in crate::ops) fn value<F: Function, T: Float>() -> Combine<T> {
-    |elements| sweep(Each::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
+    |elements| sweep(ElementLoop::<_, T, false> { f: |x, y, _| F::value(x, y), elements })
 }
 
 /// The kernels of a function's derivatives by x and by y.
 pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     [
-        |elements| sweep(Each::<_, T, true> { f: F::dx::<T>, elements }),
-        |elements| sweep(Each::<_, T, true> { f: F::dy::<T>, elements }),
+        |elements| sweep(ElementLoop::<_, T, true> { f: F::dx::<T>, elements }),
+        |elements| sweep(ElementLoop::<_, T, true> { f: F::dy::<T>, elements }),
     ]
 }
 
 /// Writes or adds f(x, y, g), element by element.
-struct Each<'a, F, T, const READS_G: bool> {
+struct ElementLoop<'a, F, T, const READS_G: bool> {
     f: F,
     elements: Elements<'a, T>,
 }
 
-impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for Each<'_, F, T, READS_G> {
+impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for ElementLoop<'_, F, T, READS_G> {
     type Output = ();
 
     const PORTABLE: bool = T::PORTABLE;
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Self { f, elements: Elements { x, y, g, to, store } } = self;
+        let Self { f, elements: Elements { x, y, g, to, assign } } = self;
         let n = to.len();
         // Slices of length n: the compiler drops the bounds checks.
         let g = if READS_G { &g[..n] } else { g };
@@ -461,25 +461,25 @@ impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for Each<'_, F, T
         match (x.len() == n, y.len() == n) {
             (true, true) => {
                 for i in 0..n {
-                    store.put(&mut to[i], f(x[i], y[i], g(i)));
+                    assign.put(&mut to[i], f(x[i], y[i], g(i)));
                 }
             }
             (true, false) => {
                 let y = y[0];
                 for i in 0..n {
-                    store.put(&mut to[i], f(x[i], y, g(i)));
+                    assign.put(&mut to[i], f(x[i], y, g(i)));
                 }
             }
             (false, true) => {
                 let x = x[0];
                 for i in 0..n {
-                    store.put(&mut to[i], f(x, y[i], g(i)));
+                    assign.put(&mut to[i], f(x, y[i], g(i)));
                 }
             }
             (false, false) => {
                 let (x, y) = (x[0], y[0]);
                 for (i, to) in to.iter_mut().enumerate() {
-                    store.put(to, f(x, y, g(i)));
+                    assign.put(to, f(x, y, g(i)));
                 }
             }
         }

@@ -6,7 +6,7 @@ use crate::kernels::arena::Plain;
 use crate::kernels::{Arithmetic, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
-use crate::operator::{Attributes, CheckCase, Declared, Forward, InferShape, Op};
+use crate::operator::{Attributes, CheckCase, DeclaredOp, Forward, InferShape, Op};
 use crate::tensor::{DType, Variable};
 
 /// The slots of all of them.
@@ -15,7 +15,7 @@ const Y: usize = 1;
 const OUT: usize = 0;
 
 /// A comparison of two numbers.
-pub(in crate::ops) trait Comparison: Declared {
+pub(in crate::ops) trait Comparison: DeclaredOp {
     /// The number that x is compared with, if it is not compared with a variable.
     fn number(&self) -> Option<f64>;
     /// Whether the comparison holds.
@@ -185,10 +185,10 @@ fn among(dtype: DType, number: f64) -> bool {
 }
 
 /// A [`Comparison`], as an operator.
-pub(in crate::ops) struct Compared<F>(F);
-family!(Compared);
+pub(in crate::ops) struct ComparisonOp<F>(F);
+family!(ComparisonOp);
 
-impl<F: Comparison> Op for Compared<F> {
+impl<F: Comparison> Op for ComparisonOp<F> {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         infer_shape(s, self.0.number())
     }

@@ -121,7 +121,7 @@ impl Op for Select {
         with_float!(run.dtype(Self::X), T => {
             let (x, y, mut out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
             let condition = condition!(run, Self::CONDITION);
-            let holds = &mut run.scratch().get::<Holds>().0;
+            let holds = &mut run.scratch().get::<ConditionRows>().0;
             for (row, out) in out.iter_mut().enumerate() {
                 condition.row(row, holds);
                 for (j, (out, (&x, &y))) in out.iter_mut().zip(x.row(row).iter().zip(y.row(row))).enumerate() {
@@ -171,14 +171,14 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Select::OUT)? else { return Ok(()) };
     let condition = condition!(run, Select::CONDITION);
     let (dx, dy) = (run.gradient::<T>(Select::X)?, run.gradient::<T>(Select::Y)?);
-    let holds = &mut run.scratch().get::<Holds>().0;
+    let holds = &mut run.scratch().get::<ConditionRows>().0;
     for (side, taken) in [(dx, true), (dy, false)] {
-        let Some((mut side, store)) = side else { continue };
+        let Some((mut side, assign)) = side else { continue };
         for (row, to) in side.iter_mut().enumerate() {
             condition.row(row, holds);
             for (j, (to, &g)) in to.iter_mut().zip(dout.row(row)).enumerate() {
                 let g = if at(holds, j) == taken { g } else { T::ZERO };
-                match store {
+                match assign {
                     Assign::Write => *to = g,
                     Assign::Add => *to += g,
                 }
@@ -190,4 +190,4 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 
 /// The condition in a row.
 #[derive(Default)]
-struct Holds(Vec<bool>);
+struct ConditionRows(Vec<bool>);

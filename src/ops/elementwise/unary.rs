@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
+    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::with_float;
 
@@ -13,7 +13,7 @@ const OUT: usize = 0;
 
 /// What the derivative is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum From {
+pub(in crate::ops) enum SlopeSource {
     /// It is a constant.
     Nothing,
     /// The argument.
@@ -23,9 +23,9 @@ pub(in crate::ops) enum From {
 }
 
 /// A function of one number, and its derivative.
-pub(in crate::ops) trait Function: Declared + Copy {
+pub(in crate::ops) trait Function: DeclaredOp + Copy {
     /// What [`Self::slope`] is given.
-    const SLOPE_FROM: From;
+    const SLOPE_FROM: SlopeSource;
     /// Whether it takes only positive numbers.
     const POSITIVE: bool;
     /// The attributes of its samples.
@@ -56,9 +56,9 @@ impl<F: Function> Op for Unary<F> {
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         match F::SLOPE_FROM {
-            From::Nothing => Gradient::reads_nothing(),
-            From::Input => Gradient::reads_nothing().input(X),
-            From::Output => Gradient::reads_nothing().output(OUT),
+            SlopeSource::Nothing => Gradient::reads_nothing(),
+            SlopeSource::Input => Gradient::reads_nothing().input(X),
+            SlopeSource::Output => Gradient::reads_nothing().output(OUT),
         }
     }
 
@@ -83,16 +83,16 @@ fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
     })
 }
 
-fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: From) -> Result<()> {
-    let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
+fn slopes<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: SlopeSource) -> Result<()> {
+    let (Some((dx, assign)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
         return Ok(());
     };
     let from = match from {
-        From::Nothing => dout,
-        From::Input => run.input::<T>(X)?,
-        From::Output => run.output::<T>(OUT)?,
+        SlopeSource::Nothing => dout,
+        SlopeSource::Input => run.input::<T>(X)?,
+        SlopeSource::Output => run.output::<T>(OUT)?,
     };
-    function.slopes(from, dout, dx, store);
+    function.slopes(from, dout, dx, assign);
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub(in crate::ops) trait OverViews<T>: Send + Sync {
     /// out = f(x).
     fn values(&self, x: View<'_, T>, out: ViewMut<'_, T>);
     /// dx = dout · f', or dx += dout · f'.
-    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Assign);
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, assign: Assign);
 }
 
 impl<F: Function, T: Float> OverViews<T> for F {
@@ -109,8 +109,8 @@ impl<F: Function, T: Float> OverViews<T> for F {
         sweep(Values { function: *self, x, out });
     }
 
-    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, store: Assign) {
-        sweep(Slopes { function: *self, from, dout, dx, store });
+    fn slopes(&self, from: View<'_, T>, dout: View<'_, T>, dx: ViewMut<'_, T>, assign: Assign) {
+        sweep(Slopes { function: *self, from, dout, dx, assign });
     }
 }
 
@@ -141,7 +141,7 @@ struct Slopes<'a, F, T> {
     from: View<'a, T>,
     dout: View<'a, T>,
     dx: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
@@ -152,7 +152,7 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
     fn run<A: Arithmetic>(mut self) {
         for (i, dx) in self.dx.iter_mut().enumerate() {
             let values = dx.iter_mut().zip(self.from.row(i)).zip(self.dout.row(i));
-            match self.store {
+            match self.assign {
                 Assign::Write => {
                     for ((dx, &from), &g) in values {
                         *dx = g * self.function.slope::<T, A>(from);
@@ -192,7 +192,7 @@ macro_rules! functions {
         }
 
         impl $crate::ops::elementwise::unary::Function for $type {
-            const SLOPE_FROM: $crate::ops::elementwise::unary::From = $crate::ops::elementwise::unary::From::$source;
+            const SLOPE_FROM: $crate::ops::elementwise::unary::SlopeSource = $crate::ops::elementwise::unary::SlopeSource::$source;
 
             const POSITIVE: bool = !concat!("", $(stringify!($positive))?).is_empty();
 

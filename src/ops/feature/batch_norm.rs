@@ -155,8 +155,8 @@ impl BatchNorm {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             // Only mean and variance were used, which pass no gradient.
             for slot in [Self::X, Self::GAIN, Self::BIAS] {
-                if let Some((to, store)) = run.gradient::<T>(slot)? {
-                    store.put_nothing(to);
+                if let Some((to, assign)) = run.gradient::<T>(slot)? {
+                    assign.put_nothing(to);
                 }
             }
             return Ok(());
@@ -179,8 +179,8 @@ impl BatchNorm {
             norm_columns_sums(x, dout, norm, (along, all), facts.threads);
         }
         for (side, sums) in [(dgain, &*along), (dbias, &*all)] {
-            if let Some((mut side, store)) = side {
-                store.put_row(side.row(0), sums);
+            if let Some((mut side, assign)) = side {
+                assign.put_row(side.row(0), sums);
             }
         }
         if let Some(dx) = dx {

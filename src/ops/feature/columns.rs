@@ -78,8 +78,8 @@ impl Op for Concat {
             let mut from = 0;
             for k in 0..run.count(X) {
                 let to = from + run.input_spec_at(X, k).width();
-                if let Some((dx, store)) = run.gradient_at::<T>(X, k)? {
-                    store.put_rows(dx, dout.columns(from, to));
+                if let Some((dx, assign)) = run.gradient_at::<T>(X, k)? {
+                    assign.put_rows(dx, dout.columns(from, to));
                 }
                 from = to;
             }
@@ -119,19 +119,19 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range
 
 /// The gradients of the parts, side by side; the columns of no part get none.
 fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
-    let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient::<T>(X)? else { return Ok(()) };
     let mut done = 0;
     for (k, part) in parts.enumerate() {
-        store.put_nothing(dx.reborrow().columns(done, part.start));
+        assign.put_nothing(dx.reborrow().columns(done, part.start));
         let to = dx.reborrow().columns(part.start, part.end);
         match run.output_gradient_at::<T>(OUT, k)? {
-            Some(dout) => store.put_rows(to, dout),
-            None => store.put_nothing(to),
+            Some(dout) => assign.put_rows(to, dout),
+            None => assign.put_nothing(to),
         }
         done = part.end;
     }
     let width = dx.width();
-    store.put_nothing(dx.columns(done, width));
+    assign.put_nothing(dx.columns(done, width));
     Ok(())
 }
 

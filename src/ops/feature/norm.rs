@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Centre, Float, RowNorm, RowNormGradients, norm_rows, norm_rows_gradient};
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
+    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::tensor::DType;
 use crate::with_float;
@@ -102,7 +102,7 @@ pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) 
 }
 
 /// Which of the two.
-pub(in crate::ops) trait Form: Declared {
+pub(in crate::ops) trait Form: DeclaredOp {
     /// What is taken off a row.
     const CENTRE: Centre;
     /// Whether there is a slot for a bias.
@@ -202,8 +202,8 @@ impl<F: Form> Normalise<F> {
         let norm = RowNorm { centre: F::CENTRE, epsilon: T::from_f64(self.0.epsilon()), gain };
         let to = RowNormGradients {
             dx,
-            dgain: dgain.as_mut().map(|(dgain, store)| (dgain.row(0), *store)),
-            dbias: dbias.as_mut().map(|(dbias, store)| (dbias.row(0), *store)),
+            dgain: dgain.as_mut().map(|(dgain, assign)| (dgain.row(0), *assign)),
+            dbias: dbias.as_mut().map(|(dbias, assign)| (dbias.row(0), *assign)),
         };
         let (x, threads) = (run.input::<T>(X)?, run.run().threads);
         norm_rows_gradient(x, dout, norm, to, &mut run.scratch().get::<Scratch<T>>().0, threads);

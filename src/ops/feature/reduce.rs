@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Assign, Float, exceeds};
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
     Spec, Total,
 };
 use crate::with_float;
@@ -13,7 +13,7 @@ const X: usize = 0;
 const OUT: usize = 0;
 
 /// How numbers become one.
-pub(in crate::ops) trait Reduction: Declared {
+pub(in crate::ops) trait Reduction: DeclaredOp {
     /// Whether the gradient reads the numbers.
     const NEEDS_X: bool = false;
     /// Whether the result is the sum or the mean of the numbers.
@@ -199,9 +199,9 @@ impl<R: Reduction> Op for Whole<R> {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
+            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
                 let g = dout.row(0)[0] * R::slope::<T>(0, dx.rows() * dx.width(), 0);
-                match store {
+                match assign {
                     Assign::Write => dx.fill(g),
                     Assign::Add => dx.iter_mut().flatten().for_each(|dx| *dx += g),
                 }
@@ -245,12 +245,12 @@ impl<R: Reduction> Op for PerRow<R> {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
+            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
                 let x = if R::NEEDS_X { Some(run.input::<T>(X)?) } else { None };
                 for (i, dx) in dx.iter_mut().enumerate() {
                     let (g, n) = (dout.row(i)[0], dx.len());
                     let best = x.map_or(0, |x| first_maximum(x.row(i)));
-                    dx.iter_mut().enumerate().for_each(|(j, dx)| store.put(dx, g * R::slope::<T>(j, n, best)));
+                    dx.iter_mut().enumerate().for_each(|(j, dx)| assign.put(dx, g * R::slope::<T>(j, n, best)));
                 }
             }
             Ok(())

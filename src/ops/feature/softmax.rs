@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator;
-use crate::operator::{Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, Spec};
+use crate::operator::{Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, Spec};
 use crate::with_float;
 
 /// The slots of both.
@@ -61,7 +61,7 @@ operator! {
 }
 
 /// Whether the logarithm is taken.
-pub(in crate::ops) trait Form: Declared {
+pub(in crate::ops) trait Form: DeclaredOp {
     /// The logarithm.
     const LOG: bool;
 }
@@ -98,8 +98,8 @@ impl<F: Form> Op for Softmax<F> {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            if let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
-                sweep(Gradients { y: run.output::<T>(OUT)?, dout, dx, store, log: F::LOG });
+            if let (Some((dx, assign)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
+                sweep(Gradients { y: run.output::<T>(OUT)?, dout, dx, assign, log: F::LOG });
             }
             Ok(())
         })
@@ -150,7 +150,7 @@ struct Gradients<'a, T> {
     y: View<'a, T>,
     dout: View<'a, T>,
     dx: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
     log: bool,
 }
 
@@ -160,16 +160,16 @@ impl<T: Float> Sweep for Gradients<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        let store = self.store;
+        let assign = self.assign;
         for (i, dx) in self.dx.iter_mut().enumerate() {
             let (y, g) = (self.y.row(i), self.dout.row(i));
             let cells = dx.iter_mut().zip(y.iter().zip(g));
             if self.log {
                 let sum: T = g.iter().copied().sum();
-                cells.for_each(|(dx, (&y, &g))| store.put(dx, g - y.exp_with::<A>() * sum));
+                cells.for_each(|(dx, (&y, &g))| assign.put(dx, g - y.exp_with::<A>() * sum));
             } else {
                 let sum: T = y.iter().zip(g).map(|(&y, &g)| y * g).sum();
-                cells.for_each(|(dx, (&y, &g))| store.put(dx, (g - sum) * y));
+                cells.for_each(|(dx, (&y, &g))| assign.put(dx, (g - sum) * y));
             }
         }
     }

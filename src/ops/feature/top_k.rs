@@ -63,10 +63,10 @@ impl Op for TopK {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
             let (dout, ids) = (run.output_gradient::<T>(Self::VALUES)?, run.output::<i64>(Self::IDS)?);
             for (row, dx) in dx.iter_mut().enumerate() {
-                if store == Assign::Write {
+                if assign == Assign::Write {
                     dx.fill(T::ZERO);
                 }
                 let Some(dout) = dout else { continue };

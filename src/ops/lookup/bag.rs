@@ -427,7 +427,7 @@ impl EmbeddingBag {
             room.gather_rows(table)?;
         }
         let dense = if by_rows.is_none() && reads { Some(run.input::<T>(Self::TABLE)?) } else { None };
-        if let Some((dweights, store)) = run.gradient::<T>(Self::WEIGHTS)? {
+        if let Some((dweights, assign)) = run.gradient::<T>(Self::WEIGHTS)? {
             let mut factors = std::mem::take(&mut room.factors);
             factors.resize(room.rows.len(), T::ZERO);
             let (table, rows) = room.table(dense, width);
@@ -437,7 +437,7 @@ impl EmbeddingBag {
                 dout,
                 &mut factors,
             );
-            self.put_weights(&ids, &factors, dweights, store);
+            self.put_weights(&ids, &factors, dweights, assign);
             factors.clear();
             room.factors = factors;
         }
@@ -458,26 +458,26 @@ impl EmbeddingBag {
         };
         let gradient = BagGradient { plan: &room.plan, bags: &room.bags, share };
         let (threads, all) = (run.run().threads, 0..room.plan.len());
-        if let Some((rows, store)) = run.gradient_rows(Self::TABLE) {
-            let out = if store == Assign::Write || rows.dtype().is_none() {
+        if let Some((rows, assign)) = run.gradient_rows(Self::TABLE) {
+            let out = if assign == Assign::Write || rows.dtype().is_none() {
                 rows.refill::<T>(height, dout.width(), room.plan.ids())
             } else {
                 rows.extend::<T>(room.plan.ids().iter().copied())
             };
             divide(gradient, dout, all, BagTarget::Listed, out, threads);
-        } else if let Some((mut out, store)) = run.gradient::<T>(Self::TABLE)? {
-            store.put_nothing(out.reborrow());
+        } else if let Some((mut out, assign)) = run.gradient::<T>(Self::TABLE)? {
+            assign.put_nothing(out.reborrow());
             divide(gradient, dout, all, BagTarget::Table { first: 0 }, out, threads);
         }
         Ok(())
     }
 
     /// The weights of padding get nothing.
-    fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, store: Assign) {
+    fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, assign: Assign) {
         let mut found = found.iter();
         for (row, to) in to.iter_mut().enumerate() {
             let value = if self.padding_id == Some(ids.get(row)) { None } else { found.next() };
-            store.put(&mut to[0], value.copied().unwrap_or(T::ZERO));
+            assign.put(&mut to[0], value.copied().unwrap_or(T::ZERO));
         }
     }
 }

@@ -219,15 +219,15 @@ impl Embedding {
             })?;
             return Ok(());
         }
-        if let Some((rows, store)) = run.gradient_rows(Self::WEIGHT) {
-            if store == Assign::Write || rows.dtype().is_none() {
+        if let Some((rows, assign)) = run.gradient_rows(Self::WEIGHT) {
+            if assign == Assign::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);
             }
             for row in (0..dout.rows()).filter(learning) {
                 rows.push(ids.place(row, height, "weight")? as i64, dout.row(row));
             }
-        } else if let Some((mut dw, store)) = run.gradient::<T>(Self::WEIGHT)? {
-            if store == Assign::Write {
+        } else if let Some((mut dw, assign)) = run.gradient::<T>(Self::WEIGHT)? {
+            if assign == Assign::Write {
                 dw.fill(T::ZERO);
             }
             for row in (0..dout.rows()).filter(learning) {

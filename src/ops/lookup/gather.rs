@@ -159,8 +159,8 @@ impl Op for GatherRows {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-            if store == Assign::Write {
+            let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            if assign == Assign::Write {
                 dx.fill(T::ZERO);
             }
             let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
@@ -233,10 +233,10 @@ impl Op for ScatterRows {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
+            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
                 let ids = ids!(run, Self::IDS);
                 for (row, dx) in dx.iter_mut().enumerate() {
-                    store.put_row(dx, dout.row(ids.place(row, self.height, "out")?));
+                    assign.put_row(dx, dout.row(ids.place(row, self.height, "out")?));
                 }
             }
             Ok(())

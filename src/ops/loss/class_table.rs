@@ -101,8 +101,8 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
     let is_dense = dense.is_some();
     // Rows are collected beside the run, which the terms look at meanwhile.
     let mut kept = match run.gradient_rows(WEIGHT) {
-        Some((rows, store)) if !is_dense => {
-            if store == Assign::Write || rows.dtype().is_none() {
+        Some((rows, assign)) if !is_dense => {
+            if assign == Assign::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);
             }
             Some(std::mem::take(rows))
@@ -110,19 +110,19 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
         _ => None,
     };
     let mut table = match (dense, &mut kept) {
-        (Some((mut dense, store)), _) => {
-            store.put_nothing(dense.reborrow());
+        (Some((mut dense, assign)), _) => {
+            assign.put_nothing(dense.reborrow());
             TableGradient::Dense(dense)
         }
         (None, Some(rows)) => TableGradient::Rows(rows),
         (None, None) => TableGradient::None,
     };
-    if let Some((dbias, store)) = &mut dbias {
-        store.put_nothing(dbias.reborrow());
+    if let Some((dbias, assign)) = &mut dbias {
+        assign.put_nothing(dbias.reborrow());
     }
     let mut outcome = Ok(());
     for (row, x) in x.iter().enumerate() {
-        let mut to = dx.as_mut().map(|(dx, store)| (dx.row(row), *store));
+        let mut to = dx.as_mut().map(|(dx, assign)| (dx.row(row), *assign));
         if let Some((to, Assign::Write)) = &mut to {
             to.fill(T::ZERO);
         }

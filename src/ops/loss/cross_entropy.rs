@@ -215,10 +215,10 @@ impl SoftmaxCrossEntropy {
     }
 
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some((mut dlogits, store)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
+        let Some((mut dlogits, assign)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
         let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
             // Only the shares were used, and they do not depend on the logits.
-            if store == Assign::Write {
+            if assign == Assign::Write {
                 dlogits.fill(T::ZERO);
             }
             return Ok(());
@@ -229,7 +229,7 @@ impl SoftmaxCrossEntropy {
             ids!(run, Self::LABELS),
             run.optional::<T>(Self::WEIGHT)?,
         );
-        sweep(Slopes { rows, dloss, dlogits, store })
+        sweep(Slopes { rows, dloss, dlogits, assign })
     }
 }
 
@@ -394,7 +394,7 @@ struct Slopes<'a, T> {
     rows: Rows<'a, T>,
     dloss: View<'a, T>,
     dlogits: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 /// Gradients that are computed before they go where they belong.
@@ -409,7 +409,7 @@ impl<T: Float> Sweep for Slopes<'_, T> {
         let rows = &self.rows;
         for (row, (logits, dlogits)) in rows.logits.iter().zip(self.dlogits.iter_mut()).enumerate() {
             let Some(class) = rows.class(row)? else {
-                if self.store == Assign::Write {
+                if self.assign == Assign::Write {
                     dlogits.fill(T::ZERO);
                 }
                 continue;
@@ -421,7 +421,7 @@ impl<T: Float> Sweep for Slopes<'_, T> {
                 let slopes = &mut slopes[..logits.len()];
                 slopes.copy_from_slice(logits);
                 rows.target.slopes::<A>(of_row, i * CHUNK, slopes);
-                dlogits.iter_mut().zip(slopes).for_each(|(to, slope)| self.store.put(to, *slope));
+                dlogits.iter_mut().zip(slopes).for_each(|(to, slope)| self.assign.put(to, *slope));
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use ndarray::{Array1, Array2, array};
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Assign, Cpu, Float, GradientRoom, Packed, SUM_ROWS, Sweep, Transpose, View, ViewMut,
+    Arithmetic, Assign, Cpu, Float, GradientRoom, PackedMatrix, SUM_ROWS, Sweep, Transpose, View, ViewMut,
     WeightGradient, affine, affine_gradient, cpu, helpers, join, product, sweep,
 };
 use crate::lod::Lod;
@@ -97,7 +97,7 @@ impl Op for LinearCrossEntropy {
         with_float!(run.dtype(Self::X), T => {
             let loss = run.output::<T>(Self::LOSS)?;
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
-            let shared = Shared {
+            let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
@@ -116,11 +116,11 @@ impl Op for LinearCrossEntropy {
             let loss = run.result::<T>(Self::LOSS)?;
             let (dx, dw, db) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::WEIGHT)?, run.gradient::<T>(Self::BIAS)?);
             let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
-                [dx, dw, db].into_iter().flatten().for_each(|(to, store)| store.put_nothing(to));
+                [dx, dw, db].into_iter().flatten().for_each(|(to, assign)| assign.put_nothing(to));
                 return Ok(());
             };
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
-            let shared = Shared {
+            let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
@@ -131,7 +131,7 @@ impl Op for LinearCrossEntropy {
             let weights = room.weights.packed(prepared, weight, self.transposed, products);
             let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
             let rows = Chunk { first: 0, x, loss, dloss: Some(dloss), dx };
-            let dw = dw.map(|(dw, store)| (dw, store, self.transposed));
+            let dw = dw.map(|(dw, assign)| (dw, assign, self.transposed));
             all(&shared, weights, rows, Some(Sums { dw, db }), tools)
         })
     }
@@ -240,8 +240,8 @@ enum Products {
 /// W, packed for the logits and, transposed, for the gradient of x.
 #[derive(Default)]
 struct Weights<T: Float> {
-    logits: Packed<T>,
-    inputs: Packed<T>,
+    logits: PackedMatrix<T>,
+    inputs: PackedMatrix<T>,
 }
 
 impl<T: Float> Weights<T> {
@@ -285,7 +285,7 @@ struct Tools<'a, T: Float> {
 }
 
 /// What all rows share.
-struct Shared<'a, T> {
+struct RowInputs<'a, T> {
     bias: Option<&'a [T]>,
     target: Target<'a, T>,
     labels: &'a Ids<'a>,
@@ -310,8 +310,8 @@ impl<'a, T> Chunk<'a, T> {
         let Self { first, x, loss, dloss, dx } = self;
         let rows = x.rows();
         let (loss, loss_after) = loss.map(|loss| loss.split_rows(at)).unzip();
-        let dx = dx.map(|(dx, store)| (dx.split_rows(at), store));
-        let (dx, dx_after) = dx.map(|((dx, after), store)| ((dx, store), (after, store))).unzip();
+        let dx = dx.map(|(dx, assign)| (dx.split_rows(at), assign));
+        let (dx, dx_after) = dx.map(|((dx, after), assign)| ((dx, assign), (after, assign))).unzip();
         let dloss_after = dloss.as_ref().map(|d| d.rows_range(at, rows));
         let dloss = dloss.map(|d| d.rows_range(0, at));
         (
@@ -335,7 +335,7 @@ struct Sums<'a, T> {
 
 /// All rows, chunk by chunk.
 fn all<T: RowValue>(
-    shared: &Shared<'_, T>,
+    shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
     rows: Chunk<'_, T>,
     mut sums: Option<Sums<'_, T>>,
@@ -368,7 +368,7 @@ fn all<T: RowValue>(
 
 /// The rows of a chunk, divided over threads: leaves the gradient of the logits in `logits`.
 fn take<T: RowValue>(
-    shared: &Shared<'_, T>,
+    shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
     rows: Chunk<'_, T>,
     mut logits: ViewMut<'_, T>,
@@ -389,8 +389,8 @@ fn take<T: RowValue>(
     affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Assign::Write, 1);
     let Chunk { first, loss, dloss, dx, .. } = rows;
     sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
-    if let Some((dx, store)) = dx {
-        product(logits.as_view(), &weights.inputs, dx, store);
+    if let Some((dx, assign)) = dx {
+        product(logits.as_view(), &weights.inputs, dx, assign);
     }
     Ok(())
 }
@@ -403,15 +403,15 @@ fn add<T: RowValue>(
     room: &mut GradientRoom<T>,
     threads: usize,
 ) {
-    let after = |store: &mut Assign| std::mem::replace(store, Assign::Add);
-    let weight = sums.dw.as_mut().map(|(dw, store, turn)| (x, (dw.reborrow(), after(store), *turn)));
-    let bias = sums.db.as_mut().map(|(db, store)| (db.row(0), after(store)));
+    let after = |assign: &mut Assign| std::mem::replace(assign, Assign::Add);
+    let weight = sums.dw.as_mut().map(|(dw, assign, turn)| (x, (dw.reborrow(), after(assign), *turn)));
+    let bias = sums.db.as_mut().map(|(db, assign)| (db.row(0), after(assign)));
     affine_gradient(dlogits, weight, bias, room, threads);
 }
 
 /// From logits to losses, and to the gradient of the logits in their place.
 struct Losses<'a, T> {
-    shared: &'a Shared<'a, T>,
+    shared: &'a RowInputs<'a, T>,
     first: usize,
     logits: ViewMut<'a, T>,
     loss: Option<ViewMut<'a, T>>,
@@ -424,7 +424,7 @@ impl<T: Float> Sweep for Losses<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) -> Result<()> {
-        let Shared { target, labels, .. } = self.shared;
+        let RowInputs { target, labels, .. } = self.shared;
         for (row, logits) in self.logits.iter_mut().enumerate() {
             let class = target.class(labels, self.first + row)?;
             let total = if class.is_some() { log_sum_exp::<T, A>(logits) } else { T::ZERO };

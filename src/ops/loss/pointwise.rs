@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Forward, Gradient, InferShape, Op, RowValue, Spec,
+    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -27,7 +27,7 @@ pub(in crate::ops) struct Weights<T> {
 }
 
 /// The loss of one number, and its derivatives.
-pub(in crate::ops) trait Pointwise: Declared + Copy {
+pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
     /// Whether the loss of a row is the mean over its columns; else it is the sum.
     const MEAN: bool = true;
     /// Whether columns may have weights.
@@ -141,24 +141,28 @@ macro_rules! weights {
 }
 use weights;
 
-fn gradients<T: RowValue>(run: &mut Backward<'_>, function: &dyn SlopesOf<T>, weighed: bool) -> Result<()> {
+fn gradients<T: RowValue>(
+    run: &mut Backward<'_>,
+    function: &dyn SlopeKernel<T>,
+    weighed: bool,
+) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
     let weights = weights!(weighed, T, run);
     let (x, y) = (run.input::<T>(X)?, run.input::<T>(Y)?);
-    for (slot, by) in [(X, By::X), (Y, By::Y)] {
-        if let Some((to, store)) = run.gradient::<T>(slot)? {
-            function.slopes(Slopes { by, x, y, weights, dout, to, store });
+    for (slot, by) in [(X, Argument::X), (Y, Argument::Y)] {
+        if let Some((to, assign)) = run.gradient::<T>(slot)? {
+            function.slopes(Slopes { by, x, y, weights, dout, to, assign });
         }
     }
     Ok(())
 }
 
 /// The kernel of a loss's derivatives, called through `dyn`.
-trait SlopesOf<T> {
+trait SlopeKernel<T> {
     fn slopes(&self, slopes: Slopes<'_, T>);
 }
 
-impl<F: Pointwise, T: Float> SlopesOf<T> for F {
+impl<F: Pointwise, T: Float> SlopeKernel<T> for F {
     fn slopes(&self, slopes: Slopes<'_, T>) {
         sweep(Derive { function: *self, slopes });
     }
@@ -210,20 +214,20 @@ impl<F: Pointwise, T: Float> Sweep for Losses<'_, F, T> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum By {
+enum Argument {
     X,
     Y,
 }
 
 /// The operands of a derivative's kernel.
 struct Slopes<'a, T> {
-    by: By,
+    by: Argument,
     x: View<'a, T>,
     y: View<'a, T>,
     weights: Columns<'a, T>,
     dout: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 struct Derive<'a, F, T> {
@@ -237,21 +241,21 @@ impl<F: Pointwise, T: Float> Sweep for Derive<'_, F, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Self { function, slopes: Slopes { by, x, y, weights, dout, mut to, store } } = self;
+        let Self { function, slopes: Slopes { by, x, y, weights, dout, mut to, assign } } = self;
         let share = share::<F, T>(x.width());
         let rows = x.iter().zip(y.iter()).zip(dout.iter());
         for (to, ((x, y), dout)) in to.iter_mut().zip(rows) {
             let g = dout[0] * share;
             let cells = to.iter_mut().zip(x.iter().zip(y));
             match by {
-                By::X => {
+                Argument::X => {
                     for (j, (to, (&x, &y))) in cells.enumerate() {
-                        store.put(to, g * function.dx::<T, A>(x, y, weights.at(j)));
+                        assign.put(to, g * function.dx::<T, A>(x, y, weights.at(j)));
                     }
                 }
-                By::Y => {
+                Argument::Y => {
                     for (to, (&x, &y)) in cells {
-                        store.put(to, g * function.dy::<T, A>(x, y));
+                        assign.put(to, g * function.dy::<T, A>(x, y));
                     }
                 }
             }

@@ -7,7 +7,7 @@ use crate::lod::Lod;
 use crate::operator::attributes::or_default;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, Mode, Op,
+    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, Mode, Op,
     RowValue, Spec,
 };
 use crate::ops::lookup::ids::{Ids, ids};
@@ -186,14 +186,14 @@ impl LogUniform {
 
 /// A class that counts for a row: how often, and what is taken off its score.
 #[derive(Clone, Copy)]
-struct Met {
+struct MetClass {
     class: usize,
     times: f64,
     shift: f64,
 }
 
 /// A loss of a row's own class among others.
-pub(in crate::ops) trait Contrast: Declared + Copy {
+pub(in crate::ops) trait Contrast: DeclaredOp + Copy {
     /// How many classes are drawn.
     fn samples(&self) -> usize;
     /// Whether the gradient of the table is selected rows.
@@ -278,14 +278,14 @@ impl Contrast for SampledSoftmax {
 }
 
 /// A [`Contrast`], as an operator.
-pub(in crate::ops) struct Sampled<F>(F);
-family!(Sampled);
+pub(in crate::ops) struct ContrastOp<F>(F);
+family!(ContrastOp);
 
 /// What a row's loss is computed in.
 #[derive(Default)]
 struct Scratch<T> {
     uniform: Vec<f64>,
-    met: Vec<Met>,
+    met: Vec<MetClass>,
     scores: Vec<T>,
     times: Vec<T>,
 }
@@ -301,7 +301,7 @@ struct Rule {
 /// [`Contrast::loss`].
 type Loss<T> = fn(&mut [T], &[T]) -> T;
 
-impl<F: Contrast> Sampled<F> {
+impl<F: Contrast> ContrastOp<F> {
     fn rule(&self) -> Rule {
         let samples = self.0.samples();
         Rule { samples, of_all: F::of_all, label_among_all: F::LABEL_AMONG_ALL }
@@ -310,13 +310,13 @@ impl<F: Contrast> Sampled<F> {
 
 impl Rule {
     /// The classes that count for a row, its own first: those of the samples, or all of them where there are none.
-    fn meet(self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<Met>) {
+    fn meet(self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<MetClass>) {
         let by = LogUniform { classes };
         let count = self.samples;
         met.clear();
         match samples {
             Some(samples) => {
-                let drawn = |class| Met { class, times: 1.0, shift: by.ln_expected(class, count) };
+                let drawn = |class| MetClass { class, times: 1.0, shift: by.ln_expected(class, count) };
                 met.push(drawn(label));
                 let drawn_classes = samples.iter().filter_map(|&class| usize::try_from(class).ok());
                 met.extend(drawn_classes.map(drawn));
@@ -324,9 +324,9 @@ impl Rule {
             None => {
                 let whole = |class| {
                     let (times, shift) = (self.of_all)(by.ln_expected(class, count));
-                    Met { class, times, shift }
+                    MetClass { class, times, shift }
                 };
-                met.push(Met { times: 1.0, ..whole(label) });
+                met.push(MetClass { times: 1.0, ..whole(label) });
                 met.extend((0..classes).filter(|&class| self.label_among_all || class != label).map(whole));
             }
         }
@@ -396,7 +396,7 @@ fn class_of(labels: &Ids<'_>, row: usize, classes: usize) -> Result<usize> {
     labels.class(row, classes, None)?.ok_or_else(missing)
 }
 
-impl<F: Contrast> Op for Sampled<F> {
+impl<F: Contrast> Op for ContrastOp<F> {
     fn facts(&self) -> Facts {
         Facts { random: true, ..Facts::row_wise() }
     }

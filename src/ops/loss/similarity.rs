@@ -129,8 +129,8 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Op::OUT)? else { return Ok(()) };
     let (x, y) = (run.input::<T>(Op::X)?, run.input::<T>(Op::Y)?);
     for (slot, own, other) in [(Op::X, x, y), (Op::Y, y, x)] {
-        if let Some((to, store)) = run.gradient::<T>(slot)? {
-            sweep(Turns { own, other, dout, to, store });
+        if let Some((to, assign)) = run.gradient::<T>(slot)? {
+            sweep(Turns { own, other, dout, to, assign });
         }
     }
     Ok(())
@@ -185,7 +185,7 @@ struct Turns<'a, T> {
     other: View<'a, T>,
     dout: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for Turns<'_, T> {
@@ -194,7 +194,7 @@ impl<T: Float> Sweep for Turns<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        let store = self.store;
+        let assign = self.assign;
         let rows = self.own.iter().zip(self.other.iter()).zip(self.dout.iter());
         for (to, ((own, other), dout)) in self.to.iter_mut().zip(rows) {
             let (along, x, y) = products::<T, A>(own, other);
@@ -204,7 +204,7 @@ impl<T: Float> Sweep for Turns<'_, T> {
                 of_own = of_other * along / (x * x);
             }
             let cells = to.iter_mut().zip(own.iter().zip(other));
-            cells.for_each(|(to, (&own, &other))| store.put(to, of_other * other - of_own * own));
+            cells.for_each(|(to, (&own, &other))| assign.put(to, of_other * other - of_own * own));
         }
     }
 }

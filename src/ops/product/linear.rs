@@ -3,7 +3,7 @@
 use ndarray::{Array2, array};
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
+use crate::kernels::{Float, PackedMatrix, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
 use crate::operator::sample::numbers;
 use crate::operator::{
@@ -85,7 +85,7 @@ enum PackedFor {
 
 /// Packs `count` weights.
 fn pack<'v, T: Float + 'v>(
-    packed: &mut Packed<T>,
+    packed: &mut PackedMatrix<T>,
     count: usize,
     weight: impl Fn(usize) -> Result<View<'v, T>>,
     transposed: Transpose,
@@ -115,7 +115,7 @@ fn pack<'v, T: Float + 'v>(
 /// What a call needs beside what was prepared.
 #[derive(Default)]
 struct Scratch<T: Float> {
-    weights: Packed<T>,
+    weights: PackedMatrix<T>,
     /// Biases side by side.
     bias: Vec<T>,
 }
@@ -203,13 +203,13 @@ impl Op for Linear {
                     Pass::Forward => PackedFor::Product,
                     Pass::Backward => PackedFor::InputGradient,
                 };
-                let mut weights = std::mem::take(prepare.keep::<Packed<T>>());
+                let mut weights = std::mem::take(prepare.keep::<PackedMatrix<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "one that stays the same", "another");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
                 pack(&mut weights, prepare.count(Self::WEIGHT), constant, self.transposed, purpose)?;
-                *prepare.keep::<Packed<T>>() = weights;
+                *prepare.keep::<PackedMatrix<T>>() = weights;
             }
             Ok(())
         })
@@ -274,9 +274,9 @@ impl Op for Linear {
 impl Linear {
     fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-        let (store, threads) = (run.store(), run.run().threads);
+        let (assign, threads) = (run.assign(), run.run().threads);
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
-        let weights = match run.prepared::<Packed<T>>() {
+        let weights = match run.prepared::<PackedMatrix<T>>() {
             Some(weights) => weights,
             None => {
                 pack(
@@ -300,7 +300,7 @@ impl Linear {
                 Some(&room.bias[..])
             }
         };
-        affine(x, weights, bias, out, store, threads);
+        affine(x, weights, bias, out, assign, threads);
         *run.scratch().get::<Scratch<T>>() = room;
         Ok(())
     }
@@ -310,9 +310,9 @@ impl Linear {
             return Err(Error::new("linear", "a gradient of its output", "none"));
         };
         let threads = run.run().threads;
-        if let Some((dx, store)) = run.gradient::<T>(Self::X)? {
+        if let Some((dx, assign)) = run.gradient::<T>(Self::X)? {
             let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
-            let weights = match run.prepared::<Packed<T>>() {
+            let weights = match run.prepared::<PackedMatrix<T>>() {
                 Some(weights) => weights,
                 None => {
                     pack(
@@ -325,7 +325,7 @@ impl Linear {
                     &room.weights
                 }
             };
-            affine(dout, weights, None, dx, store, threads);
+            affine(dout, weights, None, dx, assign, threads);
             *run.scratch().get::<Scratch<T>>() = room;
         }
         let mut from = 0;
@@ -334,11 +334,11 @@ impl Linear {
             let (_, width) = self.transposed.shape((spec.shape[0].known().unwrap_or(0), spec.width()));
             let to = from + width;
             let weight = match run.gradient_at::<T>(Self::WEIGHT, k)? {
-                Some((dw, store)) => Some((run.input::<T>(Self::X)?, (dw, store, self.transposed))),
+                Some((dw, assign)) => Some((run.input::<T>(Self::X)?, (dw, assign, self.transposed))),
                 None => None,
             };
             let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;
-            let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+            let bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
             affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
             from = to;
         }

@@ -1,7 +1,7 @@
 //! `matmul`: the product of two matrices that are not batched.
 
 use crate::error::{Error, Result};
-use crate::kernels::{Assign, Float, Packed, Transpose, View, ViewMut, product};
+use crate::kernels::{Assign, Float, PackedMatrix, Transpose, View, ViewMut, product};
 use crate::operator::sample::numbers;
 use crate::operator::{
     Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
@@ -140,20 +140,20 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
         return Err(Error::new("matmul", "a gradient of its output", "none"));
     };
     // dA = dout · Bᵀ and dB = Aᵀ · dout, each transposed as a whole where the operand was.
-    if let Some((dx, store)) = run.gradient::<T>(Matmul::X)? {
+    if let Some((dx, assign)) = run.gradient::<T>(Matmul::X)? {
         let y = run.input::<T>(Matmul::Y)?;
         let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_x {
-            false => room.multiply((dout, false), (y, !op.transpose_y), dx, store),
-            true => room.multiply((y, op.transpose_y), (dout, true), dx, store),
+            false => room.multiply((dout, false), (y, !op.transpose_y), dx, assign),
+            true => room.multiply((y, op.transpose_y), (dout, true), dx, assign),
         }
     }
-    if let Some((dy, store)) = run.gradient::<T>(Matmul::Y)? {
+    if let Some((dy, assign)) = run.gradient::<T>(Matmul::Y)? {
         let x = run.input::<T>(Matmul::X)?;
         let room = run.scratch().get::<Scratch<T>>();
         match op.transpose_y {
-            false => room.multiply((x, !op.transpose_x), (dout, false), dy, store),
-            true => room.multiply((dout, true), (x, op.transpose_x), dy, store),
+            false => room.multiply((x, !op.transpose_x), (dout, false), dy, assign),
+            true => room.multiply((dout, true), (x, op.transpose_x), dy, assign),
         }
     }
     Ok(())
@@ -162,7 +162,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
 /// Scratch for a packed right side and a transposed left side.
 #[derive(Default)]
 struct Scratch<T: Float> {
-    packed: Packed<T>,
+    packed: PackedMatrix<T>,
     transposed: Vec<T>,
 }
 
@@ -173,16 +173,16 @@ impl<T: Float> Scratch<T> {
         a: (View<'_, T>, bool),
         b: (View<'_, T>, bool),
         out: ViewMut<'_, T>,
-        store: Assign,
+        assign: Assign,
     ) {
         self.packed.pack(b.0, if b.1 { Transpose::Yes } else { Transpose::No });
         if !a.1 {
-            return product(a.0, &self.packed, out, store);
+            return product(a.0, &self.packed, out, assign);
         }
         self.transposed.clear();
         for j in 0..a.0.width() {
             self.transposed.extend(a.0.iter().map(|row| row[j]));
         }
-        product(View::new(&self.transposed, a.0.width(), a.0.rows()), &self.packed, out, store);
+        product(View::new(&self.transposed, a.0.width(), a.0.rows()), &self.packed, out, assign);
     }
 }

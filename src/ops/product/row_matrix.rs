@@ -98,7 +98,7 @@ impl Op for Outer {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-            sweep(Outers { x, y, to: out, store: Assign::Write });
+            sweep(Outers { x, y, to: out, assign: Assign::Write });
             Ok(())
         })
     }
@@ -106,11 +106,11 @@ impl Op for Outer {
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-            if let Some((dx, store)) = run.gradient::<T>(X)? {
-                sweep(Dots { matrix: dout, vector: run.input::<T>(Y)?, to: dx, store });
+            if let Some((dx, assign)) = run.gradient::<T>(X)? {
+                sweep(Dots { matrix: dout, vector: run.input::<T>(Y)?, to: dx, assign });
             }
-            if let Some((dy, store)) = run.gradient::<T>(Y)? {
-                sweep(Combined { matrix: dout, vector: run.input::<T>(X)?, to: dy, store });
+            if let Some((dy, assign)) = run.gradient::<T>(Y)? {
+                sweep(Combined { matrix: dout, vector: run.input::<T>(X)?, to: dy, assign });
             }
             Ok(())
         })
@@ -157,7 +157,7 @@ impl Op for Matvec {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-            sweep(Dots { matrix: x, vector: y, to: out, store: Assign::Write });
+            sweep(Dots { matrix: x, vector: y, to: out, assign: Assign::Write });
             Ok(())
         })
     }
@@ -165,11 +165,11 @@ impl Op for Matvec {
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-            if let Some((dx, store)) = run.gradient::<T>(X)? {
-                sweep(Outers { x: dout, y: run.input::<T>(Y)?, to: dx, store });
+            if let Some((dx, assign)) = run.gradient::<T>(X)? {
+                sweep(Outers { x: dout, y: run.input::<T>(Y)?, to: dx, assign });
             }
-            if let Some((dy, store)) = run.gradient::<T>(Y)? {
-                sweep(Combined { matrix: run.input::<T>(X)?, vector: dout, to: dy, store });
+            if let Some((dy, assign)) = run.gradient::<T>(Y)? {
+                sweep(Combined { matrix: run.input::<T>(X)?, vector: dout, to: dy, assign });
             }
             Ok(())
         })
@@ -220,7 +220,7 @@ struct Outers<'a, T> {
     x: View<'a, T>,
     y: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for Outers<'_, T> {
@@ -229,10 +229,10 @@ impl<T: Float> Sweep for Outers<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        let (width, store) = (self.y.width(), self.store);
+        let (width, assign) = (self.y.width(), self.assign);
         for ((x, y), to) in self.x.iter().zip(self.y.iter()).zip(self.to.iter_mut()) {
             for (&x, to) in x.iter().zip(to.chunks_exact_mut(width.max(1))) {
-                to.iter_mut().zip(y).for_each(|(to, &y)| store.put(to, x * y));
+                to.iter_mut().zip(y).for_each(|(to, &y)| assign.put(to, x * y));
             }
         }
     }
@@ -243,7 +243,7 @@ struct Dots<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for Dots<'_, T> {
@@ -252,10 +252,10 @@ impl<T: Float> Sweep for Dots<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        let (width, store) = (self.vector.width(), self.store);
+        let (width, assign) = (self.vector.width(), self.assign);
         for ((matrix, vector), to) in self.matrix.iter().zip(self.vector.iter()).zip(self.to.iter_mut()) {
             for (k, to) in to.iter_mut().enumerate() {
-                store.put(to, dot(&matrix[k * width..(k + 1) * width], vector));
+                assign.put(to, dot(&matrix[k * width..(k + 1) * width], vector));
             }
         }
     }
@@ -279,7 +279,7 @@ struct Combined<'a, T> {
     matrix: View<'a, T>,
     vector: View<'a, T>,
     to: ViewMut<'a, T>,
-    store: Assign,
+    assign: Assign,
 }
 
 impl<T: Float> Sweep for Combined<'_, T> {
@@ -298,7 +298,7 @@ impl<T: Float> Sweep for Combined<'_, T> {
                     let line = &matrix[k * width + block * COLUMNS..][..to.len()];
                     sums.iter_mut().zip(line).for_each(|(sum, &x)| *sum += factor * x);
                 }
-                self.store.put_row(to, sums);
+                self.assign.put_row(to, sums);
             }
         }
     }

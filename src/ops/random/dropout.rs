@@ -123,15 +123,15 @@ impl Op for Dropout {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) else {
+            let (Some((dx, assign)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) else {
                 return Ok(());
             };
             if run.run().mode == Mode::Infer {
-                store.put_rows(dx, dout);
+                assign.put_rows(dx, dout);
                 return Ok(());
             }
             let mut uniform = std::mem::take(run.scratch().get::<Uniform>());
-            self.mask(dout, dx, store, &mut uniform, draw!(self, run));
+            self.mask(dout, dx, assign, &mut uniform, draw!(self, run));
             *run.scratch().get() = uniform;
             Ok(())
         })
@@ -157,7 +157,7 @@ impl Dropout {
         &self,
         from: View<'_, T>,
         mut to: ViewMut<'_, T>,
-        store: Assign,
+        assign: Assign,
         uniform: &mut Uniform,
         draw: impl Fn(usize, &mut [f32]),
     ) {
@@ -166,7 +166,7 @@ impl Dropout {
         for (i, to) in to.iter_mut().enumerate() {
             draw(i, &mut uniform.0);
             for ((to, &x), &u) in to.iter_mut().zip(from.row(i)).zip(&uniform.0) {
-                store.put(to, if u < rate { T::ZERO } else { x * scale });
+                assign.put(to, if u < rate { T::ZERO } else { x * scale });
             }
         }
     }

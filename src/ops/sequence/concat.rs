@@ -151,11 +151,11 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     };
     let count = run.count(SequenceConcat::X);
     for k in 0..count {
-        let Some((mut dx, store)) = run.gradient_at::<T>(SequenceConcat::X, k)? else { continue };
+        let Some((mut dx, assign)) = run.gradient_at::<T>(SequenceConcat::X, k)? else { continue };
         let sequences = |k| run.sequences_at(SequenceConcat::X, k);
         for (i, rows) in sequences(k)?.iter().enumerate() {
             let at = place(sequences, (k, count), i)?;
-            rows.enumerate().for_each(|(n, row)| store.put_row(dx.row(row), dout.row(at + n)));
+            rows.enumerate().for_each(|(n, row)| assign.put_row(dx.row(row), dout.row(at + n)));
         }
     }
     Ok(())

@@ -94,12 +94,12 @@ impl Op for CumulativeSum {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) else {
+            let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) else {
                 return Ok(());
             };
             let mut sums = std::mem::take(&mut run.scratch().get::<Sums<T>>().0);
             for rows in run.sequences(Self::X)?.iter() {
-                add_up(&mut sums, rows.rev(), dout, &mut dx, store);
+                add_up(&mut sums, rows.rev(), dout, &mut dx, assign);
             }
             run.scratch().get::<Sums<T>>().0 = sums;
             Ok(())
@@ -124,13 +124,13 @@ fn add_up<T: RowValue>(
     rows: impl Iterator<Item = usize>,
     from: View<'_, T>,
     to: &mut ViewMut<'_, T>,
-    store: Assign,
+    assign: Assign,
 ) {
     sums.clear();
     sums.resize(from.width(), T::ZERO);
     for row in rows {
         sums.iter_mut().zip(from.row(row)).for_each(|(sum, &x)| *sum += x);
-        store.put_row(to.row(row), sums);
+        assign.put_row(to.row(row), sums);
     }
 }
 
@@ -161,12 +161,12 @@ impl Op for CumulativeSumFeatures {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
+            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
                 for (dx, dout) in dx.iter_mut().zip(dout.iter()) {
                     let mut sum = T::ZERO;
                     for (dx, &g) in dx.iter_mut().zip(dout).rev() {
                         sum += g;
-                        store.put(dx, sum);
+                        assign.put(dx, sum);
                     }
                 }
             }

@@ -193,8 +193,8 @@ impl SequenceExpand {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("sequence_expand", "a gradient of its output", "none"));
         };
-        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-        if store == Assign::Write {
+        let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        if assign == Assign::Write {
             dx.fill(T::ZERO);
         }
         let lod = |slot| run.lod(slot).map(|lod| &**lod);
@@ -231,7 +231,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::operator::Declared;
+    use crate::operator::DeclaredOp;
     use crate::operator::call::Direct;
     use crate::program::Builder;
     use crate::tensor::DType;

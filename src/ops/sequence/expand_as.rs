@@ -8,7 +8,7 @@ use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Attributes, Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
     Pieces, RowValue, Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};
@@ -104,8 +104,8 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(SequenceExpandAs::OUT)? else {
         return Err(Error::new("sequence_expand_as", "a gradient of its output", "none"));
     };
-    let Some((mut dx, store)) = run.gradient::<T>(SequenceExpandAs::X)? else { return Ok(()) };
-    if store == Assign::Write {
+    let Some((mut dx, assign)) = run.gradient::<T>(SequenceExpandAs::X)? else { return Ok(()) };
+    if assign == Assign::Write {
         dx.fill(T::ZERO);
     }
     for (dx, rows) in dx.iter_mut().zip(run.sequences(SequenceExpandAs::Y)?.iter()) {

@@ -199,12 +199,12 @@ impl Op for SequenceFilter {
 /// The gradient of variable `k`: that of the rows that were kept, 0 in the others.
 fn returned<T: RowValue>(run: &mut Backward<'_>, k: usize, keep: Condition<'_>) -> Result<()> {
     let dout = run.output_gradient_at::<T>(SequenceFilter::OUT, k)?;
-    let Some((mut dx, store)) = run.gradient_at::<T>(SequenceFilter::X, k)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient_at::<T>(SequenceFilter::X, k)? else { return Ok(()) };
     let mut kept = dout.iter().flat_map(|dout| dout.iter());
     for (row, dx) in dx.iter_mut().enumerate() {
         match keep.holds(row).then(|| kept.next()).flatten() {
-            Some(dout) => store.put_row(dx, dout),
-            None if store == Assign::Write => dx.fill(T::ZERO),
+            Some(dout) => assign.put_row(dx, dout),
+            None if assign == Assign::Write => dx.fill(T::ZERO),
             None => {}
         }
     }
@@ -258,10 +258,10 @@ impl Op for SequencePlace {
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
-            let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
             let keep = condition!(run, Self::KEEP);
             let places = (0..dout.rows()).filter(|&row| keep.holds(row));
-            dx.iter_mut().zip(places).for_each(|(dx, row)| store.put_row(dx, dout.row(row)));
+            dx.iter_mut().zip(places).for_each(|(dx, row)| assign.put_row(dx, dout.row(row)));
             Ok(())
         })
     }

@@ -227,8 +227,8 @@ fn copy<T: Plain>(x: crate::kernels::View<'_, T>, mut out: crate::kernels::ViewM
 
 /// The gradient of an operator whose output has the rows of its first input.
 fn passed<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    if let (Some(dout), Some((dx, store))) = (run.output_gradient::<T>(0)?, run.gradient::<T>(0)?) {
-        store.put_rows(dx, dout);
+    if let (Some(dout), Some((dx, assign))) = (run.output_gradient::<T>(0)?, run.gradient::<T>(0)?) {
+        assign.put_rows(dx, dout);
     }
     Ok(())
 }

@@ -166,16 +166,16 @@ impl SequencePad {
     }
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            store.put_nothing(dx);
+            assign.put_nothing(dx);
             return Ok(());
         };
         let width = dx.width();
         for (i, rows) in run.sequences(Self::X)?.iter().enumerate() {
             let from = &dout.row(i)[self.places(i, &rows, width)?];
             for (from, row) in from.chunks_exact(width.max(1)).zip(rows) {
-                store.put_row(dx.row(row), from);
+                assign.put_row(dx.row(row), from);
             }
         }
         Ok(())
@@ -280,16 +280,16 @@ fn unpadded_gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         return Err(Error::new("sequence_unpad", "a gradient of its output", "none"));
     };
     let (lengths, places) = (ids!(run, SequenceUnpad::LENGTHS), places(run.input_spec(SequenceUnpad::X)));
-    let Some((mut dx, store)) = run.gradient::<T>(SequenceUnpad::X)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient::<T>(SequenceUnpad::X)? else { return Ok(()) };
     let (mut at, width) = (0, dout.width());
     for (i, dx) in dx.iter_mut().enumerate() {
         let length = length(&lengths, i, places)?;
         let (to, rest) = dx.split_at_mut(length * width);
         for to in to.chunks_exact_mut(width.max(1)) {
-            store.put_row(to, dout.row(at));
+            assign.put_row(to, dout.row(at));
             at += 1;
         }
-        if store == Assign::Write {
+        if assign == Assign::Write {
             rest.fill(T::ZERO);
         }
     }

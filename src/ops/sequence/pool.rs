@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::pool_kind::{Before, Pool};
+use super::pool_kind::{EarlierRows, Pool};
 use super::pool_piece::SequencePoolPiece;
 use crate::error::{Error, Result};
 use crate::kernels::{Assign, Float, View, exceeds};
 use crate::operator::sample::numbers;
 use crate::operator::{
-    Backward, CheckCase, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
+    Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
     RowValue, Spec,
 };
 use crate::tensor::Variable;
@@ -138,7 +138,7 @@ impl SequencePool {
                 out.fill(T::from_f64(self.pad_value));
                 continue;
             }
-            self.pool.take(x, rows.clone(), Before::Nothing, out);
+            self.pool.take(x, rows.clone(), EarlierRows::Nothing, out);
             self.pool.finish(rows.len(), out);
         }
         Ok(())
@@ -148,9 +148,9 @@ impl SequencePool {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("sequence_pool", "a gradient of its output", "none"));
         };
-        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
         let sequences = run.sequences(Self::X)?;
-        if store == Assign::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
+        if assign == Assign::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
             dx.fill(T::ZERO);
         }
         for (rows, dout) in sequences.iter().zip(dout.iter()).filter(|(rows, _)| !rows.is_empty()) {
@@ -169,7 +169,7 @@ impl SequencePool {
                     let divisor = self.pool.divisor::<T>(rows.len());
                     for row in rows {
                         let pairs = dx.row(row).iter_mut().zip(dout);
-                        match store {
+                        match assign {
                             Assign::Write => pairs.for_each(|(dx, &d)| *dx = d / divisor),
                             Assign::Add => pairs.for_each(|(dx, &d)| *dx += d / divisor),
                         }

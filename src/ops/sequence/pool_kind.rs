@@ -27,7 +27,7 @@ pub enum Pool {
 
 /// Which rows of a sequence came before some of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum Before {
+pub(in crate::ops) enum EarlierRows {
     /// None: these are its first.
     Nothing,
     /// One at least.
@@ -55,13 +55,13 @@ impl Pool {
         self,
         x: View<'_, T>,
         rows: Range<usize>,
-        before: Before,
+        before: EarlierRows,
         so_far: &mut [T],
     ) {
         if rows.is_empty() {
             return;
         }
-        let fresh = usize::from(before == Before::Nothing);
+        let fresh = usize::from(before == EarlierRows::Nothing);
         if fresh == 1 {
             so_far.copy_from_slice(x.row(rows.start));
         }

@@ -2,7 +2,7 @@
 
 use ndarray::Array1;
 
-use super::pool_kind::{Before, Pool};
+use super::pool_kind::{EarlierRows, Pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
 use crate::operator::attributes::Attribute;
@@ -124,10 +124,10 @@ impl SequencePoolPiece {
             let all = seen.saturating_add(rows.len() as i64);
             now.row(sequence)[0] = all;
             match (self.from_end == Some(true), self.pool) {
-                (true, Pool::First) => self.pool.take(x, rows, Before::Nothing, carried),
+                (true, Pool::First) => self.pool.take(x, rows, EarlierRows::Nothing, carried),
                 (true, Pool::Last) if seen > 0 => {}
                 _ => {
-                    let before = if seen > 0 { Before::Rows } else { Before::Nothing };
+                    let before = if seen > 0 { EarlierRows::Rows } else { EarlierRows::Nothing };
                     self.pool.take(x, rows, before, carried)
                 }
             }

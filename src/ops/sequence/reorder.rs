@@ -182,8 +182,8 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(ReorderByRank::OUT)? else {
         return Err(Error::new("reorder_by_rank", "a gradient of its output", "none"));
     };
-    let Some((mut dx, store)) = run.gradient::<T>(ReorderByRank::X)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient::<T>(ReorderByRank::X)? else { return Ok(()) };
     let [of_x, of_y] = [ReorderByRank::X, ReorderByRank::Y].map(|slot| run.lod(slot).map(|lod| &**lod));
     let order = &mut run.scratch().get::<Order>().0;
-    each_row(of_x, of_y, order, |from, to| store.put_row(dx.row(from), dout.row(to)))
+    each_row(of_x, of_y, order, |from, to| assign.put_row(dx.row(from), dout.row(to)))
 }

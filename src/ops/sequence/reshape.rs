@@ -140,8 +140,8 @@ fn gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(SequenceReshape::OUT)? else {
         return Err(Error::new("sequence_reshape", "a gradient of its output", "none"));
     };
-    if let Some((dx, store)) = run.gradient::<T>(SequenceReshape::X)? {
-        each(dout, dx, |to, from| store.put_row(to, from));
+    if let Some((dx, assign)) = run.gradient::<T>(SequenceReshape::X)? {
+        each(dout, dx, |to, from| assign.put_row(to, from));
     }
     Ok(())
 }

@@ -87,10 +87,10 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(SequenceReverse::OUT)? else {
         return Err(Error::new("sequence_reverse", "a gradient of its output", "none"));
     };
-    let Some((mut dx, store)) = run.gradient::<T>(SequenceReverse::X)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient::<T>(SequenceReverse::X)? else { return Ok(()) };
     for rows in run.sequences(SequenceReverse::X)?.iter() {
         for (from, to) in rows.clone().rev().zip(rows) {
-            store.put_row(dx.row(to), dout.row(from));
+            assign.put_row(dx.row(to), dout.row(from));
         }
     }
     Ok(())

@@ -60,9 +60,9 @@ impl Op for RowConv {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
-            let (filter, store) = (run.input::<T>(Self::FILTER)?, run.store());
+            let (filter, assign) = (run.input::<T>(Self::FILTER)?, run.assign());
             let ahead = ahead(run.input::<T>(Self::X)?, run.sequences(Self::X)?, filter.rows());
-            depthwise_forward(ahead, filter, None, (run.output::<T>(Self::OUT)?, store));
+            depthwise_forward(ahead, filter, None, (run.output::<T>(Self::OUT)?, assign));
             Ok(())
         })
     }

@@ -123,14 +123,14 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(SequenceScatter::OUT)? else {
         return Err(Error::new("sequence_scatter", "a gradient of its output", "none"));
     };
-    if let Some((dx, store)) = run.gradient::<T>(SequenceScatter::X)? {
-        store.put_rows(dx, dout);
+    if let Some((dx, assign)) = run.gradient::<T>(SequenceScatter::X)? {
+        assign.put_rows(dx, dout);
     }
-    let Some((mut updates, store)) = run.gradient::<T>(SequenceScatter::UPDATES)? else { return Ok(()) };
+    let Some((mut updates, assign)) = run.gradient::<T>(SequenceScatter::UPDATES)? else { return Ok(()) };
     let ids = ids!(run, SequenceScatter::IDS);
     for (i, rows) in run.sequences(SequenceScatter::IDS)?.iter().enumerate() {
         for row in rows {
-            store.put(&mut updates.row(row)[0], dout.row(i)[column(&ids, row, dout.width())?]);
+            assign.put(&mut updates.row(row)[0], dout.row(i)[column(&ids, row, dout.width())?]);
         }
     }
     Ok(())

@@ -181,11 +181,11 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         return Err(Error::new("sequence_slice", "a gradient of its output", "none"));
     };
     let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
-    let Some((mut dx, store)) = run.gradient::<T>(SequenceSlice::X)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient::<T>(SequenceSlice::X)? else { return Ok(()) };
     each_piece(&offset, &length, run.sequences(SequenceSlice::X)?, |rows, piece, at| {
         for row in rows {
             let from = piece.contains(&row).then(|| dout.row(at + row - piece.start));
-            match (from, store) {
+            match (from, assign) {
                 (Some(from), Assign::Write) => dx.row(row).copy_from_slice(from),
                 (None, Assign::Write) => dx.row(row).fill(T::ZERO),
                 (Some(from), Assign::Add) => dx.row(row).iter_mut().zip(from).for_each(|(dx, &d)| *dx += d),

@@ -105,13 +105,13 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(SequenceSoftmax::OUT)? else {
         return Err(Error::new("sequence_softmax", "a gradient of its output", "none"));
     };
-    let Some((mut dx, store)) = run.gradient::<T>(SequenceSoftmax::X)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient::<T>(SequenceSoftmax::X)? else { return Ok(()) };
     let out = run.output::<T>(SequenceSoftmax::OUT)?;
     for rows in run.sequences(SequenceSoftmax::X)?.iter() {
         let mean = rows.clone().fold(T::ZERO, |sum, row| sum + dout.row(row)[0] * out.row(row)[0]);
         for row in rows {
             let d = (dout.row(row)[0] - mean) * out.row(row)[0];
-            store.put(&mut dx.row(row)[0], d);
+            assign.put(&mut dx.row(row)[0], d);
         }
     }
     Ok(())

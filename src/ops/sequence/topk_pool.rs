@@ -153,8 +153,8 @@ impl SequenceTopkPool {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("sequence_topk_pool", "a gradient of its output", "none"));
         };
-        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-        store.put_nothing(dx.reborrow());
+        let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        assign.put_nothing(dx.reborrow());
         let (x, sequences) = (run.input::<T>(Self::X)?, run.sequences(Self::X)?);
         let chosen = &mut run.scratch().get::<Largest>().0;
         for (rows, dout) in sequences.iter().zip(dout.iter()) {

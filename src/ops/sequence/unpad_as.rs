@@ -127,15 +127,15 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         return Err(Error::new("sequence_unpad_as", "a gradient of its output", "none"));
     };
     let places = places(run.input_spec(SequenceUnpadAs::X));
-    let Some((mut dx, store)) = run.gradient::<T>(SequenceUnpadAs::X)? else { return Ok(()) };
+    let Some((mut dx, assign)) = run.gradient::<T>(SequenceUnpadAs::X)? else { return Ok(()) };
     let width = dout.width();
     for (i, (dx, rows)) in dx.iter_mut().zip(run.sequences(SequenceUnpadAs::Y)?.iter()).enumerate() {
         fits(i, rows.len(), places)?;
         let (to, rest) = dx.split_at_mut(rows.len() * width);
         for (to, row) in to.chunks_exact_mut(width.max(1)).zip(rows) {
-            store.put_row(to, dout.row(row));
+            assign.put_row(to, dout.row(row));
         }
-        if store == Assign::Write {
+        if assign == Assign::Write {
             rest.fill(T::ZERO);
         }
     }

@@ -7,7 +7,7 @@ use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 
 /// Entries of a matrix under other numbers of their columns: the places of these among ascending ids. It keeps its memory from
 /// call to call.
-pub(in crate::ops) struct Among<T> {
+pub(in crate::ops) struct RenumberedColumns<T> {
     indptr: Vec<i64>,
     places: Vec<i64>,
     values: Vec<T>,
@@ -17,14 +17,14 @@ pub(in crate::ops) struct Among<T> {
     numbers: Vec<T>,
 }
 
-impl<T> Default for Among<T> {
+impl<T> Default for RenumberedColumns<T> {
     fn default() -> Self {
         let (indptr, places, values) = (Vec::new(), Vec::new(), Vec::new());
         Self { indptr, places, values, entries: Vec::new(), ids: 0, numbers: Vec::new() }
     }
 }
 
-impl<T: Float> Among<T> {
+impl<T: Float> RenumberedColumns<T> {
     /// Finds the entries of `x` whose columns are among `ids`, which ascend. The columns of each row of `x` ascend, too.
     pub(in crate::ops) fn find(&mut self, x: CsrView<'_, T>, ids: &[i64]) {
         self.ids = ids.len();
@@ -60,14 +60,14 @@ impl<T: Float> Among<T> {
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],
-        store: Assign,
+        assign: Assign,
         fill: impl FnOnce(CsrView<'_, T>, &mut [T]),
     ) {
         let Self { indptr, places, values, entries, ids, numbers } = self;
         numbers.clear();
         numbers.resize(entries.len(), T::ZERO);
         fill(CsrView::new(*ids, indptr, places, values), numbers);
-        if store == Assign::Write {
+        if assign == Assign::Write {
             to.fill(T::ZERO);
         }
         entries.iter().zip(numbers).for_each(|(&entry, &mut number)| to[entry] += number);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn entries_are_found_by_their_columns() {
-        let mut among = Among::<f32>::default();
+        let mut among = RenumberedColumns::<f32>::default();
         let (indptr, indices, values) = ([0, 3, 3, 5], [1, 4, 7, 0, 7], [1.0, 2.0, 3.0, 4.0, 5.0]);
         let x = CsrView::new(9, &indptr, &indices, &values);
         among.find(x, &[4, 5, 7]);

@@ -15,14 +15,16 @@ use crate::error::Result;
 use crate::kernels::sparse::{intersection, union};
 use crate::kernels::{Assign, View, ViewMut};
 use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, Declared, Forward, Gradient, InferShape,
+    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, DeclaredOp, Forward, Gradient, InferShape,
     Kernel, Op, ROWS, ReadSlots, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-use super::meet::{Beside, Entries, MANY, Meet, Mixed, Selected, Sparse, Zeros, beside, gather};
+use super::meet::{
+    DenseKernel, Entries, MANY, MeetKernel, SecondOperand, SelectedReader, Sparse, Zeros, beside, gather,
+};
 use super::samples::of_two;
 
 /// The slots of all of them.
@@ -41,7 +43,7 @@ pub(in crate::ops) trait OnSparse: Function {
 /// A [`Function`] of two variables that are not both dense, as an operator.
 pub(in crate::ops) struct SparseBinary<F>(F);
 
-impl<F: OnSparse> Declared for SparseBinary<F> {
+impl<F: OnSparse> DeclaredOp for SparseBinary<F> {
     fn declaration() -> &'static Declaration {
         F::DECLARATION
     }
@@ -126,7 +128,7 @@ fn infer_shape(s: &mut InferShape<'_>, zeros: Zeros) -> Result<()> {
 
 fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) -> Result<()> {
     let sparse = if run.input_spec(X).storage == StorageKind::Dense { Y } else { X };
-    let f = Meet::new(value, sparse);
+    let f = MeetKernel::new(value, sparse);
     match run.output_spec(OUT).storage {
         StorageKind::Dense => dense(run, sparse, f),
         StorageKind::SelectedRows => rows(run, sparse, zeros, f),
@@ -135,21 +137,21 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) 
 }
 
 /// A dense result of a sparse slot and a dense one: f(sparse, dense).
-fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: Meet<T>) -> Result<()> {
+fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) -> Result<()> {
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
     let sparse = Sparse::of(run.csr(sparse), run.rows(sparse), &zero)?;
-    Mixed { f, sparse, dense, g: None, to: out, first: 0, store: Assign::Write }.share(threads);
+    DenseKernel { f, sparse, dense, g: None, to: out, first: 0, assign: Assign::Write }.share(threads);
     Ok(())
 }
 
 /// Selected rows of a slot of selected rows and another one: f(this, other).
-fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Meet<T>) -> Result<()> {
+fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     run.fill_rows(OUT, |run, out| {
         let Some(x) = run.rows(slot) else { return Ok(()) };
         out.reset::<T>(x.height(), x.width());
         let zero = [T::ZERO];
-        let this = Selected::of(Some(x), &zero)?;
+        let this = SelectedReader::of(Some(x), &zero)?;
         let mut put = |id: i64, other: &[T]| {
             let mut to = out.extend::<T>(std::iter::once(id));
             f.put(this.row(id as usize), other, &[], to.row(0), Assign::Write);
@@ -160,7 +162,7 @@ fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Meet<T
                 x.ids().iter().for_each(|&id| put(id, beside(other, id as usize)));
             }
             Some(y) => {
-                let others = Selected::of(Some(y), &zero)?;
+                let others = SelectedReader::of(Some(y), &zero)?;
                 for (id, in_both) in merged(x.ids(), y.ids()) {
                     if in_both || zeros == Zeros::Neither {
                         put(id, others.row(id as usize));
@@ -189,7 +191,7 @@ fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> +
 }
 
 /// A sparse matrix of one that is in `slot` and another one: f(this, other).
-fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Meet<T>) -> Result<()> {
+fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     let threads = run.run().threads;
     run.fill_csr(OUT, |run, out| {
         let Some(x) = run.csr(slot) else { return Ok(()) };
@@ -202,11 +204,11 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
             }
             return Ok(());
         }
-        let (zero, other) = ([T::ZERO], Beside::Dense(run.input::<T>(1 - slot)?));
-        let g = Beside::Dense(View::new(&zero, 1, 1));
+        let (zero, other) = ([T::ZERO], SecondOperand::Dense(run.input::<T>(1 - slot)?));
+        let g = SecondOperand::Dense(View::new(&zero, 1, 1));
         out.zeros_at::<T>(x);
         let to = out.values_mut::<T>()?;
-        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store: Assign::Write }.share(threads);
+        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, assign: Assign::Write }.share(threads);
         Ok(())
     })
 }
@@ -219,12 +221,12 @@ fn gradient<T: RowValue>(
     slope: Combine<T>,
 ) -> Result<()> {
     if run.input_spec(slot).storage != StorageKind::Dense {
-        let f = Meet::new(slope, slot);
-        run.fill_gradient::<T>(slot, 0, |run, to, store| of_stored(run, slot, reads, (to, store), f))?;
+        let f = MeetKernel::new(slope, slot);
+        run.fill_gradient::<T>(slot, 0, |run, to, assign| of_stored(run, slot, reads, (to, assign), f))?;
         return Ok(());
     }
     let Some(to) = run.gradient::<T>(slot)? else { return Ok(()) };
-    let f = Meet::new(slope, 1 - slot);
+    let f = MeetKernel::new(slope, 1 - slot);
     let mut sums = std::mem::take(run.scratch().get::<Sums<T>>());
     let outcome = match run.output_spec(OUT).storage {
         StorageKind::Dense => everywhere(run, slot, reads, to, f, &mut sums),
@@ -249,8 +251,8 @@ fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
     reads: ReadSlots,
-    (to, store): (&mut [T], Assign),
-    f: Meet<T>,
+    (to, assign): (&mut [T], Assign),
+    f: MeetKernel<T>,
 ) -> Result<()> {
     let zero = &[T::ZERO];
     let is_dense = |spec: &Spec| spec.storage == StorageKind::Dense;
@@ -258,22 +260,22 @@ fn of_stored<T: RowValue>(
     let dout = if is_dense(run.output_spec(OUT)) { run.output_gradient::<T>(OUT)? } else { None };
     if let Some(x) = run.csr(slot) {
         let other = match run.csr(1 - slot) {
-            Some(csr) => Beside::Csr(csr.view()?),
-            None if other_dense => Beside::Dense(read(run, reads, 1 - slot, zero)?),
-            None => Beside::Dense(View::new(zero, 1, 1)),
+            Some(csr) => SecondOperand::Csr(csr.view()?),
+            None if other_dense => SecondOperand::Dense(read(run, reads, 1 - slot, zero)?),
+            None => SecondOperand::Dense(View::new(zero, 1, 1)),
         };
         let g = match (dout, run.output_gradient_csr(OUT)) {
-            (Some(dout), _) => Beside::Dense(dout),
-            (None, Some(dout)) => Beside::Csr(dout.view()?),
+            (Some(dout), _) => SecondOperand::Dense(dout),
+            (None, Some(dout)) => SecondOperand::Csr(dout.view()?),
             (None, None) => return Ok(()),
         };
-        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store }.share(run.run().threads);
+        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, assign }.share(run.run().threads);
         return Ok(());
     }
     let Some(x) = run.rows(slot).filter(|x| !x.ids().is_empty()) else { return Ok(()) };
     let dense = if other_dense { Some(read(run, reads, 1 - slot, zero)?) } else { None };
-    let others = Selected::of(run.rows(1 - slot), zero)?;
-    let gradients = Selected::of(run.output_gradient_rows(OUT), zero)?;
+    let others = SelectedReader::of(run.rows(1 - slot), zero)?;
+    let gradients = SelectedReader::of(run.output_gradient_rows(OUT), zero)?;
     for ((&id, x), to) in
         x.ids().iter().zip(x.values::<T>()?.iter()).zip(to.chunks_exact_mut(x.width().max(1)))
     {
@@ -281,8 +283,8 @@ fn of_stored<T: RowValue>(
         let other = dense.map_or(others.row(id), |dense| beside(dense, id));
         let g = dout.map_or(gradients.row(id), |dout| dout.row(id));
         if g.len() == to.len() {
-            f.put(x, other, g, to, store);
-        } else if store == Assign::Write {
+            f.put(x, other, g, to, assign);
+        } else if assign == Assign::Write {
             // The output has no such row.
             to.fill(T::ZERO);
         }
@@ -295,11 +297,11 @@ fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
     reads: ReadSlots,
-    (mut to, store): (ViewMut<'_, T>, Assign),
-    f: Meet<T>,
+    (mut to, assign): (ViewMut<'_, T>, Assign),
+    f: MeetKernel<T>,
     terms: &mut Vec<T>,
 ) -> Result<()> {
-    if store == Assign::Write {
+    if assign == Assign::Write {
         to.fill(T::ZERO);
     }
     let zero = &[T::ZERO];
@@ -330,7 +332,7 @@ fn at_stored<T: RowValue>(
         }
     }
     if let Some(g) = run.output_gradient_rows(OUT).filter(|g| !g.ids().is_empty()) {
-        let others = Selected::of(run.rows(1 - slot), zero)?;
+        let others = SelectedReader::of(run.rows(1 - slot), zero)?;
         for (&id, g) in g.ids().iter().zip(g.values::<T>()?.iter()) {
             let id = id as usize;
             let (this, other, to) = (beside(this, id), others.row(id), to.row(place(id)));
@@ -352,8 +354,8 @@ fn everywhere<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
     reads: ReadSlots,
-    (mut to, store): (ViewMut<'_, T>, Assign),
-    f: Meet<T>,
+    (mut to, assign): (ViewMut<'_, T>, Assign),
+    f: MeetKernel<T>,
     Sums { all, row }: &mut Sums<T>,
 ) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
@@ -362,7 +364,7 @@ fn everywhere<T: RowValue>(
     let sparse = Sparse::of(run.csr(1 - slot), run.rows(1 - slot), zero)?;
     let (own_row, own_column) = (to.rows() == dout.rows(), to.width() == dout.width());
     if own_row && own_column {
-        Mixed { f, sparse, dense, g: Some(dout), to, first: 0, store }.share(run.run().threads);
+        DenseKernel { f, sparse, dense, g: Some(dout), to, first: 0, assign }.share(run.run().threads);
         return Ok(());
     }
     all.clear();
@@ -377,13 +379,13 @@ fn everywhere<T: RowValue>(
         f.put_row(sparse, dense, g, row, Assign::Write);
         let sum: T = row.iter().copied().sum();
         if own_row {
-            store.put_row(to.row(i), &[sum]);
+            assign.put_row(to.row(i), &[sum]);
         } else {
             all[0] += sum;
         }
     }
     if !own_row {
-        store.put_row(to.row(0), all);
+        assign.put_row(to.row(0), all);
     }
     Ok(())
 }

@@ -89,7 +89,7 @@ impl Op for SparseConcat {
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             for k in 0..run.count(X) {
-                run.fill_gradient::<T>(X, k, |run, dx, store| {
+                run.fill_gradient::<T>(X, k, |run, dx, assign| {
                     let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                     let (dout, x) = (dout.view::<T>()?, given(run.csr_at(X, k))?);
                     for (row, part) in x.indptr().windows(2).enumerate() {
@@ -101,7 +101,7 @@ impl Op for SparseConcat {
                         }
                         let (_, dout) = dout.row(row);
                         let dx = &mut dx[part[0] as usize..part[1] as usize];
-                        dx.iter_mut().zip(&dout[from..]).for_each(|(dx, &g)| store.put(dx, g));
+                        dx.iter_mut().zip(&dout[from..]).for_each(|(dx, &g)| assign.put(dx, g));
                     }
                     Ok(())
                 })?;
@@ -192,7 +192,7 @@ impl Op for SparseSlice {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+            run.fill_gradient::<T>(X, 0, |run, dx, assign| {
                 let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                 let (dout, x) = (dout.view::<T>()?, given(run.csr(X))?);
                 for (row, pair) in x.indptr().windows(2).enumerate() {
@@ -200,7 +200,7 @@ impl Op for SparseSlice {
                     let part = self.part(&x.indices()[entries.clone()]);
                     let dx = &mut dx[entries];
                     // The others have a gradient of 0: it is there already, or nothing is added.
-                    store.put_row(&mut dx[part], dout.row(row).1);
+                    assign.put_row(&mut dx[part], dout.row(row).1);
                 }
                 Ok(())
             })?;

@@ -79,15 +79,15 @@ impl Op for ToDense {
         with_float!(run.dtype(X), T => {
             let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
             if run.input_spec(X).storage == StorageKind::Dense {
-                if let Some((dx, store)) = run.gradient::<T>(X)? {
-                    store.put_rows(dx, dout);
+                if let Some((dx, assign)) = run.gradient::<T>(X)? {
+                    assign.put_rows(dx, dout);
                 }
                 return Ok(());
             }
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+            run.fill_gradient::<T>(X, 0, |run, dx, assign| {
                 match (run.csr(X), run.rows(X)) {
-                    (Some(x), _) => at_entries(x, dout, dx, store),
-                    (None, Some(x)) => at_rows(x, dout, dx, store),
+                    (Some(x), _) => at_entries(x, dout, dx, assign),
+                    (None, Some(x)) => at_rows(x, dout, dx, assign),
                     (None, None) => {}
                 }
                 Ok(())
@@ -138,19 +138,19 @@ pub(in crate::ops) fn add_rows<T: RowValue>(rows: &RowBuffer, mut out: ViewMut<'
 }
 
 /// Writes or adds the numbers of a dense matrix that stand at the entries of another one.
-pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to: &mut [T], store: Assign) {
+pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (row, pair) in x.indptr().windows(2).enumerate() {
         let (from, entries) = (from.row(row), pair[0] as usize..pair[1] as usize);
         for (&column, to) in x.indices()[entries.clone()].iter().zip(&mut to[entries]) {
-            store.put(to, from[column as usize]);
+            assign.put(to, from[column as usize]);
         }
     }
 }
 
 /// The same at selected rows.
-pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], store: Assign) {
+pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (&id, to) in x.ids().iter().zip(to.chunks_exact_mut(x.width().max(1))) {
-        store.put_row(to, from.row(id as usize));
+        assign.put_row(to, from.row(id as usize));
     }
 }
 
@@ -224,13 +224,13 @@ impl Op for ToCsr {
         with_float!(run.dtype(X), T => {
             let to_dense = run.gradient::<T>(X)?;
             let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
-            if let Some((mut dx, store)) = to_dense {
-                if store == Assign::Write {
+            if let Some((mut dx, assign)) = to_dense {
+                if assign == Assign::Write {
                     dx.fill(T::ZERO);
                 }
                 return add_entries(dout.indptr(), dout.indices(), dout.values::<T>()?, dx);
             }
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+            run.fill_gradient::<T>(X, 0, |run, dx, assign| {
                 let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                 let dout = dout.values::<T>()?;
                 match run.rows(X) {
@@ -239,10 +239,10 @@ impl Op for ToCsr {
                         let mut next = dout.iter();
                         for (dx, &x) in dx.iter_mut().zip(x.values::<T>()?.iter().flatten()) {
                             let g = if x == T::ZERO { T::ZERO } else { next.next().copied().unwrap_or(T::ZERO) };
-                            store.put(dx, g);
+                            assign.put(dx, g);
                         }
                     }
-                    None => dx.iter_mut().zip(dout).for_each(|(dx, &g)| store.put(dx, g)),
+                    None => dx.iter_mut().zip(dout).for_each(|(dx, &g)| assign.put(dx, g)),
                 }
                 Ok(())
             })?;
@@ -375,13 +375,13 @@ impl Op for ToSelectedRows {
         with_float!(run.dtype(X), T => {
             let to_dense = run.gradient::<T>(X)?;
             let Some(dout) = run.output_gradient_rows(OUT) else { return Ok(()) };
-            if let Some((mut dx, store)) = to_dense {
-                if store == Assign::Write {
+            if let Some((mut dx, assign)) = to_dense {
+                if assign == Assign::Write {
                     dx.fill(T::ZERO);
                 }
                 return add_rows::<T>(dout, dx);
             }
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+            run.fill_gradient::<T>(X, 0, |run, dx, assign| {
                 let Some(dout) = run.output_gradient_rows(OUT).filter(|rows| !rows.ids().is_empty()) else {
                     return Ok(());
                 };
@@ -394,11 +394,11 @@ impl Op for ToSelectedRows {
                             let Some(row) = rows.next() else { break };
                             let entries = pair[0] as usize..pair[1] as usize;
                             for (&column, dx) in x.indices()[entries.clone()].iter().zip(&mut dx[entries]) {
-                                store.put(dx, row[column as usize]);
+                                assign.put(dx, row[column as usize]);
                             }
                         }
                     }
-                    None => dx.iter_mut().zip(values.iter().flatten()).for_each(|(dx, &g)| store.put(dx, g)),
+                    None => dx.iter_mut().zip(values.iter().flatten()).for_each(|(dx, &g)| assign.put(dx, g)),
                 }
                 Ok(())
             })?;

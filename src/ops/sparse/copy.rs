@@ -160,9 +160,9 @@ fn copy<T: RowValue, U: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 /// The gradient of a copy.
 fn copy_back<T: RowValue, U: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    run.fill_gradient::<T>(X, 0, |run, dx, store: Assign| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign: Assign| {
         let dout = numbers::<U>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;
-        dx.iter_mut().zip(dout).for_each(|(dx, g)| store.put(dx, T::from_f64(g.to_f64())));
+        dx.iter_mut().zip(dout).for_each(|(dx, g)| assign.put(dx, T::from_f64(g.to_f64())));
         Ok(())
     })?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use ndarray::array;
 
-use super::among::{Among, given, values};
+use super::among::{RenumberedColumns, given, values};
 use super::linear::rows_of;
 use crate::error::{Error, Result};
 use crate::kernels::sparse::{
@@ -145,7 +145,7 @@ fn is_csr(spec: &Spec) -> bool {
 /// What a call works in.
 struct Scratch<T> {
     columns: Columns<T>,
-    among: Among<T>,
+    among: RenumberedColumns<T>,
     sparse: SparseRoom<T>,
 }
 
@@ -154,7 +154,11 @@ where
     SparseRoom<T>: Default,
 {
     fn default() -> Self {
-        Self { columns: Columns::default(), among: Among::default(), sparse: SparseRoom::default() }
+        Self {
+            columns: Columns::default(),
+            among: RenumberedColumns::default(),
+            sparse: SparseRoom::default(),
+        }
     }
 }
 
@@ -174,15 +178,15 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             Ok(())
         })?;
     } else {
-        let store = run.store();
+        let assign = run.assign();
         let out = run.output::<T>(OUT)?;
         let x = given(run.csr(X))?.view::<T>()?;
         match run.rows(Y) {
             Some(y) => {
                 room.among.find(x, y.ids());
-                csr_dense(room.among.view(), values::<T>(y, spec.width())?, out, store, threads);
+                csr_dense(room.among.view(), values::<T>(y, spec.width())?, out, assign, threads);
             }
-            None => csr_dense(x, column(run.input::<T>(Y)?, spec), out, store, threads),
+            None => csr_dense(x, column(run.input::<T>(Y)?, spec), out, assign, threads),
         }
     }
     *run.scratch().get::<Scratch<T>>() = room;
@@ -205,16 +209,16 @@ fn of_sparse_result<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) 
     if run.output_gradient_csr(OUT).is_none() {
         return Ok(());
     }
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let (x, y) = (given(run.csr(X))?.view::<T>()?, given(run.csr(Y))?.view::<T>()?);
         let dout = given(run.output_gradient_csr(OUT))?.view::<T>()?;
-        sampled_left(x, y, dout, dx, store, sparse);
+        sampled_left(x, y, dout, dx, assign, sparse);
         Ok(())
     })?;
-    run.fill_gradient::<T>(Y, 0, |run, dy, store| {
+    run.fill_gradient::<T>(Y, 0, |run, dy, assign| {
         let (x, y) = (given(run.csr(X))?.view::<T>()?, given(run.csr(Y))?.view::<T>()?);
         let dout = given(run.output_gradient_csr(OUT))?.view::<T>()?;
-        sampled_right(x, y, dout, dy, store, columns, sparse);
+        sampled_right(x, y, dout, dy, assign, columns, sparse);
         Ok(())
     })?;
     Ok(())
@@ -227,17 +231,17 @@ fn of_dense_result<T: RowValue>(
 ) -> Result<()> {
     let (threads, spec) = (run.run().threads, run.input_spec(Y));
     let Scratch { columns, among, .. } = room;
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let x = given(run.csr(X))?.view::<T>()?;
         match run.rows(Y) {
             Some(y) => {
                 let rows = values::<T>(y, spec.width())?;
                 among.find(x, y.ids());
-                among.at_entries(dx, store, |x, dx| {
+                among.at_entries(dx, assign, |x, dx| {
                     sampled_product(x, dout, rows, dx, Assign::Write, threads);
                 });
             }
-            None => sampled_product(x, dout, column(run.input::<T>(Y)?, spec), dx, store, threads),
+            None => sampled_product(x, dout, column(run.input::<T>(Y)?, spec), dx, assign, threads),
         }
         Ok(())
     })?;
@@ -245,25 +249,25 @@ fn of_dense_result<T: RowValue>(
         return Ok(());
     }
     if spec.storage == StorageKind::SelectedRows {
-        run.fill_gradient::<T>(Y, 0, |run, dy, store| {
+        run.fill_gradient::<T>(Y, 0, |run, dy, assign| {
             let Some(y) = run.rows(Y) else { return Ok(()) };
             among.find(given(run.csr(X))?.view::<T>()?, y.ids());
             columns.prepare(among.view());
             let mut dy = ViewMut::new(dy, y.ids().len(), spec.width());
-            store.put_nothing(dy.reborrow());
+            assign.put_nothing(dy.reborrow());
             columns.product_into(dout, dy, threads);
             Ok(())
         })?;
         return Ok(());
     }
     columns.prepare(given(run.csr(X))?.view::<T>()?);
-    if let Some((mut dy, store)) = run.gradient::<T>(Y)? {
-        store.put_nothing(dy.reborrow());
+    if let Some((mut dy, assign)) = run.gradient::<T>(Y)? {
+        assign.put_nothing(dy.reborrow());
         let height = dy.width();
         let dy = if spec.shape.len() == 1 { ViewMut::new(dy.row(0), height, 1) } else { dy };
         columns.product_into(dout, dy, threads);
-    } else if let Some((rows, store)) = run.gradient_rows(Y) {
-        rows_of(columns, dout, rows, (store, spec), threads);
+    } else if let Some((rows, assign)) = run.gradient_rows(Y) {
+        rows_of(columns, dout, rows, (assign, spec), threads);
     }
     Ok(())
 }

@@ -7,11 +7,11 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, View, ViewMut, helpers, join};
 use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, CsrBuffer, Declaration, Declared, Forward, Gradient, InferShape,
+    Attributes, Backward, CSR, CheckCase, CsrBuffer, Declaration, DeclaredOp, Forward, Gradient, InferShape,
     Op, ROWS, RowBuffer, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::elementwise::activation;
-use crate::ops::elementwise::unary::{From, Function, OverViews};
+use crate::ops::elementwise::unary::{Function, OverViews, SlopeSource};
 use crate::with_float;
 
 use super::samples::{changed, of_storages};
@@ -34,7 +34,7 @@ pub(in crate::ops) trait KeepsZero: Function {
 /// A [`Function`] of every stored number, as an operator.
 pub(in crate::ops) struct Entrywise<F>(F);
 
-impl<F: KeepsZero> Declared for Entrywise<F> {
+impl<F: KeepsZero> DeclaredOp for Entrywise<F> {
     fn declaration() -> &'static Declaration {
         F::DECLARATION
     }
@@ -70,7 +70,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         // The input says where the entries are.
         let gradient = Gradient::reads_nothing().input(X);
-        if F::SLOPE_FROM == From::Output { gradient.output(OUT) } else { gradient }
+        if F::SLOPE_FROM == SlopeSource::Output { gradient.output(OUT) } else { gradient }
     }
 
     fn stored(&self, _: usize) -> StorageBound {
@@ -118,18 +118,22 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, function: &dyn OverViews<T>) -> R
     })
 }
 
-fn backward<T: RowValue>(run: &mut Backward<'_>, function: &dyn OverViews<T>, from: From) -> Result<()> {
+fn backward<T: RowValue>(
+    run: &mut Backward<'_>,
+    function: &dyn OverViews<T>,
+    from: SlopeSource,
+) -> Result<()> {
     let threads = run.run().threads;
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let dout = numbers::<T>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;
         let from = match from {
-            From::Nothing => dout,
-            From::Input => numbers::<T>(run.csr(X), run.rows(X))?,
-            From::Output => numbers::<T>(run.output_csr(OUT), run.output_rows(OUT))?,
+            SlopeSource::Nothing => dout,
+            SlopeSource::Input => numbers::<T>(run.csr(X), run.rows(X))?,
+            SlopeSource::Output => numbers::<T>(run.output_csr(OUT), run.output_rows(OUT))?,
         };
         // Without a gradient of the output there is none.
         if dout.len() == dx.len() {
-            slopes(function, [from, dout], dx, store, threads);
+            slopes(function, [from, dout], dx, assign, threads);
         }
         Ok(())
     })?;
@@ -184,18 +188,18 @@ fn slopes<T: RowValue>(
     function: &dyn OverViews<T>,
     [from, dout]: [&[T]; 2],
     dx: &mut [T],
-    store: Assign,
+    assign: Assign,
     threads: usize,
 ) {
     let Some((middle, [left, right])) = divided(dx.len(), threads) else {
-        return function.slopes(row(from), row(dout), row_mut(dx), store);
+        return function.slopes(row(from), row(dout), row_mut(dx), assign);
     };
     let (from, from_after) = from.split_at(middle);
     let (dout, dout_after) = dout.split_at(middle);
     let (dx, dx_after) = dx.split_at_mut(middle);
     join(
-        || slopes(function, [from, dout], dx, store, left),
-        || slopes(function, [from_after, dout_after], dx_after, store, right),
+        || slopes(function, [from, dout], dx, assign, left),
+        || slopes(function, [from_after, dout_after], dx_after, assign, right),
     );
 }
 

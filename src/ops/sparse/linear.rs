@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, array};
 
-use super::among::{Among, given, values};
+use super::among::{RenumberedColumns, given, values};
 use crate::error::Result;
 use crate::kernels::sparse::{Columns, csr_dense, sampled_product};
 use crate::kernels::{Assign, Float, Transpose, View, ViewMut, affine_gradient};
@@ -51,7 +51,7 @@ operator! {
 /// What a call works in.
 struct Scratch<T> {
     columns: Columns<T>,
-    among: Among<T>,
+    among: RenumberedColumns<T>,
     /// A transposed weight as it is taken.
     turned: Vec<T>,
     /// The gradient of a weight at the columns that occur.
@@ -60,7 +60,7 @@ struct Scratch<T> {
 
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
-        let (columns, among) = (Columns::default(), Among::default());
+        let (columns, among) = (Columns::default(), RenumberedColumns::default());
         Self { columns, among, turned: Vec::new(), gradient: Vec::new() }
     }
 }
@@ -149,8 +149,8 @@ impl Op for SparseLinear {
         with_float!(run.dtype(Self::X), T => {
             let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
             let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
-            run.fill_gradient::<T>(Self::X, 0, |run, dx, store| {
-                self.at_entries(run, dout, &mut room, dx, store)
+            run.fill_gradient::<T>(Self::X, 0, |run, dx, assign| {
+                self.at_entries(run, dout, &mut room, dx, assign)
             })?;
             self.weights(run, dout, &mut room)?;
             *run.scratch().get::<Scratch<T>>() = room;
@@ -158,9 +158,9 @@ impl Op for SparseLinear {
             let mut from = 0;
             for k in 0..run.count(Self::BIAS) {
                 let columns = self.part(run.input_spec_at(Self::WEIGHT, k), &mut from);
-                if let Some((mut db, store)) = run.gradient_at::<T>(Self::BIAS, k)? {
+                if let Some((mut db, assign)) = run.gradient_at::<T>(Self::BIAS, k)? {
                     let dout = dout.columns(columns.start, columns.end);
-                    let bias = Some((db.row(0), store));
+                    let bias = Some((db.row(0), assign));
                     affine_gradient(dout, None, bias, run.scratch().get(), threads);
                 }
             }
@@ -249,7 +249,7 @@ impl SparseLinear {
         for k in 0..run.count(Self::WEIGHT) {
             let columns = self.part(run.input_spec_at(Self::WEIGHT, k), &mut from);
             let mut out = out.reborrow().columns(columns.start, columns.end);
-            let store = if biased { Assign::Add } else { Assign::Write };
+            let assign = if biased { Assign::Add } else { Assign::Write };
             if biased {
                 let bias = run.input_at::<T>(Self::BIAS, k)?.row(0);
                 out.iter_mut().for_each(|out| out.copy_from_slice(bias));
@@ -260,10 +260,10 @@ impl SparseLinear {
                 None => Weight::Dense(run.input_at::<T>(Self::WEIGHT, k)?),
             };
             match weight.taken(self.transposed, self.sides(spec), &mut room.turned) {
-                Weight::Dense(weight) => csr_dense(x, weight, out, store, threads),
+                Weight::Dense(weight) => csr_dense(x, weight, out, assign, threads),
                 Weight::Rows(ids, weight) => {
                     room.among.find(x, ids);
-                    csr_dense(room.among.view(), weight, out, store, threads);
+                    csr_dense(room.among.view(), weight, out, assign, threads);
                 }
             }
         }
@@ -277,7 +277,7 @@ impl SparseLinear {
         dout: View<'_, T>,
         room: &mut Scratch<T>,
         dx: &mut [T],
-        mut store: Assign,
+        mut assign: Assign,
     ) -> Result<()> {
         let x = given(run.csr(Self::X))?.view::<T>()?;
         let threads = run.run().threads;
@@ -291,15 +291,15 @@ impl SparseLinear {
                 None => Weight::Dense(run.input_at::<T>(Self::WEIGHT, k)?),
             };
             match weight.taken(self.transposed, self.sides(spec), &mut room.turned) {
-                Weight::Dense(weight) => sampled_product(x, dout, weight, dx, store, threads),
+                Weight::Dense(weight) => sampled_product(x, dout, weight, dx, assign, threads),
                 Weight::Rows(ids, weight) => {
                     room.among.find(x, ids);
-                    room.among.at_entries(dx, store, |x, dx| {
+                    room.among.at_entries(dx, assign, |x, dx| {
                         sampled_product(x, dout, weight, dx, Assign::Write, threads);
                     });
                 }
             }
-            store = Assign::Add;
+            assign = Assign::Add;
         }
         Ok(())
     }
@@ -321,15 +321,15 @@ impl SparseLinear {
             let dout = dout.columns(columns.start, columns.end);
             let spec = run.input_spec_at(Self::WEIGHT, k);
             if spec.storage != StorageKind::Dense {
-                run.fill_gradient::<T>(Self::WEIGHT, k, |run, dw, store| {
+                run.fill_gradient::<T>(Self::WEIGHT, k, |run, dw, assign| {
                     let Some(rows) = run.rows_at(Self::WEIGHT, k) else { return Ok(()) };
                     let (ids, width) = (rows.ids(), spec.width());
                     let mut dw = ViewMut::new(dw, ids.len(), width);
                     if self.transposed == Transpose::Yes {
-                        room.turned_gradient(dout, dw, store, Some(ids), threads);
+                        room.turned_gradient(dout, dw, assign, Some(ids), threads);
                         return Ok(());
                     }
-                    store.put_nothing(dw.reborrow());
+                    assign.put_nothing(dw.reborrow());
                     room.among.find(given(run.csr(Self::X))?.view::<T>()?, ids);
                     room.columns.prepare(room.among.view());
                     room.columns.product_into(dout, dw, threads);
@@ -337,15 +337,15 @@ impl SparseLinear {
                 })?;
                 continue;
             }
-            if let Some((mut dw, store)) = run.gradient_at::<T>(Self::WEIGHT, k)? {
+            if let Some((mut dw, assign)) = run.gradient_at::<T>(Self::WEIGHT, k)? {
                 if self.transposed == Transpose::Yes {
-                    room.turned_gradient(dout, dw, store, None, threads);
+                    room.turned_gradient(dout, dw, assign, None, threads);
                 } else {
-                    store.put_nothing(dw.reborrow());
+                    assign.put_nothing(dw.reborrow());
                     room.columns.product_into(dout, dw, threads);
                 }
-            } else if let Some((rows, store)) = run.gradient_rows(Self::WEIGHT).filter(|_| k == 0) {
-                rows_of(&room.columns, dout, rows, (store, spec), threads);
+            } else if let Some((rows, assign)) = run.gradient_rows(Self::WEIGHT).filter(|_| k == 0) {
+                rows_of(&room.columns, dout, rows, (assign, spec), threads);
             }
         }
         Ok(())
@@ -357,10 +357,10 @@ pub(in crate::ops) fn rows_of<T: RowValue>(
     columns: &Columns<T>,
     dout: View<'_, T>,
     rows: &mut RowBuffer,
-    (store, table): (Assign, &Spec),
+    (assign, table): (Assign, &Spec),
     threads: usize,
 ) {
-    if store == Assign::Write || rows.dtype().is_none() {
+    if assign == Assign::Write || rows.dtype().is_none() {
         rows.reset::<T>(table.shape[0].known().unwrap_or(0), table.width());
     }
     let alone = rows.ids().is_empty();
@@ -376,14 +376,14 @@ impl<T: Float> Scratch<T> {
         &mut self,
         dout: View<'_, T>,
         mut dw: ViewMut<'_, T>,
-        store: Assign,
+        assign: Assign,
         rows: Option<&[i64]>,
         threads: usize,
     ) {
         let (len, width) = (self.columns.len(), dout.width());
         self.gradient.resize(len * width, T::ZERO);
         self.columns.product(dout, ViewMut::new(&mut self.gradient, len, width), Assign::Write, threads);
-        store.put_nothing(dw.reborrow());
+        assign.put_nothing(dw.reborrow());
         for (at, dw) in dw.iter_mut().enumerate() {
             let output = rows.map_or(at, |ids| ids[at] as usize);
             let of_output = self.gradient.iter().skip(output).step_by(width.max(1));

@@ -31,7 +31,7 @@ impl Zeros {
 #[derive(Clone, Copy)]
 pub(super) enum Sparse<'a, T> {
     Csr(CsrView<'a, T>),
-    Rows(Selected<'a, T>),
+    Rows(SelectedReader<'a, T>),
 }
 
 /// A row of it.
@@ -52,7 +52,7 @@ impl<'a, T: RowValue> Sparse<'a, T> {
     ) -> Result<Self> {
         Ok(match (csr, rows) {
             (Some(csr), _) => Self::Csr(csr.view()?),
-            (None, rows) => Self::Rows(Selected::of(rows, zero)?),
+            (None, rows) => Self::Rows(SelectedReader::of(rows, zero)?),
         })
     }
 
@@ -69,13 +69,13 @@ impl<'a, T: RowValue> Sparse<'a, T> {
 
 /// Selected rows, read row by row.
 #[derive(Clone, Copy)]
-pub(super) struct Selected<'a, T> {
+pub(super) struct SelectedReader<'a, T> {
     ids: &'a [i64],
     values: View<'a, T>,
     zero: &'a [T; 1],
 }
 
-impl<'a, T: RowValue> Selected<'a, T> {
+impl<'a, T: RowValue> SelectedReader<'a, T> {
     /// Of none, because nobody reads its numbers, zeros are read.
     pub(super) fn of(rows: Option<&'a RowBuffer>, zero: &'a [T; 1]) -> Result<Self> {
         let none = Self { ids: &[], values: View::new(&[], 0, 1), zero };
@@ -104,12 +104,12 @@ pub(super) const MANY: usize = 64;
 
 /// The kernel of f(first, second, g), where the first operand is the sparse variable, whether x or y.
 #[derive(Clone, Copy)]
-pub(super) struct Meet<T> {
+pub(super) struct MeetKernel<T> {
     f: Combine<T>,
     y_first: bool,
 }
 
-impl<T: RowValue> Meet<T> {
+impl<T: RowValue> MeetKernel<T> {
     /// From a kernel of x and y; `first` is the slot of the sparse variable.
     pub(super) fn new(f: Combine<T>, first: usize) -> Self {
         Self { f, y_first: first == 1 }
@@ -117,15 +117,15 @@ impl<T: RowValue> Meet<T> {
 
     /// Writes or adds f(first, second, g); first and second have `to.len()` numbers, or one that is broadcast. The kernel of a
     /// value reads no `g`.
-    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], store: Assign) {
+    pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (x, y) = if self.y_first { (second, first) } else { (first, second) };
-        (self.f)(Elements { x, y, g, to, store });
+        (self.f)(Elements { x, y, g, to, assign });
     }
 
     /// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
-    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], store: Assign) {
+    pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (columns, values) = match sparse {
-            Row::Whole(sparse) => return self.put(sparse, dense, g, to, store),
+            Row::Whole(sparse) => return self.put(sparse, dense, g, to, assign),
             Row::Entries(columns, values) => (columns, values),
         };
         let zero = [T::ZERO];
@@ -136,15 +136,15 @@ impl<T: RowValue> Meet<T> {
             let end = columns[columns.len() - 1] as usize + 1;
             let results = gather(to, columns, &mut results);
             let g_there = gather(g, columns, &mut gradients);
-            self.put(values, gather(dense, columns, &mut others), g_there, results, store);
-            self.put(&zero, part(dense, from..end), part(g, from..end), &mut to[from..end], store);
+            self.put(values, gather(dense, columns, &mut others), g_there, results, assign);
+            self.put(&zero, part(dense, from..end), part(g, from..end), &mut to[from..end], assign);
             for (&column, &result) in columns.iter().zip(&*results) {
                 to[column as usize] = result;
             }
             from = end;
         }
         let rest = from..to.len();
-        self.put(&zero, part(dense, rest.clone()), part(g, rest.clone()), &mut to[rest], store);
+        self.put(&zero, part(dense, rest.clone()), part(g, rest.clone()), &mut to[rest], assign);
     }
 }
 
@@ -171,8 +171,8 @@ fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
 }
 
 /// Writes or adds f(sparse, dense, g) in every row.
-pub(super) struct Mixed<'a, T> {
-    pub(super) f: Meet<T>,
+pub(super) struct DenseKernel<'a, T> {
+    pub(super) f: MeetKernel<T>,
     pub(super) sparse: Sparse<'a, T>,
     /// Each of its rows, or one for all.
     pub(super) dense: View<'a, T>,
@@ -181,10 +181,10 @@ pub(super) struct Mixed<'a, T> {
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
     pub(super) first: usize,
-    pub(super) store: Assign,
+    pub(super) assign: Assign,
 }
 
-impl<T: RowValue> Mixed<'_, T> {
+impl<T: RowValue> DenseKernel<'_, T> {
     pub(super) fn share(self, threads: usize) {
         let work = self.to.rows().saturating_mul(self.to.width());
         self.on(helpers(work, WORTH_A_THREAD, threads));
@@ -196,29 +196,29 @@ impl<T: RowValue> Mixed<'_, T> {
             let left = threads / 2;
             let middle = rows * left / threads;
             let (to, to_after) = self.to.split_rows(middle);
-            let before = Mixed { to, ..self };
-            let after = Mixed { to: to_after, first: self.first + middle, ..self };
+            let before = DenseKernel { to, ..self };
+            let after = DenseKernel { to: to_after, first: self.first + middle, ..self };
             join(|| before.on(left), || after.on(threads - left));
             return;
         }
         for (i, to) in self.to.iter_mut().enumerate() {
             let i = self.first + i;
             let g = self.g.map_or(&[][..], |g| g.row(i));
-            self.f.put_row(self.sparse.row(i), beside(self.dense, i), g, to, self.store);
+            self.f.put_row(self.sparse.row(i), beside(self.dense, i), g, to, self.assign);
         }
     }
 }
 
 /// What stands beside the entries of a matrix.
 #[derive(Clone, Copy)]
-pub(super) enum Beside<'a, T> {
+pub(super) enum SecondOperand<'a, T> {
     /// Each of its rows, or one for all; each of its columns, or one for all.
     Dense(View<'a, T>),
     /// Zeros where it has no entry.
     Csr(CsrView<'a, T>),
 }
 
-impl<'a, T: RowValue> Beside<'a, T> {
+impl<'a, T: RowValue> SecondOperand<'a, T> {
     fn row(&self, i: usize) -> Row<'a, T> {
         match self {
             Self::Dense(view) => Row::Whole(beside(*view, i)),
@@ -247,14 +247,14 @@ impl<T: RowValue> Row<'_, T> {
 
 /// Writes or adds f(value, other, g) for each entry of a matrix.
 pub(super) struct Entries<'a, T> {
-    pub(super) f: Meet<T>,
+    pub(super) f: MeetKernel<T>,
     pub(super) of: CsrView<'a, T>,
-    pub(super) other: Beside<'a, T>,
-    pub(super) g: Beside<'a, T>,
+    pub(super) other: SecondOperand<'a, T>,
+    pub(super) g: SecondOperand<'a, T>,
     pub(super) to: &'a mut [T],
     /// The number of the first row of `of`.
     pub(super) first: usize,
-    pub(super) store: Assign,
+    pub(super) assign: Assign,
 }
 
 impl<T: RowValue> Entries<'_, T> {
@@ -286,12 +286,12 @@ impl<T: RowValue> Entries<'_, T> {
                 many += 1;
                 if many == MANY {
                     let (now, later) = to.split_at_mut(many);
-                    self.f.put(&values[..many], &others, &gradients, now, self.store);
+                    self.f.put(&values[..many], &others, &gradients, now, self.assign);
                     (values, to, many) = (&values[many..], later, 0);
                 }
             }
         }
-        self.f.put(values, &others[..many], &gradients[..many], to, self.store);
+        self.f.put(values, &others[..many], &gradients[..many], to, self.assign);
     }
 }
 
@@ -333,9 +333,10 @@ mod tests {
             [View::new(&dense, rows, columns), View::new(&dense, 1, columns), View::new(&dense, rows, 1)];
         let others = others.into_iter().chain([View::new(&dense[..1], 1, 1)]);
         for (other, part) in others.flat_map(|other| (0..3).map(move |part| (other, part))) {
-            for (first, store, threads) in [(0, Assign::Write, 1), (1, Assign::Add, 1), (0, Assign::Add, 3)] {
-                let f = Meet::new([value::<F, f32>(), dx, dy][part], first);
-                let put = |to: f32, term: f32| if store == Assign::Write { term } else { to + term };
+            for (first, assign, threads) in [(0, Assign::Write, 1), (1, Assign::Add, 1), (0, Assign::Add, 3)]
+            {
+                let f = MeetKernel::new([value::<F, f32>(), dx, dy][part], first);
+                let put = |to: f32, term: f32| if assign == Assign::Write { term } else { to + term };
                 let at = |r: usize, c: usize| [super::at(beside(other, r), c), gradient[r * columns + c]];
 
                 let mut all = numbers(rows * columns, 5.0);
@@ -359,20 +360,21 @@ mod tests {
 
                 let to = ViewMut::new(&mut all, rows, columns);
                 let g = (part > 0).then_some(g);
-                Mixed { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, store }.on(threads);
-                assert_eq!(all, naive, "part {part}, {store:?}, {threads} threads");
-                let beside = Beside::Dense(View::new(&gradient, rows, columns));
+                DenseKernel { f, sparse: Sparse::Csr(csr), dense: other, g, to, first: 0, assign }
+                    .on(threads);
+                assert_eq!(all, naive, "part {part}, {assign:?}, {threads} threads");
+                let beside = SecondOperand::Dense(View::new(&gradient, rows, columns));
                 let of = Entries {
                     f,
                     of: csr,
-                    other: Beside::Dense(other),
+                    other: SecondOperand::Dense(other),
                     g: beside,
                     to: &mut stored,
                     first: 0,
-                    store,
+                    assign,
                 };
                 of.on(threads);
-                assert_eq!(stored, naive_stored, "part {part}, {store:?}, {threads} threads");
+                assert_eq!(stored, naive_stored, "part {part}, {assign:?}, {threads} threads");
             }
         }
     }

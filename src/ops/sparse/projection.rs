@@ -107,12 +107,12 @@ impl RandomProjection {
     fn at_entries<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
         let mut room = std::mem::take(run.scratch().get::<Vec<T>>());
-        run.fill_gradient::<T>(Self::X, 0, |run, dx, store| {
+        run.fill_gradient::<T>(Self::X, 0, |run, dx, assign| {
             let x = given(run.csr(Self::X))?.view::<T>()?;
             room.resize(x.entries(), T::ZERO);
-            let to = if store == Assign::Write { &mut *dx } else { &mut room[..] };
+            let to = if assign == Assign::Write { &mut *dx } else { &mut room[..] };
             Slopes { x, dout, to, seed: self.seed as u64 }.share(self.threads(x, run.run().threads));
-            if store == Assign::Add {
+            if assign == Assign::Add {
                 dx.iter_mut().zip(&room).for_each(|(dx, &g)| *dx += g);
             }
             Ok(())

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernels::Float;
 use crate::operator;
 use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, Declared, Facts, Forward, Gradient, Hints,
+    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, DeclaredOp, Facts, Forward, Gradient, Hints,
     InferShape, LodEffect, Op, ROWS, RowValue, Signature, Slot, Spec, StorageBound,
 };
 use crate::ops::feature::reduce::{self, Reduction};
@@ -29,7 +29,7 @@ pub(in crate::ops) trait OnSparse: Reduction {
 /// Makes a wrapper of what has kernels for sparse variables a family of operators.
 macro_rules! sparse_family {
     ($wrapper:ident) => {
-        impl<R: OnSparse> Declared for $wrapper<R> {
+        impl<R: OnSparse> DeclaredOp for $wrapper<R> {
             fn declaration() -> &'static Declaration {
                 R::DECLARATION
             }
@@ -118,13 +118,13 @@ fn whole<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
 
 fn whole_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let n = match (run.csr(X), run.rows(X)) {
             (Some(x), _) => count(x.rows(), x.columns())?,
             (None, x) => x.map_or(Ok(0), |x| count(x.height(), x.width()))?,
         };
         let g = dout.row(0)[0] * (of.slope)(n);
-        dx.iter_mut().for_each(|dx| store.put(dx, g));
+        dx.iter_mut().for_each(|dx| assign.put(dx, g));
         Ok(())
     })?;
     Ok(())
@@ -194,19 +194,19 @@ fn per_row<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
 fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<()> {
     let dense = run.output_spec(OUT).storage == StorageKind::Dense;
     let dout = if dense { run.output_gradient::<T>(OUT)? } else { None };
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         if let (Some(x), Some(dout)) = (run.csr(X), dout) {
             let slope = (of.slope)(x.columns());
             for (pair, g) in x.indptr().windows(2).zip(dout.iter()) {
                 let g = g[0] * slope;
-                dx[pair[0] as usize..pair[1] as usize].iter_mut().for_each(|dx| store.put(dx, g));
+                dx[pair[0] as usize..pair[1] as usize].iter_mut().for_each(|dx| assign.put(dx, g));
             }
         }
         if let Some(x) = run.rows(X) {
             let slope = (of.slope)(x.width());
             let dout = numbers::<T>(None, run.output_gradient_rows(OUT))?;
             for (dx, &g) in dx.chunks_exact_mut(x.width().max(1)).zip(dout) {
-                dx.iter_mut().for_each(|dx| store.put(dx, g * slope));
+                dx.iter_mut().for_each(|dx| assign.put(dx, g * slope));
             }
         }
         Ok(())
@@ -337,19 +337,19 @@ impl Op for SumRows {
         with_float!(run.dtype(X), T => {
             let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
             let dout = dout.row(0);
-            if let Some((mut dx, store)) = run.gradient::<T>(X)? {
-                dx.iter_mut().for_each(|dx| store.put_row(dx, dout));
+            if let Some((mut dx, assign)) = run.gradient::<T>(X)? {
+                dx.iter_mut().for_each(|dx| assign.put_row(dx, dout));
                 return Ok(());
             }
-            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+            run.fill_gradient::<T>(X, 0, |run, dx, assign| {
                 match run.csr(X) {
                     Some(x) => {
                         let columns = dx.iter_mut().zip(x.indices());
-                        columns.for_each(|(dx, &column)| store.put(dx, dout[column as usize]));
+                        columns.for_each(|(dx, &column)| assign.put(dx, dout[column as usize]));
                     }
                     None => {
                         let rows = dx.chunks_exact_mut(dout.len().max(1));
-                        rows.for_each(|dx| store.put_row(dx, dout));
+                        rows.for_each(|dx| assign.put_row(dx, dout));
                     }
                 }
                 Ok(())

@@ -148,8 +148,8 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, wanted: &[i64]) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    run.fill_gradient::<T>(Retain::X, 0, |run, dx, store| {
-        if store == Assign::Write {
+    run.fill_gradient::<T>(Retain::X, 0, |run, dx, assign| {
+        if assign == Assign::Write {
             dx.fill(T::ZERO);
         }
         if let (Some(x), Some(dout)) = (run.csr(Retain::X), run.output_gradient_csr(Retain::OUT)) {

@@ -166,9 +166,9 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, assign| {
         // Equal ids are added up, so what is written begins with zeros.
-        if store == Assign::Write {
+        if assign == Assign::Write {
             dx.fill(T::ZERO);
         }
         let Some(dout) = run.output_gradient_csr(TakeRows::OUT) else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! `transposed_dot`: the product of a transposed sparse matrix, a sum over its rows.
 
-use super::among::{Among, given, values};
+use super::among::{RenumberedColumns, given, values};
 use super::linear::rows_of;
 use crate::error::Result;
 use crate::kernels::Assign;
@@ -53,7 +53,7 @@ operator! {
 struct Scratch<T> {
     columns: Columns<T>,
     back: Columns<T>,
-    among: Among<T>,
+    among: RenumberedColumns<T>,
     sparse: SparseRoom<T>,
     indptr: Vec<i64>,
 }
@@ -64,7 +64,13 @@ where
 {
     fn default() -> Self {
         let (columns, back) = (Columns::default(), Columns::default());
-        Self { columns, back, among: Among::default(), sparse: SparseRoom::default(), indptr: Vec::new() }
+        Self {
+            columns,
+            back,
+            among: RenumberedColumns::default(),
+            sparse: SparseRoom::default(),
+            indptr: Vec::new(),
+        }
     }
 }
 
@@ -189,14 +195,14 @@ fn of_rows<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result
         (Some(x), Some(dout)) => among.find(x.view::<T>()?, dout.ids()),
         _ => return Ok(()),
     }
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let Some(dout) = run.output_gradient_rows(OUT) else { return Ok(()) };
         let (d, dout) = (run.input::<T>(D)?, values::<T>(dout, width)?);
-        among.at_entries(dx, store, |x, dx| sampled_product(x, d, dout, dx, Assign::Write, threads));
+        among.at_entries(dx, assign, |x, dx| sampled_product(x, d, dout, dx, Assign::Write, threads));
         Ok(())
     })?;
-    if let (Some((dd, store)), Some(dout)) = (run.gradient::<T>(D)?, run.output_gradient_rows(OUT)) {
-        csr_dense(among.view(), values::<T>(dout, width)?, dd, store, threads);
+    if let (Some((dd, assign)), Some(dout)) = (run.gradient::<T>(D)?, run.output_gradient_rows(OUT)) {
+        csr_dense(among.view(), values::<T>(dout, width)?, dd, assign, threads);
     }
     Ok(())
 }
@@ -207,13 +213,13 @@ fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Resu
     if run.output_gradient_csr(OUT).is_none() {
         return Ok(());
     }
-    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let (x, d) = (given(run.csr(X))?.view::<T>()?, given(run.csr(D))?.view::<T>()?);
         let dc = given(run.output_gradient_csr(OUT))?.view::<T>()?;
-        sampled_left(x, dc, d, dx, store, sparse);
+        sampled_left(x, dc, d, dx, assign, sparse);
         Ok(())
     })?;
-    run.fill_gradient::<T>(D, 0, |run, dd, store| {
+    run.fill_gradient::<T>(D, 0, |run, dd, assign| {
         let (x, d) = (given(run.csr(X))?.view::<T>()?, given(run.csr(D))?.view::<T>()?);
         let dc = given(run.output_gradient_csr(OUT))?;
         columns.prepare(x);
@@ -222,7 +228,7 @@ fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Resu
         indptr.extend(columns.ids().iter().map(|&id| dc.indptr()[id as usize]));
         indptr.push(dc.entries() as i64);
         let dc = CsrView::new(dc.columns(), indptr, dc.indices(), dc.values::<T>()?);
-        sampled_right(columns.transposed(), d, dc, dd, store, back, sparse);
+        sampled_right(columns.transposed(), d, dc, dd, assign, back, sparse);
         Ok(())
     })?;
     Ok(())

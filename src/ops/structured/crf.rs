@@ -169,9 +169,9 @@ impl LinearChainCrf {
             rooms.resize_with(threads, ChainRoom::default);
         }
         let pairs = dtransitions.is_some();
-        let shared = Shared { transitions: &transitions, emissions, tags: &tags, sequences, dcost, pairs };
+        let shared = CrfInputs { transitions: &transitions, emissions, tags: &tags, sequences, dcost, pairs };
         let result = shared.share(&mut blocks, demissions, &mut rooms[..threads]);
-        if let (Ok(()), Some((mut to, store))) = (&result, dtransitions) {
+        if let (Ok(()), Some((mut to, assign))) = (&result, dtransitions) {
             let (first, others) = match blocks.split_first_mut() {
                 Some((first, others)) => (first, others),
                 None => unreachable!("there is always a block"),
@@ -179,7 +179,7 @@ impl LinearChainCrf {
             others.iter().for_each(|other| first.pairs.join(&other.pairs));
             for (row, to) in to.iter_mut().enumerate() {
                 for (tag, to) in to.iter_mut().enumerate() {
-                    store.put(to, T::from_f64(first.pairs.get(&transitions, row, tag)));
+                    assign.put(to, T::from_f64(first.pairs.get(&transitions, row, tag)));
                 }
             }
         }
@@ -224,7 +224,7 @@ fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
 
 /// What all threads read.
 #[derive(Clone, Copy)]
-struct Shared<'a, T> {
+struct CrfInputs<'a, T> {
     transitions: &'a Transitions,
     emissions: View<'a, T>,
     tags: &'a Ids<'a>,
@@ -234,7 +234,7 @@ struct Shared<'a, T> {
     pairs: bool,
 }
 
-impl<T: RowValue> Shared<'_, T> {
+impl<T: RowValue> CrfInputs<'_, T> {
     /// Writes the gradients of the emissions of some blocks, which `to` begins with, and their sums over pairs.
     fn share(
         self,
@@ -252,9 +252,9 @@ impl<T: RowValue> Shared<'_, T> {
         let (before, after) = blocks.split_at_mut(middle);
         let (a, b) = match to {
             None => (None, None),
-            Some((to, store)) => {
+            Some((to, assign)) => {
                 let (a, b) = to.split_rows(self.first_row(after) - start);
-                (Some((a, store)), Some((b, store)))
+                (Some((a, assign)), Some((b, assign)))
             }
         };
         let (x, y) = join(|| self.share(before, a, mine), || self.share(after, b, theirs));
@@ -283,7 +283,7 @@ impl<T: RowValue> Shared<'_, T> {
                 let sums = self.pairs.then_some((&mut *pairs, weight.to_f64()));
                 let of_sequence = self.emissions.rows_range(rows.start, rows.end);
                 let total = marginals(self.transitions, of_sequence, room, sums, |row, likely| {
-                    let Some((to, store)) = &mut to else { return };
+                    let Some((to, assign)) = &mut to else { return };
                     let row = rows.start + row;
                     // Without a path nothing moves.
                     let known = likely.iter().any(|&x| x != 0.0);
@@ -294,7 +294,7 @@ impl<T: RowValue> Shared<'_, T> {
                                 to.row(row - start).iter_mut().zip(likely).enumerate()
                             {
                                 let there = f64::from(u8::from(known && class == tag));
-                                store.put(to, weight * T::from_f64(likely - there));
+                                assign.put(to, weight * T::from_f64(likely - there));
                             }
                         }
                     }

@@ -188,7 +188,7 @@ impl CtcLoss {
         let Some(dcost) = run.output_gradient::<T>(Self::COST)? else {
             return Err(Error::new("ctc_loss", "a gradient of its output", "none"));
         };
-        let Some((mut dlogits, store)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
+        let Some((mut dlogits, assign)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
         let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
         let (frames, rows) = (run.sequences(Self::LOGITS)?, run.sequences(Self::LABELS)?);
         let Rooms { mut room, mut path } = std::mem::take(run.scratch().get::<Rooms>());
@@ -198,7 +198,7 @@ impl CtcLoss {
             let of_sequence = logits.rows_range(frames.start, frames.end);
             ctc_gradient(of_sequence, path.iter().copied(), self.blank, &mut room, |frame, slopes| {
                 let to = dlogits.row(frames.start + frame).iter_mut().zip(slopes);
-                match store {
+                match assign {
                     Assign::Write => to.for_each(|(to, &slope)| *to = weight * T::from_f64(slope)),
                     Assign::Add => to.for_each(|(to, &slope)| *to += weight * T::from_f64(slope)),
                 }

@@ -2,7 +2,7 @@
 
 use super::drift::{Drift, power};
 use super::element::ElementRule;
-use super::owed::{Moment, Moves, Owed, fading, falling_by};
+use super::owed::{Moment, Moves, RowDebt, fading, falling_by};
 use super::rule::{ElementStep, KEPT, over};
 use super::settings;
 use crate::kernels::Float;
@@ -140,7 +140,7 @@ impl ElementRule<3> for Adam {
         Drift::from(moves).is_known()
     }
 
-    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, 3> {
+    fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, 3> {
         Drift::of(owed, [self.beta1, self.beta2], self.epsilon)
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of an update, and the loop over their elements, which alone is compiled for each rule.
 
-use super::owed::{Deferred, Moment, Owed};
+use super::owed::{DeferredRule, Moment, RowDebt};
 use super::rule::ElementStep;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, ask};
 
@@ -11,12 +11,12 @@ pub(super) const AHEAD: usize = 12;
 pub(in crate::ops) const BLOCK: usize = 32;
 
 /// The arithmetic of a rule in one float.
-pub(in crate::ops) trait Kernel<T>: Deferred {
+pub(in crate::ops) trait Kernel<T>: DeferredRule {
     /// Rows make the move of an update.
     fn update(&self, moment: Moment, block: Block<'_, '_, T>);
 
     /// Rows make the moves that each of them owes, at most [`BLOCK`].
-    fn settle(&self, owed: &[Owed<'_>], block: Block<'_, '_, T>);
+    fn settle(&self, owed: &[RowDebt<'_>], block: Block<'_, '_, T>);
 }
 
 /// A rule in both floats.
@@ -119,9 +119,9 @@ pub(in crate::ops) trait Steps {
 }
 
 /// The same step.
-pub(in crate::ops) struct Every<S>(pub(in crate::ops) S);
+pub(in crate::ops) struct UniformStep<S>(pub(in crate::ops) S);
 
-impl<S: Copy> Steps for Every<S> {
+impl<S: Copy> Steps for UniformStep<S> {
     type Step = S;
     #[inline(always)]
     fn of(&self, _: usize) -> S {

@@ -43,20 +43,20 @@ impl Decay {
     }
 
     /// A rule with this decay before it, at the rate of the step.
-    pub fn before<T: Float, R>(self, rate: f64, rule: R) -> Decayed<T, R> {
+    pub fn before<T: Float, R>(self, rate: f64, rule: R) -> DecayStep<T, R> {
         let Self { l1, weight_decay, decoupled } = self;
         let (keep, shrink, l2, l1) = match decoupled {
             true => (1.0 - rate * weight_decay, rate * l1, 0.0, 0.0),
             false => (1.0, 0.0, weight_decay, l1),
         };
         let [keep, shrink, l2, l1] = [keep, shrink, l2, l1].map(T::from_f64);
-        Decayed { keep, shrink, l2, l1, rule }
+        DecayStep { keep, shrink, l2, l1, rule }
     }
 }
 
 /// A rule with [`Decay`] before it.
 #[derive(Clone, Copy)]
-pub struct Decayed<T, R> {
+pub struct DecayStep<T, R> {
     /// What a decoupled decay leaves of the parameter.
     keep: T,
     /// By how much it goes towards 0 then.
@@ -66,7 +66,7 @@ pub struct Decayed<T, R> {
     rule: R,
 }
 
-impl<T: Float, R: ElementStep<T, N>, const N: usize> ElementStep<T, N> for Decayed<T, R> {
+impl<T: Float, R: ElementStep<T, N>, const N: usize> ElementStep<T, N> for DecayStep<T, R> {
     #[inline(always)]
     fn step(&self, mut fields: [T; N], grad: T) -> [T; N] {
         let param = fields[0];

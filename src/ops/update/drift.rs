@@ -1,6 +1,6 @@
 //! What rows owe under Adam: moments that fall, and the moves that they make meanwhile.
 
-use super::owed::{Moves, Owed};
+use super::owed::{Moves, RowDebt};
 use super::rule::ElementStep;
 use crate::kernels::Float;
 
@@ -31,8 +31,8 @@ impl From<Drift> for Moves {
 
 /// The same for one row.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct DriftOf<T> {
-    spread: SpreadOf<T>,
+pub(in crate::ops) struct RowDrift<T> {
+    spread: TypedSpread<T>,
     kept: T,
     /// What remains of the parameter after the moves.
     rest: T,
@@ -41,7 +41,7 @@ pub(in crate::ops) struct DriftOf<T> {
     epsilon: T,
 }
 
-impl<T: Float> ElementStep<T, 3> for DriftOf<T> {
+impl<T: Float> ElementStep<T, 3> for RowDrift<T> {
     #[inline(always)]
     fn step(&self, [param, moment1, moment2]: [T; 3], _: T) -> [T; 3] {
         let moved = moment1 * self.spread.sum(moment2.sqrt(), self.epsilon);
@@ -74,13 +74,13 @@ impl Drift {
 
     /// For a row with moments that fall by these factors.
     pub(in crate::ops) fn of<T: Float>(
-        owed: &Owed<'_>,
+        owed: &RowDebt<'_>,
         [beta1, beta2]: [f64; 2],
         epsilon: f64,
-    ) -> DriftOf<T> {
+    ) -> RowDrift<T> {
         let Self { spread, kept, .. } = Self::from(owed.moves);
         let fallen = |beta: f64| T::from_f64(beta.powi((owed.updates + owed.rest) as i32));
-        DriftOf {
+        RowDrift {
             spread: spread.of(),
             kept: T::from_f64(kept * owed.kept),
             rest: T::from_f64(owed.kept),
@@ -146,8 +146,8 @@ impl Spread {
         self.central[0] <= (CLOSE * self.mean).powi(2)
     }
 
-    pub(in crate::ops) fn of<T: Float>(&self) -> SpreadOf<T> {
-        SpreadOf {
+    pub(in crate::ops) fn of<T: Float>(&self) -> TypedSpread<T> {
+        TypedSpread {
             weight: T::from_f64(self.weight),
             mean: T::from_f64(self.mean),
             central: self.central.map(T::from_f64),
@@ -157,13 +157,13 @@ impl Spread {
 
 /// The same in the numbers of a parameter.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct SpreadOf<T> {
+pub(in crate::ops) struct TypedSpread<T> {
     weight: T,
     mean: T,
     central: [T; 4],
 }
 
-impl<T: Float> SpreadOf<T> {
+impl<T: Float> TypedSpread<T> {
     /// The sum for √v and ε; 0 where both are.
     #[inline(always)]
     pub(in crate::ops) fn sum(&self, root: T, epsilon: T) -> T {

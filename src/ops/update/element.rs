@@ -5,19 +5,19 @@ use std::any::Any;
 
 use arrayvec::ArrayVec;
 
-use super::block::{BLOCK, Block, Every, Kernel, Move, Rule};
+use super::block::{BLOCK, Block, Kernel, Move, Rule, UniformStep};
 use super::decay::Decay;
 use super::engine;
-use super::owed::{Deferred, Moment, Moves, Owed, Remains};
+use super::owed::{DeferredRule, Moment, Moves, Remains, RowDebt};
 use super::rule::{self, ElementStep, SparseMode};
 use super::settle;
 use crate::error::Result;
 use crate::kernels::{Float, sweep};
-use crate::operator::{Attributes, CheckCase, Debt, Declared, Forward, InferShape};
+use crate::operator::{Attributes, CheckCase, Debt, DeclaredOp, Forward, InferShape};
 use crate::tensor::StorageKind;
 
 /// The settings that every update rule has. [`update_rule!`](crate::update_rule) writes the implementation.
-pub trait RuleSettings: Declared + Clone + PartialEq {
+pub trait RuleSettings: DeclaredOp + Clone + PartialEq {
     /// What the rule does with a gradient of selected rows.
     fn mode(&self) -> SparseMode;
 
@@ -87,7 +87,7 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
     }
 
     /// How a row makes the moves that it owes at once. The step ignores the gradient.
-    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, FIELDS> {
+    fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, FIELDS> {
         Remains::of(self.fall().unwrap_or([1.0; FIELDS]), owed)
     }
 }
@@ -95,7 +95,7 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
 /// A rule as the engine sees it.
 struct Erased<'a, R, const FIELDS: usize>(&'a R);
 
-impl<R: ElementRule<N>, const N: usize> Deferred for Erased<'_, R, N> {
+impl<R: ElementRule<N>, const N: usize> DeferredRule for Erased<'_, R, N> {
     fn owes(&self) -> Debt {
         self.0.owes()
     }
@@ -135,10 +135,10 @@ impl<R: ElementRule<N>, const N: usize> Deferred for Erased<'_, R, N> {
 
 impl<T: Float, R: ElementRule<N>, const N: usize> Kernel<T> for Erased<'_, R, N> {
     fn update(&self, moment: Moment, block: Block<'_, '_, T>) {
-        sweep(Move::<T, _, N> { steps: Every(self.0.at(moment)), block });
+        sweep(Move::<T, _, N> { steps: UniformStep(self.0.at(moment)), block });
     }
 
-    fn settle(&self, owed: &[Owed<'_>], block: Block<'_, '_, T>) {
+    fn settle(&self, owed: &[RowDebt<'_>], block: Block<'_, '_, T>) {
         let mut steps = ArrayVec::<_, BLOCK>::new();
         for owed in owed {
             steps.push(self.0.settled(owed));
@@ -198,12 +198,12 @@ pub mod parts {
 /// }
 ///
 /// #[derive(Clone, Copy)]
-/// struct Along<T> {
+/// struct MomentCoast<T> {
 ///     rate: T,
 ///     new: T,
 /// }
 ///
-/// impl<T: Float> ElementStep<T, 2> for Along<T> {
+/// impl<T: Float> ElementStep<T, 2> for MomentCoast<T> {
 ///     #[inline(always)]
 ///     fn step(&self, [param, mean]: [T; 2], grad: T) -> [T; 2] {
 ///         let mean = mean + self.new * (grad - mean);
@@ -213,7 +213,7 @@ pub mod parts {
 ///
 /// impl ElementRule<2> for Averaged {
 ///     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 2> {
-///         Along { rate: T::from_f64(self.rate(moment)), new: T::from_f64(1.0 - self.beta) }
+///         MomentCoast { rate: T::from_f64(self.rate(moment)), new: T::from_f64(1.0 - self.beta) }
 ///     }
 ///
 ///     // Rows without a gradient move, too: when they are next read, as all that they missed can be made up for then.

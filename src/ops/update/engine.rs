@@ -9,7 +9,7 @@
 use arrayvec::ArrayVec;
 
 use super::block::{AHEAD, BLOCK, Block, Gradients, Kernel, Rows, Rule};
-use super::owed::{History, Ledger, Moment, Owed, SWEEP};
+use super::owed::{History, Ledger, Moment, RowDebt, SWEEP};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
 use crate::kernels::{Float, RowMerge, View, ViewMut, join};
@@ -28,12 +28,12 @@ type Fields<'a, T> = ArrayVec<ViewMut<'a, T>, MOST_TABLES>;
 
 /// Scratch for merging duplicate rows, used again at every step.
 #[derive(Default)]
-pub(in crate::ops) struct Merged<T> {
+pub(in crate::ops) struct MergedRows<T> {
     plan: RowMerge,
     values: Vec<T>,
 }
 
-impl<T: RowValue> Merged<T> {
+impl<T: RowValue> MergedRows<T> {
     /// The distinct row numbers, ascending, and the sum of the rows of each.
     pub(in crate::ops) fn of<'s>(&'s mut self, rows: &'s RowBuffer) -> Result<(&'s [i64], View<'s, T>)> {
         if rows.ids().is_empty() {
@@ -71,7 +71,7 @@ fn update_of<T: RowValue>(
     let threads = run.run().threads;
     if run.rows(GRAD).is_none() {
         let gradients = Gradients::Rows(run.input::<T>(GRAD)?);
-        let part = Part { fields, rows: Rows::All, gradients, gaps: &[] };
+        let part = ThreadRows { fields, rows: Rows::All, gradients, gaps: &[] };
         share(rule, Task::Update(moment), part, threads);
         return Ok(());
     }
@@ -99,7 +99,7 @@ fn update_of<T: RowValue>(
             ids.iter().for_each(|&id| settled[id as usize] = now);
         }
         let rows = Rows::Of { ids, base: 0 };
-        let part = Part { fields: tables, rows, gradients: Gradients::Rows(values), gaps: &[] };
+        let part = ThreadRows { fields: tables, rows, gradients: Gradients::Rows(values), gaps: &[] };
         share(rule, Task::Update(moment), part, threads);
         Ok(())
     });
@@ -111,7 +111,7 @@ fn update_of<T: RowValue>(
 /// Scratch for the rows of an update, used again at every step.
 #[derive(Default)]
 struct Scratch<T> {
-    merged: Merged<T>,
+    merged: MergedRows<T>,
     /// A gradient of nothing.
     zeros: Vec<T>,
     /// Where the touched rows of each row-sparse table are.
@@ -264,7 +264,7 @@ impl Debts {
             at_once &= ledger.learn(rule, history, gap);
         }
         zeros.resize(tables[0].width(), T::ZERO);
-        let part = Part {
+        let part = ThreadRows {
             fields: tables.iter_mut().map(|table| table.reborrow()).collect(),
             rows: Rows::Of { ids: &self.due, base: 0 },
             gradients: Gradients::Zero(zeros),
@@ -291,7 +291,7 @@ enum Task<'a> {
 }
 
 /// Rows for one thread.
-struct Part<'a, T> {
+struct ThreadRows<'a, T> {
     fields: Fields<'a, T>,
     rows: Rows<'a>,
     gradients: Gradients<'a, T>,
@@ -299,7 +299,7 @@ struct Part<'a, T> {
     gaps: &'a [usize],
 }
 
-impl<'a, T: Float> Part<'a, T> {
+impl<'a, T: Float> ThreadRows<'a, T> {
     fn len(&self) -> usize {
         match self.rows {
             Rows::All => self.fields[0].rows(),
@@ -363,7 +363,7 @@ impl<'a, T: Float> Part<'a, T> {
 }
 
 /// Divides rows over threads.
-fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: Part<'_, T>, threads: usize) {
+fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_, T>, threads: usize) {
     let (len, width) = (part.len(), part.fields[0].width());
     let whole = match part.rows {
         Rows::All => false,
@@ -403,7 +403,7 @@ impl<T: Float> Settling<'_, T> {
             return;
         }
         for (first, gaps) in (0..).step_by(BLOCK).zip(gaps.chunks(BLOCK)) {
-            let owed: ArrayVec<Owed<'_>, BLOCK> = gaps.iter().map(|&gap| ledger.of(gap)).collect();
+            let owed: ArrayVec<RowDebt<'_>, BLOCK> = gaps.iter().map(|&gap| ledger.of(gap)).collect();
             self.pay(fields, &ids[first..], &owed);
         }
     }
@@ -415,18 +415,18 @@ impl<T: Float> Settling<'_, T> {
     }
 
     /// The first rows make moves that are known.
-    fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[Owed<'_>]) {
+    fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[RowDebt<'_>]) {
         self.rule.settle(owed, self.block(fields, ids, owed.len()));
     }
 
     /// A row makes its moves one by one, or as many at once as are known.
-    fn repeat(&self, fields: &mut [ViewMut<'_, T>], id: &[i64], gap: usize, owed: Owed<'_>) {
+    fn repeat(&self, fields: &mut [ViewMut<'_, T>], id: &[i64], gap: usize, owed: RowDebt<'_>) {
         let Books { ledger, history, .. } = self.books;
         let (rule, count) = (self.rule, history.count());
         let (mut update, end) = (count - gap as u64, count - owed.rest as u64);
         while update < end {
             if let Some((moves, updates)) = ledger.part(rule, update, end) {
-                self.pay(fields, id, &[Owed { moves: &moves, updates, rest: 0, kept: 1.0 }]);
+                self.pay(fields, id, &[RowDebt { moves: &moves, updates, rest: 0, kept: 1.0 }]);
                 update += updates as u64;
             } else {
                 rule.update(history.at(update), self.block(fields, id, 1));
@@ -434,7 +434,7 @@ impl<T: Float> Settling<'_, T> {
             }
         }
         if owed.rest > 0 {
-            self.pay(fields, id, &[Owed { moves: &rule.none(), updates: 0, ..owed }]);
+            self.pay(fields, id, &[RowDebt { moves: &rule.none(), updates: 0, ..owed }]);
         }
     }
 
@@ -477,7 +477,7 @@ fn row_sparse<T: RowValue>(
             fields.push(ViewMut::new(table.numbers_mut::<T>()?, touched, width));
         }
         let (rows, gradients) = (Rows::At(places), Gradients::Rows(values));
-        Part { fields, rows, gradients, gaps: &[] }.run(rule, Task::Update(moment));
+        ThreadRows { fields, rows, gradients, gaps: &[] }.run(rule, Task::Update(moment));
         Ok(())
     });
     *run.scratch().get::<Scratch<T>>() = room;

@@ -2,7 +2,7 @@
 
 use ndarray::{arr0, array};
 
-use super::engine::Merged;
+use super::engine::MergedRows;
 use super::rule::scalar;
 use super::settings::positive;
 use crate::error::Result;
@@ -94,12 +94,12 @@ fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64>
     if run.rows_at(GlobalNorm::GRADS, k).is_none() {
         return Ok(squares(run.input_at::<T>(GlobalNorm::GRADS, k)?, threads));
     }
-    let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
+    let mut merged = std::mem::take(run.scratch().get::<MergedRows<T>>());
     let sum = match run.rows_at(GlobalNorm::GRADS, k) {
         Some(rows) => merged.of(rows).map(|(_, values)| squares(values, threads)),
         None => Ok(0.0),
     };
-    *run.scratch().get::<Merged<T>>() = merged;
+    *run.scratch().get::<MergedRows<T>>() = merged;
     sum
 }
 

@@ -4,7 +4,7 @@
 //! parameter. What an untouched row owes has no form: the length of every step is that of the whole table.
 
 use super::adam::Moments;
-use super::engine::{Merged, check_range};
+use super::engine::{MergedRows, check_range};
 use super::rule::{self, GRAD, SparseMode, over};
 use super::settings::{after, dense_or_rows, fraction, not_negative, or_one, or_zero, steps};
 use crate::error::{Error, Result};
@@ -264,18 +264,18 @@ impl<T: Float> Sweep for Apply<'_, T> {
 
 /// Where the touched rows of each table are, used again at every step.
 #[derive(Default)]
-struct Places([Vec<usize>; 3]);
+struct TouchedRows([Vec<usize>; 3]);
 
 /// The touched rows move as if they were all.
 fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Result<()> {
-    let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
-    let mut places = std::mem::take(run.scratch().get::<Places>());
+    let mut merged = std::mem::take(run.scratch().get::<MergedRows<T>>());
+    let mut places = std::mem::take(run.scratch().get::<TouchedRows>());
     let result = if run.output_spec(0).storage == StorageKind::SelectedRows {
         run.update_tables(GRAD, [0, 1, 2]).and_then(|(rows, tables)| {
             let (ids, values) = merged.of(rows)?;
             check_range(ids, tables[0].height())?;
             let [param, moment1, moment2] = tables;
-            let Places([at, at1, at2]) = &mut places;
+            let TouchedRows([at, at1, at2]) = &mut places;
             param.touch::<T>(ids, &[], at)?;
             moment1.touch::<T>(ids, at, at1)?;
             moment2.touch::<T>(ids, at1, at2)?;
@@ -303,15 +303,15 @@ fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Res
             Ok(())
         })
     };
-    *run.scratch().get::<Merged<T>>() = merged;
-    *run.scratch().get::<Places>() = places;
+    *run.scratch().get::<MergedRows<T>>() = merged;
+    *run.scratch().get::<TouchedRows>() = places;
     result
 }
 
 struct Touched<'a, T> {
     step: Step<T>,
     fields: [&'a mut [T]; 3],
-    places: &'a Places,
+    places: &'a TouchedRows,
     values: View<'a, T>,
 }
 

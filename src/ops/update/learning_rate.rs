@@ -4,8 +4,8 @@ use super::schedule::Schedule;
 use super::settings::not_negative;
 use crate::error::{Error, Result};
 use crate::operator::{
-    Attributes, CheckCase, Declaration, Declared, Facts, Forward, InferShape, LodEffect, Op, Signature, Slot,
-    Spec,
+    Attributes, CheckCase, Declaration, DeclaredOp, Facts, Forward, InferShape, LodEffect, Op, Signature,
+    Slot, Spec,
 };
 use crate::tensor::{DType, Dense, Variable};
 
@@ -19,7 +19,7 @@ pub(in crate::ops) struct LearningRate {
 }
 
 /// Which attributes there are depends on the form.
-impl Declared for LearningRate {
+impl DeclaredOp for LearningRate {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {

@@ -5,7 +5,7 @@
 
 use super::decay::sign;
 use super::element::ElementRule;
-use super::owed::{Moment, Moves, Owed};
+use super::owed::{Moment, Moves, RowDebt};
 use super::rule::ElementStep;
 use super::settings;
 use crate::kernels::Float;
@@ -71,14 +71,14 @@ update_rule! {
 
 /// What updates without a gradient do: the moment falls and keeps its sign, along which the parameter moves.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Along<T> {
+pub(in crate::ops) struct MomentCoast<T> {
     kept: T,
     moved: T,
     fall: T,
     least: T,
 }
 
-impl<T: Float> ElementStep<T, 2> for Along<T> {
+impl<T: Float> ElementStep<T, 2> for MomentCoast<T> {
     #[inline(always)]
     fn step(&self, [param, moment]: [T; 2], _: T) -> [T; 2] {
         let fallen = self.fall * moment;
@@ -114,10 +114,10 @@ impl ElementRule<2> for Lion {
         true
     }
 
-    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, 2> {
+    fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, 2> {
         let [kept, moved, ..] = *owed.moves;
         let fall = self.beta2.powi(owed.updates as i32);
         let [kept, moved, fall, least] = [kept, moved, fall, f64::from(f32::MIN_POSITIVE)].map(T::from_f64);
-        Along { kept, moved, fall, least }
+        MomentCoast { kept, moved, fall, least }
     }
 }

@@ -6,7 +6,7 @@
 use super::adam::Moments;
 use super::drift::Drift;
 use super::element::ElementRule;
-use super::owed::{Moment, Moves, Owed, fading, falling_by};
+use super::owed::{Moment, Moves, RowDebt, fading, falling_by};
 use super::rule::{ElementStep, KEPT, over};
 use super::settings;
 use crate::kernels::Float;
@@ -15,7 +15,7 @@ use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
 #[derive(Clone, Copy)]
-struct Ahead<T> {
+struct NesterovStep<T> {
     moments: Moments<T>,
     /// Of the gradient in the step.
     by_grad: T,
@@ -23,7 +23,7 @@ struct Ahead<T> {
     by_moment: T,
 }
 
-impl<T: Float> ElementStep<T, 3> for Ahead<T> {
+impl<T: Float> ElementStep<T, 3> for NesterovStep<T> {
     #[inline(always)]
     fn step(&self, [param, moment1, moment2]: [T; 3], grad: T) -> [T; 3] {
         let [moment1, moment2] = self.moments.next(moment1, moment2, grad);
@@ -99,7 +99,7 @@ impl ElementRule<3> for NAdam {
         let [by_grad, by_moment] =
             factors(self.beta1, self.momentum_decay, step).map(|factor| T::from_f64(rate * factor));
         let moments = Moments::new([self.beta1, self.beta2], self.epsilon, rate, step);
-        self.decay().before(rate, Ahead { moments, by_grad, by_moment })
+        self.decay().before(rate, NesterovStep { moments, by_grad, by_moment })
     }
 
     fn owes(&self) -> Debt {
@@ -128,7 +128,7 @@ impl ElementRule<3> for NAdam {
         Drift::from(moves).is_known()
     }
 
-    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, 3> {
+    fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, 3> {
         Drift::of(owed, [self.beta1, self.beta2], self.epsilon)
     }
 }

@@ -31,7 +31,7 @@ pub type Moves = [f64; 8];
 
 /// What a row owes.
 #[derive(Debug, Clone, Copy)]
-pub struct Owed<'a> {
+pub struct RowDebt<'a> {
     /// What the first missed updates do.
     pub moves: &'a Moves,
     /// How many updates that are.
@@ -74,7 +74,7 @@ pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 
 
 /// A rule whose moves can be made later, as a ledger sees it: the methods of the same names of an
 /// [`ElementRule`](super::element::ElementRule).
-pub(in crate::ops) trait Deferred: Send + Sync {
+pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn owes(&self) -> Debt;
     fn none(&self) -> Moves;
     fn earlier(&self, moves: &Moves, moment: Moment) -> Moves;
@@ -131,7 +131,7 @@ impl Ledger {
     }
 
     /// For gaps of at most `most` updates.
-    pub(in crate::ops) fn prepare(&mut self, rule: &dyn Deferred, history: History<'_>, most: usize) {
+    pub(in crate::ops) fn prepare(&mut self, rule: &dyn DeferredRule, history: History<'_>, most: usize) {
         self.follow(history);
         let horizon = rule.horizon().min(KEPT);
         self.recent.clear();
@@ -151,7 +151,12 @@ impl Ledger {
     }
 
     /// Makes sure that [`Self::of`] knows a gap; whether its moves are known well enough to be made at once.
-    pub(in crate::ops) fn learn(&mut self, rule: &dyn Deferred, history: History<'_>, gap: usize) -> bool {
+    pub(in crate::ops) fn learn(
+        &mut self,
+        rule: &dyn DeferredRule,
+        history: History<'_>,
+        gap: usize,
+    ) -> bool {
         let start = self.count - gap as u64;
         // Within a horizon of 0 nothing was missed.
         if gap >= self.recent.len() && self.recent.len() > 1 {
@@ -182,7 +187,12 @@ impl Ledger {
     }
 
     /// All that is known at once of the updates from one on, where they end at `end`: the moves, and of how many.
-    pub(in crate::ops) fn part(&self, rule: &dyn Deferred, update: u64, end: u64) -> Option<(Moves, usize)> {
+    pub(in crate::ops) fn part(
+        &self,
+        rule: &dyn DeferredRule,
+        update: u64,
+        end: u64,
+    ) -> Option<(Moves, usize)> {
         let part = self.parts.binary_search(&update).ok()?;
         let left = (self.count - update) as usize;
         let last = self.recent.get(left).filter(|moves| end == self.count && rule.is_known(moves));
@@ -195,13 +205,13 @@ impl Ledger {
     }
 
     /// What a row owes that missed the last `gap` updates.
-    pub(in crate::ops) fn of(&self, gap: usize) -> Owed<'_> {
+    pub(in crate::ops) fn of(&self, gap: usize) -> RowDebt<'_> {
         let horizon = self.recent.len() - 1;
         if gap <= horizon {
-            return Owed { moves: &self.recent[gap], updates: gap, rest: 0, kept: 1.0 };
+            return RowDebt { moves: &self.recent[gap], updates: gap, rest: 0, kept: 1.0 };
         }
         let rest = gap - horizon;
-        let owed = |moves| Owed { moves, updates: horizon, rest, kept: self.kept[rest] };
+        let owed = |moves| RowDebt { moves, updates: horizon, rest, kept: self.kept[rest] };
         let start = self.count - gap as u64;
         match self.first.get((start % KEPT as u64) as usize) {
             _ if horizon == 0 => owed(&self.recent[0]),
@@ -212,7 +222,7 @@ impl Ledger {
 }
 
 /// What a range of updates does.
-fn moves_of(rule: &dyn Deferred, history: History<'_>, updates: Range<u64>) -> Moves {
+fn moves_of(rule: &dyn DeferredRule, history: History<'_>, updates: Range<u64>) -> Moves {
     updates.rev().fold(rule.none(), |moves, update| rule.earlier(&moves, history.at(update)))
 }
 
@@ -222,7 +232,7 @@ pub(in crate::ops) struct Remains<T, const FIELDS: usize>([T; FIELDS]);
 
 impl<T: Float, const FIELDS: usize> Remains<T, FIELDS> {
     /// Where the state falls by these factors in each update.
-    pub(in crate::ops) fn of(fall: [f64; FIELDS], owed: &Owed<'_>) -> Self {
+    pub(in crate::ops) fn of(fall: [f64; FIELDS], owed: &RowDebt<'_>) -> Self {
         let mut parts = [T::ZERO; FIELDS];
         for (part, fall) in parts.iter_mut().zip(fall) {
             *part = T::from_f64(fall.powi((owed.updates + owed.rest) as i32));

@@ -48,7 +48,7 @@ operator! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct Settle = settle {
-        rule: RuleOf,
+        rule: RuleKind,
         settings: Settings,
         dtype: DType,
         shape: Vec<usize>,
@@ -59,13 +59,13 @@ operator! {
 }
 
 /// The kind of an update rule.
-pub(in crate::ops) struct RuleOf {
+pub(in crate::ops) struct RuleKind {
     kind: String,
     /// With its settings, once a registry has it.
     found: Option<Arc<dyn Op>>,
 }
 
-impl RuleOf {
+impl RuleKind {
     fn new(kind: &str) -> Self {
         Self { kind: kind.to_owned(), found: None }
     }
@@ -77,7 +77,7 @@ impl RuleOf {
     }
 }
 
-impl Attribute for RuleOf {
+impl Attribute for RuleKind {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         attributes.text(name).map(Self::new)
     }
@@ -123,7 +123,7 @@ pub(crate) fn settle_attributes(
     dtype: DType,
     shape: &[usize],
 ) -> Attributes {
-    let (rule, settings, shape) = (RuleOf::new(rule), Settings(settings.clone()), shape.to_vec());
+    let (rule, settings, shape) = (RuleKind::new(rule), Settings(settings.clone()), shape.to_vec());
     Settle { rule, settings, dtype, shape }.attributes()
 }
 

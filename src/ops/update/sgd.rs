@@ -2,7 +2,7 @@
 
 use super::decay::Decay;
 use super::element::ElementRule;
-use super::owed::{Moment, Moves, Owed};
+use super::owed::{Moment, Moves, RowDebt};
 use super::rule::ElementStep;
 use super::settings;
 use crate::kernels::Float;
@@ -181,7 +181,7 @@ impl ElementRule<2> for Momentum {
         true
     }
 
-    fn settled<T: Float>(&self, owed: &Owed<'_>) -> impl ElementStep<T, 2> {
+    fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, 2> {
         let [a, b, c, d, ..] = owed.moves.map(T::from_f64);
         Coast { param: [a, b], velocity: [c, d] }
     }

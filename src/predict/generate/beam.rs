@@ -1,9 +1,9 @@
 //! Beam search over many sources at once.
 
-use super::generated::Generated;
+use super::generated::Hypotheses;
 use super::options::{Beam, Generation};
 use super::rules::Rules;
-use super::search::{Running, Said, Scratch, Search};
+use super::search::{Running, Scratch, Search, StepOutput};
 use super::steps::{Steps, logits_of, rooms};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Threads;
@@ -22,7 +22,7 @@ pub(crate) fn beam(
     options: &Generation,
     beam: &Beam,
     threads: &Threads,
-) -> Result<Generated> {
+) -> Result<Hypotheses> {
     check(beam)?;
     let classes = steps.classes();
     let rules = Rules::new(options, classes, sources)?;
@@ -46,7 +46,7 @@ pub(crate) fn beam(
         steps.advance(&parents, &tokens)?;
         let logits = logits_of(steps, parents.len())?;
         let attention = if beam.coverage > 0.0 { Some(attention_of(steps)?) } else { None };
-        let said = Said { step, classes, logits, attention };
+        let said = StepOutput { step, classes, logits, attention };
         room.resize_with(rooms(threads, logits.len()), Scratch::default);
         threads.divide(&mut active, &mut room, |_, search, room| {
             search.failed = search.step(said, room).err();
@@ -67,7 +67,7 @@ pub(crate) fn beam(
             found[source] = done.found();
         }
     }
-    Generated::new(found)
+    Hypotheses::new(found)
 }
 
 fn attention_of(steps: &dyn Steps) -> Result<(&[f32], &[usize])> {

@@ -7,7 +7,7 @@ use crate::tensor::Variable;
 ///
 /// A source has one drawn hypothesis, or up to `n_best` of a beam; fewer, or none, if no more were possible.
 #[derive(Debug, Clone)]
-pub struct Generated {
+pub struct Hypotheses {
     tokens: Variable,
     scores: Vec<f64>,
     stopped: Vec<bool>,
@@ -26,19 +26,19 @@ pub struct Hypothesis<'a> {
 }
 
 /// A hypothesis that is finished.
-pub(super) struct Finished {
+pub(super) struct FinishedHypothesis {
     pub(super) tokens: Vec<i64>,
     pub(super) score: f64,
     pub(super) stopped: bool,
 }
 
-impl Generated {
+impl Hypotheses {
     /// Of the hypotheses of each source, best first.
-    pub(super) fn new(sources: Vec<Vec<Finished>>) -> Result<Self> {
+    pub(super) fn new(sources: Vec<Vec<FinishedHypothesis>>) -> Result<Self> {
         let all = || sources.iter().flatten();
         let scores = all().map(|one| one.score).collect();
         let stopped = all().map(|one| one.stopped).collect();
-        let tokens = |source: Vec<Finished>| source.into_iter().map(|one| one.tokens).collect();
+        let tokens = |source: Vec<FinishedHypothesis>| source.into_iter().map(|one| one.tokens).collect();
         let nested: Vec<Vec<Vec<i64>>> = sources.into_iter().map(tokens).collect();
         Ok(Self { tokens: Variable::from_nested(&nested)?, scores, stopped })
     }

@@ -13,7 +13,7 @@ mod steps;
 mod tests;
 
 pub(crate) use beam::beam;
-pub use generated::{Generated, Hypothesis};
+pub use generated::{Hypotheses, Hypothesis};
 pub use options::{Beam, Generation};
 pub(crate) use sample::sample;
 pub(crate) use steps::Steps;

@@ -1,6 +1,6 @@
 //! One hypothesis a source, drawn token by token.
 
-use super::generated::{Finished, Generated};
+use super::generated::{FinishedHypothesis, Hypotheses};
 use super::options::Generation;
 use super::rules::{Choice, Rules};
 use super::steps::{Steps, logits_of, rooms, wrong_logit};
@@ -25,7 +25,7 @@ pub(crate) fn sample(
     sampling: Sampling,
     seed: u64,
     threads: &Threads,
-) -> Result<Generated> {
+) -> Result<Hypotheses> {
     if numbers.len() != sources {
         let expected = format!("one for each of {sources} sources");
         return Err(Error::new("numbers of sources", expected, numbers.len().to_string()));
@@ -59,7 +59,7 @@ pub(crate) fn sample(
             }
             if stopped || step + 1 == rules.max_steps {
                 let Line { source, tokens, sum: score, .. } = line;
-                found[source].push(Finished { tokens, score, stopped });
+                found[source].push(FinishedHypothesis { tokens, score, stopped });
                 continue;
             }
             parents.push(i);
@@ -67,7 +67,7 @@ pub(crate) fn sample(
             active.push(line);
         }
     }
-    Generated::new(found)
+    Hypotheses::new(found)
 }
 
 /// The hypothesis of a source.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::generated::Finished;
+use super::generated::FinishedHypothesis;
 use super::hypotheses::{Best, Candidate, Tokens};
 use super::options::Beam;
 use super::rules::{Choice, Rules};
@@ -32,7 +32,7 @@ pub(super) struct Search<'a> {
     /// For each running hypothesis what it attended to so far, if that is asked for.
     covered: Vec<f64>,
     /// The `n_best` finished ones, best first.
-    finished: Vec<Done>,
+    finished: Vec<HypothesisEnd>,
     /// How many were finished.
     finishes: usize,
 }
@@ -50,7 +50,7 @@ pub(super) struct Running {
 }
 
 /// A hypothesis that is finished.
-struct Done {
+struct HypothesisEnd {
     last: Option<usize>,
     score: f64,
     stopped: bool,
@@ -65,7 +65,7 @@ pub(super) struct Scratch {
 
 /// What the model says of one step of all hypotheses.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct StepOutput<'a> {
     pub(super) step: usize,
     pub(super) classes: usize,
     pub(super) logits: &'a [f32],
@@ -92,8 +92,8 @@ impl<'a> Search<'a> {
     }
 
     /// Goes on with what the model says of the running hypotheses.
-    pub(super) fn step(&mut self, said: Said<'_>, room: &mut Scratch) -> Result<()> {
-        let Said { step, classes, logits, attention } = said;
+    pub(super) fn step(&mut self, said: StepOutput<'_>, room: &mut Scratch) -> Result<()> {
+        let StepOutput { step, classes, logits, attention } = said;
         if let Some((values, offsets)) = attention {
             self.attend(step, values, offsets)?;
         }
@@ -228,7 +228,7 @@ impl<'a> Search<'a> {
         if place < n_best {
             let before = self.running[end.parent].last;
             let last = if stopped { before } else { Some(self.tokens.push(before, end.token)) };
-            self.finished.insert(place, Done { last, score, stopped });
+            self.finished.insert(place, HypothesisEnd { last, score, stopped });
             self.finished.truncate(n_best);
         }
     }
@@ -264,9 +264,13 @@ impl<'a> Search<'a> {
     }
 
     /// What was found, best first.
-    pub(super) fn found(self) -> Vec<Finished> {
+    pub(super) fn found(self) -> Vec<FinishedHypothesis> {
         let Self { tokens, finished, .. } = self;
-        let found = |Done { last, score, stopped }| Finished { tokens: tokens.of(last), score, stopped };
+        let found = |HypothesisEnd { last, score, stopped }| FinishedHypothesis {
+            tokens: tokens.of(last),
+            score,
+            stopped,
+        };
         finished.into_iter().map(found).collect()
     }
 }

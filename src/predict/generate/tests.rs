@@ -14,7 +14,7 @@ fn one_thread() -> Threads {
     Threads::new(1).unwrap()
 }
 
-fn plain(generated: &Generated) -> Plain {
+fn plain(generated: &Hypotheses) -> Plain {
     let of = |source| generated.hypotheses(source).unwrap();
     let one = |one: Hypothesis<'_>| (one.tokens.to_vec(), one.score, one.stopped);
     (0..generated.sources()).map(|source| of(source).into_iter().map(one).collect()).collect()

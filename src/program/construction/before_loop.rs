@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Place, Result};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Spec, VarId};
 use crate::operator::facts::Reach;
-use crate::program::description::op_desc::Pair;
+use crate::program::description::op_desc::VarPair;
 use crate::program::description::program::Program;
 use crate::tensor::StorageKind;
 
@@ -20,7 +20,7 @@ type Operands<'s> = Vec<(&'s str, Vec<VarId>)>;
 
 /// How a step sees what is around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum OuterUse {
     /// One row a step.
     Input,
     /// A row, or a whole sub-sequence, that stays the same.
@@ -60,8 +60,8 @@ impl State {
         let State { program, open, .. } = self;
         let step = open.iter_mut().find(|step| step.block == block).ok_or_else(finished)?;
         let inner = |var: VarId| match seen {
-            Seen::Input => step.add_input(program, var),
-            Seen::Static => step.capture(program, var)?.ok_or_else(finished),
+            OuterUse::Input => step.add_input(program, var),
+            OuterUse::Static => step.capture(program, var)?.ok_or_else(finished),
         };
         made.into_iter().map(inner).collect::<Result<_>>().map_err(|e| e.at(place))
     }
@@ -77,7 +77,7 @@ impl State {
         kind: &str,
         attributes: &Attributes,
         inputs: &[(&'s str, Vec<VarId>)],
-    ) -> Result<(Operands<'s>, Seen)> {
+    ) -> Result<(Operands<'s>, OuterUse)> {
         let State { program, registry, .. } = self;
         let step = self.step(block).ok_or_else(finished)?;
         let all = || inputs.iter().flat_map(|(_, vars)| vars).copied();
@@ -90,7 +90,7 @@ impl State {
                 None => error,
             })
         };
-        let outer = |pairs: &[Pair], var: VarId| pairs.iter().find(|p| p.inner == var).map(|p| p.outer);
+        let outer = |pairs: &[VarPair], var: VarId| pairs.iter().find(|p| p.inner == var).map(|p| p.outer);
         let mut seen = None;
         let mut found = Vec::new();
         for (slot, vars) in inputs {
@@ -102,9 +102,9 @@ impl State {
                     outside.push(var);
                     continue;
                 } else if let Some(of) = outer(&step.desc.inputs, var) {
-                    (of, Seen::Input)
+                    (of, OuterUse::Input)
                 } else if let Some(of) = outer(&step.desc.statics, var) {
-                    (of, Seen::Static)
+                    (of, OuterUse::Static)
                 } else {
                     let expected = "operators on step inputs and on what is around the step";
                     let got = format!("`{kind}` with `{name}`, which the step computes");
@@ -127,7 +127,7 @@ impl State {
             Reach::Sequence if ragged => {}
             _ => return refuse("row-wise operators", format!("`{kind}`")),
         }
-        Ok((found, seen.unwrap_or(Seen::Input)))
+        Ok((found, seen.unwrap_or(OuterUse::Input)))
     }
 }
 
@@ -136,7 +136,7 @@ impl OpenStep {
     fn add_input(&mut self, program: &mut Program, var: VarId) -> Result<VarId> {
         let spec = program.spec(var)?.clone();
         let inner = self.view(program, var, &spec, &spec.lod[self.above.len() + 1..]);
-        self.desc.inputs.push(Pair { outer: var, inner });
+        self.desc.inputs.push(VarPair { outer: var, inner });
         Ok(inner)
     }
 

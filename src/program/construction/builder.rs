@@ -442,10 +442,10 @@ impl Builder {
 
     /// The dtype that is meant; `None` for that of an unknown variable.
     #[track_caller]
-    pub(super) fn dtype(&self, of: impl Into<DTypeOf>) -> Option<DType> {
+    pub(super) fn dtype(&self, of: impl Into<DTypeSource>) -> Option<DType> {
         match of.into() {
-            DTypeOf::DType(dtype) => Some(dtype),
-            DTypeOf::Var(var) => self.spec(var).map(|spec| spec.dtype),
+            DTypeSource::DType(dtype) => Some(dtype),
+            DTypeSource::Var(var) => self.spec(var).map(|spec| spec.dtype),
         }
     }
 
@@ -564,20 +564,20 @@ fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize)
 
 /// A dtype, or that of a variable.
 #[derive(Debug, Clone, Copy)]
-pub enum DTypeOf {
+pub enum DTypeSource {
     /// This one.
     DType(DType),
     /// What the variable holds.
     Var(Var),
 }
 
-impl From<DType> for DTypeOf {
+impl From<DType> for DTypeSource {
     fn from(dtype: DType) -> Self {
         Self::DType(dtype)
     }
 }
 
-impl From<Var> for DTypeOf {
+impl From<Var> for DTypeSource {
     fn from(var: Var) -> Self {
         Self::Var(var)
     }

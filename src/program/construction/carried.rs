@@ -1,6 +1,6 @@
 //! States that pass from batch to batch: how a builder makes them.
 
-use super::builder::{Builder, DTypeOf};
+use super::builder::{Builder, DTypeSource};
 use super::state::OpenState;
 use super::var::Var;
 use crate::operator::attributes::Attributes;
@@ -50,7 +50,7 @@ impl Builder {
     /// If the name is taken, in a step block, or if there are too many dimensions. [`Self::finish`] fails if the state has no
     /// [`Self::carry`].
     #[track_caller]
-    pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeOf>, dims: &[usize]) -> Var {
+    pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
         let (before, line) = (self.feed(name, dtype, dims, 0), self.here());
         if !before.is_unknown() {

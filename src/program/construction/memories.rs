@@ -1,7 +1,7 @@
 //! Memories of a step block: what passes from step to step.
 
-use super::builder::DTypeOf;
-use super::open_step::{Next, OpenMemory, OpenStep};
+use super::builder::DTypeSource;
+use super::open_step::{NextMemory, OpenMemory, OpenStep};
 use super::state::{State, finished};
 use super::step::Step;
 use super::var::Var;
@@ -35,7 +35,7 @@ impl Step {
     /// # Errors
     /// If a row has no numbers, or there are too many dimensions.
     #[track_caller]
-    pub fn memory_of(&self, dtype: impl Into<DTypeOf>, dims: &[usize]) -> Var {
+    pub fn memory_of(&self, dtype: impl Into<DTypeSource>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
         let spec = match dims.contains(&0) {
             true => Err(empty_memory(format!("{dims:?}"))),
@@ -64,7 +64,7 @@ impl Step {
         let state = &mut *self.state.borrow_mut();
         let previous =
             state.program.add_computed("memory", self.block, spec, VarRole::Step, StopGradient::No);
-        let memory = OpenMemory { previous, initial, next: Next::None, last: None };
+        let memory = OpenMemory { previous, initial, next: NextMemory::None, last: None };
         state.building(self)?.add_memory(memory);
         Ok(previous)
     }
@@ -93,17 +93,17 @@ impl Step {
             memory.next = next;
         } else if let Some(Ok(memory)) = after.map(|after| state.memory(self, after)) {
             // The arguments were the wrong way round. That error is written down; a missing update would be a second one.
-            memory.next = Next::Unknown;
+            memory.next = NextMemory::Unknown;
         }
     }
 
     /// What `memory` holds at the next step, if `var` can be that.
-    fn next(&self, memory: VarId, var: Var) -> Next {
+    fn next(&self, memory: VarId, var: Var) -> NextMemory {
         let others = {
             let mut state = self.state.borrow_mut();
             let name = state.program.var(memory).name.clone();
             state.memory(self, memory).and_then(|found| match found.next {
-                Next::None => Ok(()),
+                NextMemory::None => Ok(()),
                 _ => {
                     let expected = "one `update` in the step";
                     Err(Error::of(ErrorKind::Program, "memory", expected, "a second one").variable(name))
@@ -111,16 +111,16 @@ impl Step {
             })
         };
         if self.fitting(others).is_none() {
-            return Next::Unknown;
+            return NextMemory::Unknown;
         }
-        let Some(mut id) = self.computed_here(var) else { return Next::Unknown };
+        let Some(mut id) = self.computed_here(var) else { return NextMemory::Unknown };
         let taken = {
             let mut state = self.state.borrow_mut();
             state.building(self).is_ok_and(|step| !step.taken.insert(id))
         };
         if taken {
             // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
-            let Some(copy) = self.copy(id) else { return Next::Unknown };
+            let Some(copy) = self.copy(id) else { return NextMemory::Unknown };
             id = copy;
         }
         let fits = {
@@ -132,7 +132,7 @@ impl Step {
                     .variable(&program.var(var.id).name)),
             })
         };
-        self.fitting(fits).map_or(Next::Unknown, |()| Next::Known(id))
+        self.fitting(fits).map_or(NextMemory::Unknown, |()| NextMemory::Known(id))
     }
 
     /// What `memory` holds after each sequence's last step, one row a sequence, to be returned from the step block. A

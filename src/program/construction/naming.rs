@@ -8,13 +8,13 @@ use super::builder::Builder;
 use super::state::State;
 
 /// Something that is open in a builder's state, such as a scope, until this is dropped, even by a panic.
-pub(crate) struct Opened {
+pub(crate) struct ScopeGuard {
     state: Rc<RefCell<State>>,
     depth: usize,
     close: fn(&mut State, usize),
 }
 
-impl Drop for Opened {
+impl Drop for ScopeGuard {
     fn drop(&mut self) {
         if let Ok(mut state) = self.state.try_borrow_mut() {
             (self.close)(&mut state, self.depth);
@@ -22,7 +22,7 @@ impl Drop for Opened {
     }
 }
 
-impl Opened {
+impl ScopeGuard {
     /// Opens something: `open` gives how much was open before, `close` goes back to that.
     pub(super) fn new(
         net: &Builder,
@@ -62,21 +62,21 @@ impl Builder {
     }
 
     /// Parameters are named in the scope of this whole name, as long as the result lives.
-    pub(crate) fn open_scope(&self, name: String) -> Opened {
+    pub(crate) fn open_scope(&self, name: String) -> ScopeGuard {
         let open = |state: &mut State| {
             state.scopes.open.push(name);
             state.scopes.open.len() - 1
         };
-        Opened::new(self, open, |state, depth| state.scopes.open.truncate(depth))
+        ScopeGuard::new(self, open, |state, depth| state.scopes.open.truncate(depth))
     }
 
     /// Operators and errors name `caller` as the line of the user's code, as long as the result lives.
-    pub(crate) fn called_from(&self, caller: &'static Location<'static>) -> Opened {
+    pub(crate) fn called_from(&self, caller: &'static Location<'static>) -> ScopeGuard {
         let open = |state: &mut State| {
             state.scopes.lines.push(caller);
             state.scopes.lines.len() - 1
         };
-        Opened::new(self, open, |state, depth| state.scopes.lines.truncate(depth))
+        ScopeGuard::new(self, open, |state, depth| state.scopes.lines.truncate(depth))
     }
 
     /// Builds one call of a layer that is written as a function: its parameters' names begin with `kind` and a count

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Place, Result};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId, rows_of_step};
 use crate::program::description::language::RECURRENT;
-use crate::program::description::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
+use crate::program::description::op_desc::{OpDesc, Role, SlotVars, StepDesc, VarPair};
 use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 use crate::tensor::StorageKind;
@@ -50,14 +50,14 @@ pub(super) struct OpenStep {
 pub(super) struct OpenMemory {
     pub(super) previous: VarId,
     pub(super) initial: Option<VarId>,
-    pub(super) next: Next,
+    pub(super) next: NextMemory,
     /// The outer variable of its final value, once it was asked for.
     pub(super) last: Option<VarId>,
 }
 
 /// What a memory holds at the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextMemory {
     /// Nothing was said yet.
     None,
     /// What was said does not fit, or is unknown.
@@ -103,7 +103,7 @@ impl OpenStep {
         for &var in outer {
             let spec = program.spec(var)?.clone();
             let id = self.view(program, var, &spec, &spec.lod[depth + 1..]);
-            self.desc.inputs.push(Pair { outer: var, inner: id });
+            self.desc.inputs.push(VarPair { outer: var, inner: id });
             inner.push(id);
         }
         Ok(inner)
@@ -227,7 +227,7 @@ impl OpenStep {
         let desc = program.var(var);
         let (name, stop) = (format!("{}.static", desc.name), desc.stop_gradient);
         let inner = program.add_computed(&name, self.block, view, VarRole::Step, stop.into());
-        self.desc.statics.push(Pair { outer: var, inner });
+        self.desc.statics.push(VarPair { outer: var, inner });
         self.captured.insert(var, inner);
         Ok(Some(inner))
     }
@@ -267,7 +267,7 @@ impl OpenStep {
     /// The operator with all its outer variables in slots.
     pub(super) fn finish(&mut self, program: &Program, caller: String) -> OpDesc {
         let desc = self.desc.clone();
-        let outers = |pairs: &[Pair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
+        let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
         let mut constants: Vec<VarId> = Vec::new();
         let mut known = HashSet::new();
         // Only blocks that were made after it can lie inside it.
@@ -281,7 +281,7 @@ impl OpenStep {
                 }
             }
         }
-        let bound = |slot: &str, vars: Vec<VarId>| Bound { slot: slot.to_owned(), vars };
+        let bound = |slot: &str, vars: Vec<VarId>| SlotVars { slot: slot.to_owned(), vars };
         let mut inputs = vec![
             bound("x", outers(&desc.inputs)),
             bound("static", outers(&desc.statics)),

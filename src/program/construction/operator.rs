@@ -152,7 +152,7 @@ macro_rules! operator {
             }
         }
 
-        impl $crate::op::Declared for $type {
+        impl $crate::op::DeclaredOp for $type {
             fn declaration() -> &'static $crate::op::Declaration {
                 const {
                     &$crate::op::Declaration {
@@ -178,7 +178,7 @@ macro_rules! operator {
             }
 
             fn declared(&self) -> &'static $crate::op::Declaration {
-                <Self as $crate::op::Declared>::declaration()
+                <Self as $crate::op::DeclaredOp>::declaration()
             }
         }
 
@@ -290,7 +290,7 @@ macro_rules! operator_part {
         $($($before)*)?
         let operator = $type { $($field: $field.into()),* };
         $self.append(
-            <$type as $crate::op::Declared>::declaration().kind,
+            <$type as $crate::op::DeclaredOp>::declaration().kind,
             &[$((stringify!($slot), $crate::op::InputArgument::vars(&$slot))),*],
             operator.attributes(),
         )

@@ -1,6 +1,6 @@
 //! Variables that are learned: dense ones, and row-sparse tables.
 
-use super::builder::{Builder, DTypeOf};
+use super::builder::{Builder, DTypeSource};
 use super::state::State;
 use super::var::Var;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ impl Builder {
     pub fn parameter(
         &self,
         name: &str,
-        dtype: impl Into<DTypeOf>,
+        dtype: impl Into<DTypeSource>,
         dims: &[usize],
         initializer: Initializer,
     ) -> Var {
@@ -77,7 +77,7 @@ impl Builder {
     pub fn row_sparse_parameter(
         &self,
         name: &str,
-        dtype: impl Into<DTypeOf>,
+        dtype: impl Into<DTypeSource>,
         dims: &[usize],
         initializer: Initializer,
     ) -> Var {
@@ -105,7 +105,7 @@ impl Builder {
     pub(crate) fn kept(
         &self,
         name: &str,
-        dtype: impl Into<DTypeOf>,
+        dtype: impl Into<DTypeSource>,
         dims: &[usize],
         initializer: Initializer,
     ) -> Var {

@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::panic::Location;
 
 use super::builder::Builder;
-use super::naming::Opened;
-use super::open_step::{Next, OpenMemory, Recurrence};
+use super::naming::ScopeGuard;
+use super::open_step::{NextMemory, OpenMemory, Recurrence};
 use super::state::State;
 use super::var::Var;
 use super::vars::Vars;
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Place};
 use crate::operator::attributes::Attributes;
 use crate::operator::extent::VarId;
 use crate::program::description::language::{COPY, RECURRENT};
-use crate::program::description::op_desc::{Memory, Pair};
+use crate::program::description::op_desc::{Memory, VarPair};
 use crate::program::description::var_desc::VarRole;
 
 /// A builder inside a step block. It is a [`Builder`]; on top it has memories.
@@ -84,7 +84,7 @@ impl Builder {
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
         // Closed also if the block panics.
-        let opened = Opened::new(self, |_| depth, |state, depth| state.open.truncate(depth));
+        let opened = ScopeGuard::new(self, |_| depth, |state, depth| state.open.truncate(depth));
         let step = Step { builder: Builder { block, ..self.clone() } };
         let inner: Vec<Var> =
             inner.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect();
@@ -127,7 +127,7 @@ impl Step {
             step.over = None;
         }
         for memory in &step.memories {
-            if memory.next == Next::None {
+            if memory.next == NextMemory::None {
                 let error = Error::of(ErrorKind::Program, "memory", "one `update` in the step", "none");
                 let name = &program.var(memory.previous).name;
                 errors.push(error.variable(name).at(step.place.clone()));
@@ -157,13 +157,13 @@ impl Step {
                 VarRole::Computed,
                 stop.into(),
             );
-            step.desc.outputs.push(Pair { outer, inner: id });
+            step.desc.outputs.push(VarPair { outer, inner: id });
             Some(outer)
         };
         let outer: Vec<Option<VarId>> = inside.into_iter().map(|(id, last)| outside(id, last)).collect();
         for memory in &step.memories {
             let &OpenMemory { previous, initial, last, ref next } = memory;
-            if let &Next::Known(next) = next {
+            if let &NextMemory::Known(next) = next {
                 step.desc.memories.push(Memory { previous, next, initial, last });
             }
         }

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Write};
 
-use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
+use super::op_desc::{OpDesc, Role, SlotVars, StepDesc, VarPair};
 use super::program::Program;
 use super::var_desc::{VarKind, VarRole};
 use crate::operator::attributes::Attributes;
@@ -205,8 +205,8 @@ impl Listing<'_, '_> {
         if let [one] = names.as_slice() { one.clone() } else { format!("({})", names.join(", ")) }
     }
 
-    fn arguments(&self, inputs: &[Bound]) -> String {
-        let slot = |bound: &Bound| {
+    fn arguments(&self, inputs: &[SlotVars]) -> String {
+        let slot = |bound: &SlotVars| {
             let vars: Vec<String> = bound.vars.iter().map(|&id| self.program.shown(id)).collect();
             let vars =
                 if let [one] = vars.as_slice() { one.clone() } else { format!("[{}]", vars.join(", ")) };
@@ -215,8 +215,8 @@ impl Listing<'_, '_> {
         inputs.iter().map(slot).collect::<Vec<_>>().join(", ")
     }
 
-    fn pairs(&mut self, title: &str, pairs: &[Pair], direction: Direction, depth: usize) -> fmt::Result {
-        for Pair { outer, inner } in pairs {
+    fn pairs(&mut self, title: &str, pairs: &[VarPair], direction: Direction, depth: usize) -> fmt::Result {
+        for VarPair { outer, inner } in pairs {
             let text = match direction {
                 Direction::Out => {
                     format!("{title} {} -> {}", self.program.shown(*inner), self.program.shown(*outer))

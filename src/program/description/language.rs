@@ -9,7 +9,7 @@ pub const RECURRENT: &str = "recurrent";
 
 /// An operator that the language appends by itself, from the registry that the program is built with. It has one output.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Appended {
+pub(crate) struct LanguageOp {
     /// Its kind.
     pub kind: &'static str,
     /// Its input slots, each for one variable.
@@ -20,18 +20,18 @@ pub(crate) struct Appended {
 
 /// A copy of `x`, so that every output of a step block, and what each memory holds next, is written by an operator of its
 /// own.
-pub(crate) const COPY: Appended = Appended { kind: "assign", inputs: &["x"], attributes: &[] };
+pub(crate) const COPY: LanguageOp = LanguageOp { kind: "assign", inputs: &["x"], attributes: &[] };
 
 /// The number `value` in the shape of `x`: the gradient of a loss, which is 1.
-pub(crate) const FILL: Appended = Appended { kind: "fill_like", inputs: &["x"], attributes: &["value"] };
+pub(crate) const FILL: LanguageOp = LanguageOp { kind: "fill_like", inputs: &["x"], attributes: &["value"] };
 
 /// A copy of `x`, to be the state that the feed `before` has at the next batch.
-pub(crate) const CARRY: Appended = Appended { kind: "carry", inputs: &["x", "before"], attributes: &[] };
+pub(crate) const CARRY: LanguageOp = LanguageOp { kind: "carry", inputs: &["x", "before"], attributes: &[] };
 
 /// The dense meaning of `x`, for an operator that has no kernel for `x` as it is stored; the attribute says which one, and its slot.
-pub(crate) const TO_DENSE: Appended =
-    Appended { kind: "to_dense", inputs: &["x"], attributes: &["fallback"] };
+pub(crate) const TO_DENSE: LanguageOp =
+    LanguageOp { kind: "to_dense", inputs: &["x"], attributes: &["fallback"] };
 
 /// All that the language appends by itself.
 #[cfg(test)]
-pub(crate) const APPENDED: [Appended; 4] = [COPY, FILL, CARRY, TO_DENSE];
+pub(crate) const APPENDED: [LanguageOp; 4] = [COPY, FILL, CARRY, TO_DENSE];

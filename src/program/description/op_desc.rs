@@ -8,7 +8,7 @@ use crate::tensor::named::named;
 /// The variables of one slot of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Bound {
+pub struct SlotVars {
     /// The slot's name.
     pub slot: String,
     /// Its variables; more than one only where the slot takes many.
@@ -24,9 +24,9 @@ pub struct OpDesc {
     /// What it does here: forward, backward or an update.
     pub role: Role,
     /// What it reads.
-    pub inputs: Vec<Bound>,
+    pub inputs: Vec<SlotVars>,
     /// What it writes.
-    pub outputs: Vec<Bound>,
+    pub outputs: Vec<SlotVars>,
     /// Its attributes.
     pub attributes: Attributes,
     /// The step block, for a [`RECURRENT`](crate::program::RECURRENT).
@@ -54,7 +54,7 @@ named!(Role, "role", Forward = "forward", Backward = "backward", Update = "updat
 
 /// A pair of variables: one of the block that holds the `recurrent`, one of its step block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pair {
+pub struct VarPair {
     /// The outer variable.
     pub outer: VarId,
     /// The step block's.
@@ -86,13 +86,13 @@ pub struct StepDesc {
     /// Each sequence runs from its own end.
     pub reverse: bool,
     /// Step inputs: the entry of each sequence at this step.
-    pub inputs: Vec<Pair>,
+    pub inputs: Vec<VarPair>,
     /// Static inputs: for each sequence one row, or one sub-sequence, which is the same at every step.
-    pub statics: Vec<Pair>,
+    pub statics: Vec<VarPair>,
     /// The memories.
     pub memories: Vec<Memory>,
     /// Values of every step that are wanted outside.
-    pub outputs: Vec<Pair>,
+    pub outputs: Vec<VarPair>,
     /// Deeper levels of the step inputs: (outer level, level of one step's entries).
     pub levels: Vec<(LevelId, LevelId)>,
     /// What turns it into the backward pass of another `recurrent`.
@@ -107,11 +107,11 @@ pub struct StepGradient {
     /// The block of gradient operators.
     pub block: BlockId,
     /// Gradients that come in for the outputs (outer gradient, gradient of the inner variable).
-    pub outputs: Vec<Pair>,
+    pub outputs: Vec<VarPair>,
     /// Gradients that go out to the step inputs (outer gradient, gradient of the inner variable).
-    pub inputs: Vec<Pair>,
+    pub inputs: Vec<VarPair>,
     /// Gradients that go out to the static inputs, added over the steps.
-    pub statics: Vec<Pair>,
+    pub statics: Vec<VarPair>,
     /// Gradients of constants that the steps use, added over the steps: parameters and the like.
     pub constants: Vec<VarId>,
     /// The memories that gradients pass.
@@ -156,7 +156,7 @@ impl OpDesc {
     }
 }
 
-fn find<'a>(bound: &'a [Bound], slot: &str) -> &'a [VarId] {
+fn find<'a>(bound: &'a [SlotVars], slot: &str) -> &'a [VarId] {
     bound.iter().find(|b| b.slot == slot).map_or(&[], |b| &b.vars)
 }
 
@@ -170,7 +170,7 @@ impl StepDesc {
     ) -> Result<()> {
         block(self.block)?;
         level(self.level)?;
-        let pairs = |pairs: &[Pair]| pairs.iter().try_for_each(|p| var(p.outer).and(var(p.inner)));
+        let pairs = |pairs: &[VarPair]| pairs.iter().try_for_each(|p| var(p.outer).and(var(p.inner)));
         pairs(&self.inputs)?;
         pairs(&self.statics)?;
         pairs(&self.outputs)?;

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::names::Names;
-use super::op_desc::{Bound, OpDesc, Role};
+use super::op_desc::{OpDesc, Role, SlotVars};
 use super::var_desc::{StopGradient, VarDesc, VarKind, VarRole};
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
 use crate::operator::attributes::Attributes;
@@ -325,9 +325,9 @@ impl Program {
             }
             written.push(vars);
         }
-        let bind = |slots: &[Slot], vars: &[Vec<VarId>]| -> Vec<Bound> {
+        let bind = |slots: &[Slot], vars: &[Vec<VarId>]| -> Vec<SlotVars> {
             let pairs = slots.iter().zip(vars).filter(|(_, vars)| !vars.is_empty());
-            pairs.map(|(slot, vars)| Bound { slot: slot.name.to_owned(), vars: vars.clone() }).collect()
+            pairs.map(|(slot, vars)| SlotVars { slot: slot.name.to_owned(), vars: vars.clone() }).collect()
         };
         let desc = OpDesc {
             kind: kind.to_owned(),

@@ -1,6 +1,6 @@
 //! What an operator of a program has in its slots: literals, tensors and their specs.
 
-use super::op_desc::{Bound, OpDesc};
+use super::op_desc::{OpDesc, SlotVars};
 use super::program::{Program, malformed};
 use super::var_desc::{VarDesc, VarKind};
 use crate::error::Result;
@@ -62,7 +62,7 @@ impl Program {
     }
 
     /// The variables of each slot of an operator, in the order of the slots; `suffix` is `"@grad"` for gradients.
-    pub(crate) fn slots_of(slots: &[Slot], bound: &[Bound], suffix: &str) -> Vec<Vec<VarId>> {
+    pub(crate) fn slots_of(slots: &[Slot], bound: &[SlotVars], suffix: &str) -> Vec<Vec<VarId>> {
         let group = |slot: &Slot| {
             let found = bound.iter().find(|b| b.slot.strip_suffix(suffix) == Some(slot.name));
             found.map_or_else(Vec::new, |b| b.vars.clone())

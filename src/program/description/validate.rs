@@ -10,7 +10,7 @@ mod order;
 use std::collections::{HashMap, HashSet};
 
 use super::language::RECURRENT;
-use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc, StepGradient};
+use super::op_desc::{OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair};
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::var_desc::{VarDesc, VarRole, grad_name};
 use crate::error::{AtCaller, Place, Result};
@@ -282,7 +282,7 @@ impl Program {
             (&gradient.statics, &step.statics),
         ] {
             // In reverse, so that of two pairs with one inner variable the first one is kept.
-            let of_inner: HashMap<VarId, &Pair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
+            let of_inner: HashMap<VarId, &VarPair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
                 let of = self.has_var(pair.inner)?.gradient_of;
                 let Some(of) = of.and_then(|of| of_inner.get(&of)) else {
@@ -328,7 +328,13 @@ impl Program {
     }
 
     /// Checks a variable of the block around a step block and its view inside, which has all but its first `kept` levels.
-    fn crosses(&self, pair: &Pair, of: (&StepDesc, &Border), roles: &[VarRole], kept: usize) -> Result<()> {
+    fn crosses(
+        &self,
+        pair: &VarPair,
+        of: (&StepDesc, &Border),
+        roles: &[VarRole],
+        kept: usize,
+    ) -> Result<()> {
         let (step, border) = of;
         self.lies(pair.inner, step.block, roles)?;
         self.alike(pair.outer, pair.inner)?;
@@ -566,12 +572,12 @@ struct Border {
     sequences: Extent,
 }
 
-fn outers(pairs: &[Pair]) -> impl Iterator<Item = VarId> + '_ {
+fn outers(pairs: &[VarPair]) -> impl Iterator<Item = VarId> + '_ {
     pairs.iter().map(|p| p.outer)
 }
 
 /// Checks a slot of a `recurrent`: the variables of the step stand there too, where others look for them.
-fn same_slot(slots: &[Bound], slot: &str, vars: impl Iterator<Item = VarId>) -> Result<()> {
+fn same_slot(slots: &[SlotVars], slot: &str, vars: impl Iterator<Item = VarId>) -> Result<()> {
     let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
     let vars: Vec<VarId> = vars.collect();
     if found != vars {

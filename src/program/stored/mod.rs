@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::attributes::{self, Attributes};
 use crate::operator::extent::{self, BlockId, LevelId, Levels, Shape, VarId};
-use crate::program::description::op_desc::{self, Bound, OpDesc, Role, StepDesc};
+use crate::program::description::op_desc::{self, OpDesc, Role, SlotVars, StepDesc};
 use crate::program::description::program::{self, Program};
 use crate::program::description::var_desc::{self, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
-use crate::wire::record::{Named, record, variants};
+use crate::wire::record::{NamedEntry, record, variants};
 
 /// How deep lists of lists may be in a program that is read.
 pub(super) const MAX_LITERAL_DEPTH: usize = 16;
@@ -31,7 +31,7 @@ record! {
         1 name: String,
         2 block: u32,
         3 kind: Kind,
-        4 role: Named<VarRole>,
+        4 role: NamedEntry<VarRole>,
         5 persistable: bool,
         6 trainable: bool,
         7 stop_gradient: bool,
@@ -49,10 +49,10 @@ variants! {
 
 record! {
     struct Spec {
-        1 dtype: Named<DType>,
+        1 dtype: NamedEntry<DType>,
         2 shape: Vec<Extent>,
         3 lod: Vec<u32> = Vec::new(),
-        4 storage: Named<StorageKind> = Named(StorageKind::Dense),
+        4 storage: NamedEntry<StorageKind> = NamedEntry(StorageKind::Dense),
     }
 }
 
@@ -93,7 +93,7 @@ record! {
 record! {
     struct Operator {
         1 kind: String,
-        2 role: Named<Role>,
+        2 role: NamedEntry<Role>,
         3 inputs: Vec<Slot>,
         4 outputs: Vec<Slot>,
         5 attributes: BTreeMap<String, Literal> = BTreeMap::new(),
@@ -216,7 +216,7 @@ impl From<&VarDesc> for Variable {
                 VarKind::Tensor(spec) => Kind::Tensor(spec.into()),
                 VarKind::Literal(literal) => Kind::Literal(literal.into()),
             },
-            role: Named(desc.role),
+            role: NamedEntry(desc.role),
             persistable: desc.persistable,
             trainable: desc.trainable,
             stop_gradient: desc.stop_gradient,
@@ -256,10 +256,10 @@ impl TryFrom<Variable> for VarDesc {
 impl From<&extent::Spec> for Spec {
     fn from(spec: &extent::Spec) -> Self {
         Self {
-            dtype: Named(spec.dtype),
+            dtype: NamedEntry(spec.dtype),
             shape: spec.shape.iter().map(|&extent| extent.into()).collect(),
             lod: all(&spec.lod),
-            storage: Named(spec.storage),
+            storage: NamedEntry(spec.storage),
         }
     }
 }
@@ -373,7 +373,7 @@ impl From<&OpDesc> for Operator {
     fn from(op: &OpDesc) -> Self {
         Self {
             kind: op.kind.clone(),
-            role: Named(op.role),
+            role: NamedEntry(op.role),
             inputs: all(&op.inputs),
             outputs: all(&op.outputs),
             attributes: stored_attributes(&op.attributes),
@@ -399,25 +399,25 @@ impl TryFrom<Operator> for OpDesc {
     }
 }
 
-impl From<&Bound> for Slot {
-    fn from(bound: &Bound) -> Self {
+impl From<&SlotVars> for Slot {
+    fn from(bound: &SlotVars) -> Self {
         Self { name: bound.slot.clone(), variables: all(&bound.vars) }
     }
 }
 
-impl From<Slot> for Bound {
+impl From<Slot> for SlotVars {
     fn from(stored: Slot) -> Self {
         Self { slot: stored.name, vars: stored.variables.into_iter().map(VarId).collect() }
     }
 }
 
-impl From<&op_desc::Pair> for Pair {
-    fn from(pair: &op_desc::Pair) -> Self {
+impl From<&op_desc::VarPair> for Pair {
+    fn from(pair: &op_desc::VarPair) -> Self {
         Self { outer: pair.outer.0, inner: pair.inner.0 }
     }
 }
 
-impl From<Pair> for op_desc::Pair {
+impl From<Pair> for op_desc::VarPair {
     fn from(stored: Pair) -> Self {
         Self { outer: VarId(stored.outer), inner: VarId(stored.inner) }
     }

@@ -12,7 +12,7 @@ use crate::operator::extent::{BlockId, VarId};
 use crate::operator::registry::Registry;
 use crate::program::description::language::{FILL, RECURRENT};
 use crate::program::description::op_desc::{
-    Bound, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient,
+    MemoryGradient, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair,
 };
 use crate::program::description::program::{Append, Program};
 use crate::program::description::var_desc::{StopGradient, VarRole, grad_name};
@@ -173,7 +173,7 @@ impl Pass<'_> {
                     VarId::NONE
                 });
             }
-            outputs.push(Bound { slot: grad_name(slot.name), vars: grads });
+            outputs.push(SlotVars { slot: grad_name(slot.name), vars: grads });
         }
         if outputs.is_empty() {
             return Ok(None);
@@ -184,7 +184,7 @@ impl Pass<'_> {
             let vars: Vec<VarId> =
                 bound.vars.iter().map(|v| self.grads.get(v).copied().unwrap_or(VarId::NONE)).collect();
             if vars.iter().any(|&v| v != VarId::NONE) {
-                inputs.push(Bound { slot: grad_name(&bound.slot), vars });
+                inputs.push(SlotVars { slot: grad_name(&bound.slot), vars });
             }
         }
         Ok(Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() }))
@@ -232,7 +232,7 @@ impl Pass<'_> {
         for pair in &step.outputs {
             if let Some(&outer) = self.grads.get(&pair.outer) {
                 let inner = self.contribute(program, pair.inner, StorageKind::Dense)?;
-                gradient.outputs.push(Pair { outer, inner });
+                gradient.outputs.push(VarPair { outer, inner });
             }
         }
         let mut active = Vec::new();
@@ -247,13 +247,13 @@ impl Pass<'_> {
         for pair in &step.inputs {
             if let (Some(&inner), true) = (self.grads.get(&pair.inner), wants_gradient(program, pair.outer)) {
                 let outer = self.contribute(program, pair.outer, StorageKind::Dense)?;
-                gradient.inputs.push(Pair { outer, inner });
+                gradient.inputs.push(VarPair { outer, inner });
             }
         }
         for pair in &step.statics {
             if let (Some(&inner), true) = (self.grads.get(&pair.inner), wants_gradient(program, pair.outer)) {
                 let outer = self.contribute(program, pair.outer, StorageKind::Dense)?;
-                gradient.statics.push(Pair { outer, inner });
+                gradient.statics.push(VarPair { outer, inner });
             }
         }
         for number in active {
@@ -320,8 +320,8 @@ impl Pass<'_> {
     }
 
     fn describe(&self, op: &OpDesc, step: &StepDesc, gradient: StepGradient) -> OpDesc {
-        let outers = |pairs: &[Pair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
-        let bound = |slot: &str, vars: Vec<VarId>| Bound { slot: grad_name(slot), vars };
+        let outers = |pairs: &[VarPair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
+        let bound = |slot: &str, vars: Vec<VarId>| SlotVars { slot: grad_name(slot), vars };
         let mut inputs = op.inputs.clone();
         inputs.push(bound("out", outers(&gradient.outputs)));
         inputs.push(bound("last", gradient.memories.iter().filter_map(|m| m.last).collect()));

@@ -6,7 +6,7 @@ use crate::error::{AtCaller, Error, Place, Result};
 use crate::operator::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::operator::facts::{Facts, Reach};
 use crate::operator::registry::Registry;
-use crate::program::description::op_desc::{Bound, OpDesc, Pair, StepDesc};
+use crate::program::description::op_desc::{OpDesc, SlotVars, StepDesc, VarPair};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::program::transform::streamed::WindowState;
@@ -15,7 +15,7 @@ use crate::program::transform::streamed::WindowState;
 /// were made of, with their numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Stepped {
+pub struct StepProgram {
     /// What is computed once for all steps: all that no row of the sequences reaches.
     pub before: Program,
     /// One step of every sequence. What had the rows of the sequences has one row a sequence here.
@@ -55,11 +55,11 @@ impl Program {
     /// (a loop from the end, a look-ahead, a pool), by name; an output that has no row at each step; or as
     /// [`Program::inference`].
     #[track_caller]
-    pub fn stepped(&self, registry: &Registry, outputs: &[VarId]) -> Result<Stepped> {
+    pub fn stepped(&self, registry: &Registry, outputs: &[VarId]) -> Result<StepProgram> {
         self.row_by_row(registry, outputs).at_caller()
     }
 
-    fn row_by_row(&self, registry: &Registry, outputs: &[VarId]) -> Result<Stepped> {
+    fn row_by_row(&self, registry: &Registry, outputs: &[VarId]) -> Result<StepProgram> {
         let outside = |var: &VarId| self.vars.get(var.0 as usize).is_none_or(|desc| desc.block == BlockId(0));
         let of_rows: Vec<VarId> = outputs.iter().copied().filter(outside).collect();
         let mut program = self.inference(&of_rows)?;
@@ -225,7 +225,7 @@ impl Cut<'_> {
         if step.reverse {
             return Err(cannot("a loop from the first row on", "one that runs from the end"));
         }
-        let views = |pairs: &[Pair]| pairs.iter().map(|p| (p.inner, p.outer)).collect::<Vec<_>>();
+        let views = |pairs: &[VarPair]| pairs.iter().map(|p| (p.inner, p.outer)).collect::<Vec<_>>();
         for (inner, outer) in views(&step.inputs).into_iter().chain(views(&step.statics)) {
             let outer = self.settled(outer);
             let (of_inner, of_outer) = (self.levels_of(inner).to_vec(), self.levels_of(outer).to_vec());
@@ -289,7 +289,7 @@ impl Cut<'_> {
     /// The operator with the variables that stand for those of step blocks.
     fn renamed(&self, mut op: OpDesc) -> OpDesc {
         let settle = |var: &mut VarId| *var = self.settled(*var);
-        let bound = |bound: &mut Bound| bound.vars.iter_mut().for_each(settle);
+        let bound = |bound: &mut SlotVars| bound.vars.iter_mut().for_each(settle);
         op.inputs.iter_mut().for_each(bound);
         op.outputs.iter_mut().for_each(bound);
         if let Some(step) = op.step.as_deref_mut() {
@@ -328,7 +328,7 @@ impl Cut<'_> {
         new
     }
 
-    fn finish(mut self, outputs: &[VarId]) -> Result<Stepped> {
+    fn finish(mut self, outputs: &[VarId]) -> Result<StepProgram> {
         let outputs: Vec<VarId> = outputs.iter().map(|&var| self.settled(var)).collect();
         let computed: HashSet<VarId> = self.step.iter().flat_map(OpDesc::writes).collect();
         for &var in &outputs {
@@ -397,6 +397,6 @@ impl Cut<'_> {
         let starts = memories.iter().filter_map(|memory| memory.start);
         let needed: Vec<VarId> = kept.iter().copied().chain(starts).collect();
         let before = once.inference(&needed)?;
-        Ok(Stepped { before, step, kept, memories, outputs })
+        Ok(StepProgram { before, step, kept, memories, outputs })
     }
 }

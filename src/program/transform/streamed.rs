@@ -9,7 +9,7 @@ use crate::operator::hints::Pieces;
 use crate::operator::infer::infer;
 use crate::operator::registry::Registry;
 use crate::operator::shapes::{InputSlots, Phase};
-use crate::program::description::op_desc::{Bound, OpDesc, StepDesc};
+use crate::program::description::op_desc::{OpDesc, SlotVars, StepDesc};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::tensor::StorageKind;
@@ -57,7 +57,7 @@ pub struct WindowState {
 
 /// When the value of a variable of the root block is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum Availability {
     /// From the start.
     Always,
     /// Its rows are those of the sequences: those of a window, with the window.
@@ -138,20 +138,22 @@ impl Program {
                 ..Place::default()
             };
             let (known, made) = making.op(op.clone()).map_err(|e| e.at(place))?;
-            if let Known::Rows(way) = known {
-                reached.extend(op.writes().filter(|&v| making.known(v) == Known::AtLast).map(|v| (way, v)));
+            if let Availability::Rows(way) = known {
+                reached.extend(
+                    op.writes().filter(|&v| making.known(v) == Availability::AtLast).map(|v| (way, v)),
+                );
             } else {
                 rest.blocks[0].ops.push(op);
             }
             // What is known from the start may be read at every window.
-            if known != Known::AtLast {
+            if known != Availability::AtLast {
                 at_windows.push(made);
             }
         }
         for &(_, var) in &reached {
             rest.vars[var.0 as usize].role = VarRole::Feed;
         }
-        let of_rows = |var: VarId| matches!(making.known(var), Known::Rows(_));
+        let of_rows = |var: VarId| matches!(making.known(var), Availability::Rows(_));
         let at_last: Vec<VarId> = outputs.iter().copied().filter(|&var| !of_rows(var)).collect();
         let rest = rest.inference(&at_last)?;
         let read = rest.reads();
@@ -161,7 +163,7 @@ impl Program {
         let mut passes = Vec::new();
         for from_end in [false, true] {
             let here = |way: Way| (way == Way::FromEnd) == from_end;
-            let with_rows = |&var: &VarId| matches!(making.known(var), Known::Rows(way) if here(way));
+            let with_rows = |&var: &VarId| matches!(making.known(var), Availability::Rows(way) if here(way));
             let rows: Vec<VarId> = outputs.iter().copied().filter(with_rows).collect();
             let reached: Vec<VarId> = reached.iter().filter(|(way, _)| here(*way)).map(|(_, v)| *v).collect();
             if rows.is_empty() && reached.is_empty() {
@@ -210,7 +212,7 @@ struct Making<'a> {
     registry: &'a Registry,
     level: LevelId,
     /// When each variable is known that an operator of the root block has written so far.
-    known: HashMap<VarId, Known>,
+    known: HashMap<VarId, Availability>,
     carried: Vec<WindowState>,
 }
 
@@ -225,20 +227,20 @@ impl Making<'_> {
     }
 
     /// When a variable is known. A feed or parameter always is, but the rows of fed sequences come with their windows.
-    fn known(&self, var: VarId) -> Known {
-        let given = if self.cut(var) { Known::Rows(Way::Any) } else { Known::Always };
+    fn known(&self, var: VarId) -> Availability {
+        let given = if self.cut(var) { Availability::Rows(Way::Any) } else { Availability::Always };
         self.known.get(&var).copied().unwrap_or(given)
     }
 
     /// The operator that does the same in a window, and when what it reads is known.
-    fn op(&mut self, op: OpDesc) -> Result<(Known, OpDesc)> {
+    fn op(&mut self, op: OpDesc) -> Result<(Availability, OpDesc)> {
         let mut way = None;
         for var in op.reads() {
-            if let Known::Rows(of_var) = self.known(var) {
+            if let Availability::Rows(of_var) = self.known(var) {
                 way = Some(way.map_or(Ok(of_var), |way: Way| way.with(of_var))?);
             }
         }
-        let late = op.reads().find(|&var| self.known(var) == Known::AtLast);
+        let late = op.reads().find(|&var| self.known(var) == Availability::AtLast);
         if let (Some(_), Some(late)) = (way, late) {
             let error = cannot("values that each window knows", "one that is known after the last row");
             return Err(error.variable(&self.program.var(late).name));
@@ -252,16 +254,16 @@ impl Making<'_> {
             (None, _) => (None, op),
         };
         let known = match (way, late) {
-            (Some(way), _) => Known::Rows(way),
-            (None, Some(_)) => Known::AtLast,
-            (None, None) => Known::Always,
+            (Some(way), _) => Availability::Rows(way),
+            (None, Some(_)) => Availability::AtLast,
+            (None, None) => Availability::Always,
         };
         for var in op.writes() {
             let spec = self.spec(var)?;
             let known = match spec.rows() {
                 Extent::Known(_) | Extent::Batch if spec.lod.is_empty() => match known {
-                    Known::Always => Known::Always,
-                    _ => Known::AtLast,
+                    Availability::Always => Availability::Always,
+                    _ => Availability::AtLast,
                 },
                 _ if way.is_some() && self.cut(var) => known,
                 _ => return Err(cannot("the sequences that are fed", "one that makes sequences")),
@@ -309,8 +311,8 @@ impl Making<'_> {
             };
             let left = self.add(&format!("{into}.{name}"), spec.clone(), VarRole::Computed);
             let fed = self.add(&format!("{into}.{name}.before"), spec.clone(), VarRole::Feed);
-            op.inputs.push(Bound { slot: name.to_owned(), vars: vec![fed] });
-            op.outputs.push(Bound { slot: name.to_owned(), vars: vec![left] });
+            op.inputs.push(SlotVars { slot: name.to_owned(), vars: vec![fed] });
+            op.outputs.push(SlotVars { slot: name.to_owned(), vars: vec![left] });
             self.carried.push(WindowState { fed, left, start: None });
         }
         Ok(op)
@@ -336,10 +338,10 @@ impl Making<'_> {
             self.carried.push(WindowState { fed, left, start });
         }
         let mut op = OpDesc { step: None, ..op };
-        let bind = |slots: &mut Vec<Bound>, slot: &str, vars: Vec<VarId>| {
+        let bind = |slots: &mut Vec<SlotVars>, slot: &str, vars: Vec<VarId>| {
             slots.retain(|bound| bound.slot != slot);
             if !vars.is_empty() {
-                slots.push(Bound { slot: slot.to_owned(), vars });
+                slots.push(SlotVars { slot: slot.to_owned(), vars });
             }
         };
         bind(&mut op.inputs, "initial", step.memories.iter().filter_map(|m| m.initial).collect());

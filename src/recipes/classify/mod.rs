@@ -14,17 +14,17 @@ use super::config::Config;
 use super::evaluation::{Evaluation, Outcome, in_parts};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::preview::Preview;
-use super::recipe::{Query, Recipe, Trained};
+use super::recipe::{Query, Recipe, TrainedModel};
 use super::sections::{DecodingConfig, Pooling, Target};
 use super::started::Table;
 use super::texts::Texts;
 use super::training::{
-    CONFIG, CUT, Case, HeldOut, Paths, Preparation, READ_AS, TestData, as_in_training, both, one_in, options,
-    options_of, read_as, read_otherwise, tokenizer,
+    CONFIG, CUT, Case, HeldOutTexts, Paths, Preparation, READ_AS, TestData, as_in_training, both, one_in,
+    options, options_of, read_as, read_otherwise, tokenizer,
 };
 use super::{embedded, net, rows};
 use crate::data::{
-    Asking, Fingerprint, Labelled, LabelledFiles, Limits, Loader, Passes, ReadOptions, TokenCounts,
+    Fingerprint, LabelledFiles, LabelledText, Limits, Loader, Passes, QuestionKind, ReadOptions, TokenCounts,
     Tokenizer, Vocabulary,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ use crate::tensor::Variable;
 pub(super) use network::LABEL;
 use network::NUMBER;
 use objective::{Labels, Objective, labels_in};
-use reader::{CHARACTERS, CharacterCounts, Parts, SEPARATOR, WORDS};
+use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
 pub(super) use thresholds::finished;
 
@@ -77,7 +77,7 @@ impl Recipe for Classify {
         let files = LabelledFiles::open_with([path], &reading(config, options(config, COLUMNS)?))?;
         let texts = files.records().take(Preview::SHOWN).collect::<Result<Vec<_>>>()?;
         let line =
-            |of: &Labelled| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
+            |of: &LabelledText| format!("text {}, label {}", Preview::cut(&of.text), Preview::cut(&of.label));
         Ok(Preview::new(files.read_as(), texts.iter().map(line).collect()))
     }
 
@@ -92,7 +92,7 @@ impl Recipe for Classify {
         }
     }
 
-    fn model(&self, predictor: &Predictor) -> Result<Box<dyn Trained>> {
+    fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>> {
         if predictor.note(rows::COLUMNS).is_some() {
             return Ok(Box::new(rows::Classifier));
         }
@@ -127,14 +127,14 @@ struct Classifier {
     learnt: Objective,
     /// From which probability on each of several labels is given.
     thresholds: Vec<f32>,
-    others: Vec<Other>,
+    others: Vec<OtherClassifier>,
 }
 
 /// What is done with each text, by its number and what the model says of it.
-type EachText<'a> = &'a mut dyn FnMut(u64, &Labelled, &[f32]) -> Result<()>;
+type EachText<'a> = &'a mut dyn FnMut(u64, &LabelledText, &[f32]) -> Result<()>;
 
 /// Another classifier of an ensemble.
-struct Other {
+struct OtherClassifier {
     classifier: Classifier,
     predictor: Predictor,
     /// The place of each label of the first classifier in its labels.
@@ -159,7 +159,7 @@ impl Classifier {
     /// What all models of the ensemble say of some texts: the mean, and the attention of the first.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
-        for Other { classifier, predictor, places } in &self.others {
+        for OtherClassifier { classifier, predictor, places } in &self.others {
             let other = classifier.own(predictor, texts)?;
             let rows = found.values.chunks_exact_mut(found.width).zip(other.values.chunks_exact(other.width));
             for (sums, row) in rows {
@@ -203,7 +203,7 @@ impl Classifier {
     }
 }
 
-impl Trained for Classifier {
+impl TrainedModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.reader.cut; 2])
     }
@@ -254,7 +254,7 @@ impl Trained for Classifier {
         let parts = |each_text: EachText<'_>| {
             in_parts(
                 records,
-                |(_, text): &(u64, Labelled)| text.text.len(),
+                |(_, text): &(u64, LabelledText)| text.text.len(),
                 |part| {
                     let texts: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
                     let found = self.found(predictor, &texts)?;
@@ -267,7 +267,7 @@ impl Trained for Classifier {
             )
         };
         let (name, tokens) = (files.name(), |text: &str| self.reader.cut.tokens(text).count());
-        let place = |number: u64, text: &Labelled| {
+        let place = |number: u64, text: &LabelledText| {
             text.place().unwrap_or_else(|| format!("record {number} of `{name}`"))
         };
         let said = read_as(files.read_as()).into_iter().collect();
@@ -334,7 +334,7 @@ impl Trained for Classifier {
         for (mean, &place) in self.thresholds.iter_mut().zip(&places) {
             *mean += (classifier.thresholds.get(place).copied().unwrap_or(*mean) - *mean) / models;
         }
-        self.others.push(Other { classifier, predictor: other, places });
+        self.others.push(OtherClassifier { classifier, predictor: other, places });
         Ok(())
     }
 
@@ -345,7 +345,7 @@ impl Trained for Classifier {
             Objective::Number => &[NUMBER],
         };
         let adds = adds.iter().map(|&name| name.to_owned()).collect();
-        Some(Query { asking: Asking::Text, columns: COLUMNS, adds })
+        Some(Query { asking: QuestionKind::Text, columns: COLUMNS, adds })
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
@@ -384,7 +384,7 @@ impl Classifier {
 }
 
 /// An error about a text, with its place.
-fn placed(error: Error, text: &Labelled) -> Error {
+fn placed(error: Error, text: &LabelledText) -> Error {
     match text.place() {
         Some(place) => error.within(&place),
         None => error,
@@ -392,12 +392,17 @@ fn placed(error: Error, text: &Labelled) -> Error {
 }
 
 /// Batches of texts, in the order of the file.
-fn loader(texts: &Texts<Labelled>, reader: &Reader, learnt: &Objective, config: &Config) -> Result<Loader> {
+fn loader(
+    texts: &Texts<LabelledText>,
+    reader: &Reader,
+    learnt: &Objective,
+    config: &Config,
+) -> Result<Loader> {
     let labels = learnt.labels().map_or(0, Vocabulary::fingerprint);
     let salt = Fingerprint::default().number(reader.fingerprint()).number(labels).finish();
     let feeds = [reader.feeds(), vec![LABEL]].concat();
     let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.name().into_owned());
-    let sample = move |text: &Labelled| {
+    let sample = move |text: &LabelledText| {
         let of = |e: Error| match text.place() {
             Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place),
             None => e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))),
@@ -421,18 +426,19 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         }
         None => Texts::Held(embedded::reviews(true)?),
     };
-    let (cut, parts) = (tokenizer(config)?, Parts::of(config));
+    let (cut, parts) = (tokenizer(config)?, TextColumns::of(config));
     from.same_cut(CUT, &cut)?;
     let divides = dev.is_none() && (own || config.data.fold.is_some());
     let part = if divides { one_in(config) } else { 0 };
-    let (mut lengths, mut held_out, mut tokens) = (Vec::new(), HeldOut::default(), TokenCounts::default());
+    let (mut lengths, mut held_out, mut tokens) =
+        (Vec::new(), HeldOutTexts::default(), TokenCounts::default());
     let (mut labels, mut spelt) = (Labels::new(config), CharacterCounts::default());
     let separator = &config.data.label_separator;
-    let case = |text: &Labelled| Case {
+    let case = |text: &LabelledText| Case {
         text: text.text.clone(),
         truth: Objective::truth(config.data.target, &text.label, separator),
     };
-    let mut measured = |text: &Labelled| {
+    let mut measured = |text: &LabelledText| {
         held_out.add(|| case(text));
         cut.tokens(&text.text).for_each(|token| tokens.add(&token));
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::{Field, Labelled, TokenCounts, Vocabulary};
+use crate::data::{Field, LabelledText, TokenCounts, Vocabulary};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 use crate::recipes::config::{Config, nearest};
@@ -125,7 +125,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Counts a text; the first mistake is kept for [`Self::end`]. Texts that are held out have labels, and count in no weight.
-    pub(super) fn add(&mut self, text: &Labelled, held: bool) {
+    pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
         let one = [1, u64::from(!held)];
         let add = |to: &mut [u64; 2]| to.iter_mut().zip(one).for_each(|(to, one)| *to += one);
         add(&mut self.texts);
@@ -289,7 +289,7 @@ mod tests {
 
     fn counted<'a>(config: &'a Config, labels: &[&str]) -> Labels<'a> {
         let mut counted = Labels::new(config);
-        labels.iter().for_each(|label| counted.add(&Labelled::new("text", *label), false));
+        labels.iter().for_each(|label| counted.add(&LabelledText::new("text", *label), false));
         counted
     }
 
@@ -353,7 +353,7 @@ mod tests {
         let said = counted(&config, &["1", "two"]).end("f").err().unwrap().to_string();
         assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
         assert!(counted(&config, &["2", "2"]).end("f").is_err());
-        let large = Labelled::new("text", "1e40").placed(&"f.csv".into(), 3);
+        let large = LabelledText::new("text", "1e40").placed(&"f.csv".into(), 3);
         let mut of = Labels::new(&config);
         of.add(&large, false);
         let said = of.end("f.csv").err().unwrap().to_string();

@@ -23,7 +23,7 @@ pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
 
 /// Which texts a record has.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Parts {
+pub(super) struct TextColumns {
     /// Columns that are joined to one text.
     columns: usize,
     /// Whether a second text follows.
@@ -31,7 +31,7 @@ pub(super) struct Parts {
     pub(super) documents: Sentences,
 }
 
-impl Parts {
+impl TextColumns {
     pub(super) fn of(config: &Config) -> Self {
         let (columns, pair) = (config.data.text.len().max(1), config.data.pair.is_some());
         Self { columns, pair, documents: config.model.documents }
@@ -64,7 +64,7 @@ pub(in crate::recipes) struct Reader {
     pub(super) cut: Tokenizer,
     pub(super) words: Vocabulary,
     pub(super) characters: Option<Vocabulary>,
-    pub(super) parts: Parts,
+    pub(super) parts: TextColumns,
 }
 
 impl Reader {
@@ -87,14 +87,14 @@ impl Reader {
         };
         let characters = config.model.characters.then(|| known(CHARACTERS)).transpose()?;
         let cut = Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))?;
-        Ok(Self { cut, words: known(WORDS)?, characters, parts: Parts::of(config) })
+        Ok(Self { cut, words: known(WORDS)?, characters, parts: TextColumns::of(config) })
     }
 
     /// The reader of a trained model.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         let characters = config.model.characters.then(|| predictor.vocabulary(CHARACTERS).cloned());
         let (cut, words) = (cut_of(predictor, CUT)?, predictor.vocabulary(WORDS)?.clone());
-        Ok(Self { cut, words, characters: characters.transpose()?, parts: Parts::of(config) })
+        Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })
     }
 
     /// The feeds of a text, in the order of [`Self::fields`].
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn texts_are_parted_by_tabs() {
-        let parts = |columns, pair| Parts { columns, pair, documents: Sentences::None };
+        let parts = |columns, pair| TextColumns { columns, pair, documents: Sentences::None };
         assert_eq!(parts(1, false).split("a\tb").unwrap(), (vec!["a\tb"], None));
         assert_eq!(parts(2, true).split("a\tb\tc").unwrap(), (vec!["a", "b"], Some("c")));
         let said = parts(1, true).split("a").unwrap_err().to_string();

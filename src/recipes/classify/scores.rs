@@ -4,8 +4,8 @@ use super::objective::labels_in;
 use crate::data::Vocabulary;
 use crate::metrics::{Counts, ratio};
 use crate::recipes::by_length::ByLength;
-use crate::recipes::evaluation::{Evaluation, ScoreRow, ScoreTable, Unseen};
-use crate::recipes::sample::{Bootstrap, Of};
+use crate::recipes::evaluation::{Evaluation, ScoreRow, ScoreTable, UnseenLabel};
+use crate::recipes::sample::{Bootstrap, FigureFn};
 
 /// With more labels, macro F1 has no interval.
 const MOST_LABELS: usize = 20;
@@ -27,7 +27,7 @@ pub(super) struct LabelSets<'a> {
     lengths: ByLength,
     /// The sum of −ln p of each label of each text, present or absent, and their number.
     loss: [f64; 2],
-    unseen: Vec<Unseen>,
+    unseen: Vec<UnseenLabel>,
 }
 
 impl<'a> LabelSets<'a> {
@@ -96,12 +96,17 @@ impl<'a> LabelSets<'a> {
             }
             return;
         }
-        self.unseen.push(Unseen { what: "label", name: label.to_owned(), count: 1, places: vec![place()] });
+        self.unseen.push(UnseenLabel {
+            what: "label",
+            name: label.to_owned(),
+            count: 1,
+            places: vec![place()],
+        });
     }
 
     /// The scores of all texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
-        let figures: [(&'static str, bool, Of); 3] = [
+        let figures: [(&'static str, bool, FigureFn); 3] = [
             ("micro F1", true, |x| f1(x.get(..3).unwrap_or_default())),
             ("exact match", true, |x| ratio(x[EXACT], x[SETS])),
             ("macro F1", true, macro_f1),
@@ -181,7 +186,7 @@ impl Numbers {
 
     /// The scores of all texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
-        let figures: [(&'static str, bool, Of); 2] = [
+        let figures: [(&'static str, bool, FigureFn); 2] = [
             ("mean squared error", false, |x| ratio(x[SQUARED], x[TEXTS])),
             ("mean absolute error", false, |x| ratio(x[ABSOLUTE], x[TEXTS])),
         ];

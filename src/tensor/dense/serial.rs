@@ -139,13 +139,13 @@ impl Serialize for Dense {
 /// Checked as [`Dense::from_vec`] checks.
 impl<'de> Deserialize<'de> for Dense {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_tuple(3, Parts)
+        deserializer.deserialize_tuple(3, DenseVisitor)
     }
 }
 
-struct Parts;
+struct DenseVisitor;
 
-impl<'de> Visitor<'de> for Parts {
+impl<'de> Visitor<'de> for DenseVisitor {
     type Value = Dense;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,7 +157,7 @@ impl<'de> Visitor<'de> for Parts {
             place: usize,
             parts: &mut A,
         ) -> Result<T, A::Error> {
-            parts.next_element()?.ok_or_else(|| A::Error::invalid_length(place, &Parts))
+            parts.next_element()?.ok_or_else(|| A::Error::invalid_length(place, &DenseVisitor))
         }
         let dtype: DType = next(0, &mut parts)?;
         let shape: Vec<usize> = next(1, &mut parts)?;

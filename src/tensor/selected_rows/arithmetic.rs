@@ -4,7 +4,7 @@ use std::ops::Neg;
 
 use super::SelectedRows;
 use crate::error::{AtCaller, Error, Result};
-use crate::kernels::{Assign, Float, Packed, Transpose, View, ViewMut, affine};
+use crate::kernels::{Assign, Float, PackedMatrix, Transpose, View, ViewMut, affine};
 use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
 
@@ -209,7 +209,7 @@ impl SelectedRows {
 
 #[track_caller]
 fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
-    let mut packed = Packed::new();
+    let mut packed = PackedMatrix::new();
     packed.pack(View::new(y.as_slice::<T>()?, y.rows(), y.width()), Transpose::No);
     let x = View::new(x.as_slice::<T>()?, x.rows(), x.width());
     let to = ViewMut::new(out.as_mut_slice::<T>()?, x.rows(), y.width());

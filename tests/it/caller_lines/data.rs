@@ -3,10 +3,10 @@
 use std::fs;
 
 use unpadded::data::{
-    Asking, Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledFiles,
-    LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, PairFiles, Pairs, Parts, PlainFiles, PlainText,
-    Questions, ReadOptions, Sample, SampleStream, Samples, Source, TagScheme, TaggedFiles, TaggedTexts,
-    Target, TextFile, Tokenizer, Vocabulary, WordVectors,
+    Batch, Batching, ColumnSpec, Continuous, Data, DataPaths, Field, FirstIndex, Folder, LabelledFiles,
+    LabelledRow, LabelledRows, LabelledTexts, Limits, Loader, PairFiles, Pairs, PlainFiles, PlainText,
+    QuestionKind, Questions, ReadOptions, Sample, SampleStream, Samples, Source, TagScheme, TaggedFiles,
+    TaggedTexts, Target, TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
 
@@ -86,10 +86,10 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("DataSet::open_with", || TaggedTexts::open_with([&nowhere], &options));
     calls.at("PlainText::open", || PlainText::open(&nowhere));
     calls.at("PlainText::open_with", || PlainText::open_with([&nowhere], &options));
-    calls.at("Questions::open", || Questions::open(&nowhere, &options, Asking::Text).map(drop));
+    calls.at("Questions::open", || Questions::open(&nowhere, &options, QuestionKind::Text).map(drop));
     let asked = folder.join("asked.csv");
     fs::write(&asked, "id,text\n1,a\n").unwrap();
-    let questions = || Questions::open(&asked, &options, Asking::Text).unwrap();
+    let questions = || Questions::open(&asked, &options, QuestionKind::Text).unwrap();
     calls.at("Questions::write_to", || questions().write_to(Box::new(Full), &["label"]));
     fs::write(&asked, "a\n").unwrap();
     let mut one = questions();
@@ -135,7 +135,7 @@ pub(super) fn calls(calls: &mut Calls) {
     let two = folder.join("parts");
     fs::create_dir_all(&two).unwrap();
     ["train.tsv", "train.csv"].iter().for_each(|name| fs::write(two.join(name), "a\n").unwrap());
-    calls.at("Parts::find", || Parts::find(&two));
+    calls.at("DataPaths::find", || DataPaths::find(&two));
     fs::remove_dir_all(&two).unwrap();
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&line));
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&broken));
@@ -235,7 +235,7 @@ pub(super) fn calls(calls: &mut Calls) {
     });
     let stream = || {
         let two = vec![Sample::new(0, [Field::Int(0)]), Sample::new(1, [Field::Float(0.0)])];
-        Ok(Box::new(two.into_iter().map(Ok)) as unpadded::data::Sampled)
+        Ok(Box::new(two.into_iter().map(Ok)) as unpadded::data::SampleIterator)
     };
     calls.at("Data::batches", || read(&Loader::new(SampleStream::new(0, stream), &["x"])?));
     let fails = || SampleStream::new(0, || Err(Error::new("source", "to be there", "none")));

@@ -36,7 +36,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Generator::sample", || generator.sample(&[], &options, none, 1).map(drop));
     calls.at("Generator::beam", || generator.beam(&[], &options, &Beam::new(0)).map(drop));
     let found = generator.greedy(&[], &options.clone().max_steps(2)).unwrap();
-    calls.at("Generated::hypotheses", || found.hypotheses(1).map(drop));
+    calls.at("Hypotheses::hypotheses", || found.hypotheses(1).map(drop));
     let mut sampler = Sampling::default().sampler(1).unwrap();
     calls.at("Sampler::draw_at", || sampler.draw_at(0, 0, &[f32::NAN]));
 

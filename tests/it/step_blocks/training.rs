@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret, settle};
 use unpadded::op::{Direct, Operand, RunFacts};
-use unpadded::optimizer::{Minimized, Optimizer, RATE_SCALE};
+use unpadded::optimizer::{Minimization, Optimizer, RATE_SCALE};
 use unpadded::program::{Role, VarId};
 use unpadded::tensor::{Dense, Storage, StorageKind};
 use unpadded::{ErrorKind, Mode, Program, Registry, Result, Variable};
@@ -22,7 +22,7 @@ struct Trained<'a> {
     program: Program,
     registry: &'a Registry,
     loss: VarId,
-    made: Minimized,
+    made: Minimization,
 }
 
 /// One step: its batch, and what is done before it.

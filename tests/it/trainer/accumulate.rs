@@ -295,7 +295,7 @@ fn it_goes_on_bit_by_bit_from_any_step() {
     let mut first = three().checkpoint(&file);
     let flag = first.stop_flag();
     let report = first.fit(&Flagging(train(), 5, flag), &dev(), Until::Epochs(3)).unwrap();
-    assert_eq!((report.ended, report.steps, first.position().batch), (Ended::Interrupted, 2, 6));
+    assert_eq!((report.ended, report.steps, first.position().batch), (StopReason::Interrupted, 2, 6));
     drop(first);
     let mut second = three();
     second.resume(&file).unwrap();

@@ -112,12 +112,12 @@ fn patience_starts_again_with_the_measure() {
         let mut trainer = resumed(&file, trainer.patience(5));
         trainer.fit(&train(), dev, Until::Epochs(4)).unwrap().ended
     };
-    assert_eq!(run(trainer(), &dev()), Ended::Early);
+    assert_eq!(run(trainer(), &dev()), StopReason::Early);
     let saving = trainer().remeasure_best().checkpoint(&file);
-    assert_eq!(run(saving, &easy()), Ended::Done);
+    assert_eq!(run(saving, &easy()), StopReason::Done);
     // It was saved, and what was measured anew needs no word when it goes on.
     assert_eq!(Checkpoint::load(&file).unwrap().position.epoch, 4);
-    assert_eq!(run(trainer(), &easy()), Ended::Done);
+    assert_eq!(run(trainer(), &easy()), StopReason::Done);
     std::fs::remove_file(file).unwrap();
 }
 
@@ -152,7 +152,7 @@ fn an_interrupt_while_measuring_leaves_the_best_epoch_as_it_was() {
     let mut second = resumed(&file, trainer().remeasure_best().checkpoint(&file));
     let flag = second.stop_flag();
     let report = second.fit(&train(), &Flagging(easy(), 1, flag), Until::Epochs(4)).unwrap();
-    assert_eq!(report.ended, Ended::Interrupted);
+    assert_eq!(report.ended, StopReason::Interrupted);
     assert!(bytes(&mut second) == before);
     std::fs::remove_file(file).unwrap();
 }

@@ -28,16 +28,16 @@ fn it_is_called_once_an_epoch_after_the_save_and_may_stop_the_training() {
         if epoch.epoch == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let report = fit(&mut stopped, Until::Epochs(4));
-    assert_eq!((report.ended, report.epochs, report.steps), (Ended::Stopped, 2, 20));
+    assert_eq!((report.ended, report.epochs, report.steps), (StopReason::Stopped, 2, 20));
     assert_eq!(*calls.borrow(), [(1, 10), (2, 20)]);
     // It goes on behind that epoch, which is not told again, to what it would have come to.
     let report = fit(&mut stopped, Until::Epochs(4));
-    assert_eq!((report.ended, report.epochs, report.steps), (Ended::Done, 4, 40));
+    assert_eq!((report.ended, report.epochs, report.steps), (StopReason::Done, 4, 40));
     assert_eq!(*calls.borrow(), [(1, 10), (2, 20), (3, 30), (4, 40)]);
     assert_eq!(report.history.len(), 4);
     assert!(bytes(&mut stopped) == expected);
     // Nothing is left to train, and no epoch ends.
-    assert_eq!(fit(&mut stopped, Until::Epochs(4)).ended, Ended::Done);
+    assert_eq!(fit(&mut stopped, Until::Epochs(4)).ended, StopReason::Done);
     assert_eq!(calls.borrow().len(), 4);
     std::fs::remove_file(file).unwrap();
 }

@@ -193,7 +193,7 @@ fn one_asked_to_stop_stops_all_behind_the_same_step() {
         trainer.fit(&train(), &dev(), Until::Epochs(3)).unwrap()
     });
     for report in &reports {
-        assert_eq!((report.ended, report.steps), (Ended::Interrupted, 1));
+        assert_eq!((report.ended, report.steps), (StopReason::Interrupted, 1));
     }
 }
 

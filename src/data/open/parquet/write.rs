@@ -18,10 +18,10 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::{Bounded, guarded, open};
 use crate::data::TextFile;
-use crate::data::open::answers::Added;
+use crate::data::open::answers::AnswerCell;
 use crate::error::{Error, ErrorKind, Result};
 
-type Out = Box<dyn Write + Send>;
+type ByteSink = Box<dyn Write + Send>;
 
 /// What Arrow says of the columns: of more columns it is not true any more.
 const OF_ARROW: &str = "ARROW:schema";
@@ -63,13 +63,13 @@ pub(in crate::data::open) struct Answers {
     rows: i64,
     group: usize,
     /// Where it is written, before the columns are known.
-    waiting: Option<Out>,
-    out: Option<SerializedFileWriter<Out>>,
+    waiting: Option<ByteSink>,
+    out: Option<SerializedFileWriter<ByteSink>>,
 }
 
 impl Answers {
     /// Of a file, with columns of these names.
-    pub(in crate::data::open) fn new(file: &TextFile, names: Vec<String>, out: Out) -> Result<Self> {
+    pub(in crate::data::open) fn new(file: &TextFile, names: Vec<String>, out: ByteSink) -> Result<Self> {
         let bytes = match file.plain()? {
             Some(plain) => Chunks::Plain(Bounded(plain)),
             None => Chunks::Packed(Bounded(Bytes::from(file.contents()?))),
@@ -80,9 +80,9 @@ impl Answers {
     }
 
     /// Takes the answer to the next row; none of no cells.
-    pub(in crate::data::open) fn add(&mut self, answer: &[Added]) -> Result<()> {
+    pub(in crate::data::open) fn add(&mut self, answer: &[AnswerCell]) -> Result<()> {
         for (at, column) in self.columns.iter_mut().enumerate() {
-            column.add(answer.get(at).unwrap_or(&Added::Nothing));
+            column.add(answer.get(at).unwrap_or(&AnswerCell::Nothing));
         }
         self.rows += 1;
         self.write_full()
@@ -188,19 +188,19 @@ impl Column {
         self.texts.push(own);
     }
 
-    fn add(&mut self, cell: &Added) {
+    fn add(&mut self, cell: &AnswerCell) {
         let kind = match cell {
-            Added::Text(_) => Kind::Text,
-            Added::Number(_) => Kind::Number,
-            Added::Words(_) | Added::List(..) | Added::Numbers(..) => Kind::Words,
-            Added::Nothing => Kind::Open,
+            AnswerCell::Text(_) => Kind::Text,
+            AnswerCell::Number(_) => Kind::Number,
+            AnswerCell::Words(_) | AnswerCell::List(..) | AnswerCell::Numbers(..) => Kind::Words,
+            AnswerCell::Nothing => Kind::Open,
         };
         if self.kind == Kind::Open {
             self.kind = kind;
         }
         let list: Option<Cow<'_, [String]>> = match cell {
-            Added::Words(texts) | Added::List(texts, _) => Some(texts.into()),
-            Added::Numbers(numbers, _) => Some(numbers.iter().map(f32::to_string).collect()),
+            AnswerCell::Words(texts) | AnswerCell::List(texts, _) => Some(texts.into()),
+            AnswerCell::Numbers(numbers, _) => Some(numbers.iter().map(f32::to_string).collect()),
             _ => None,
         };
         match (cell, list) {
@@ -213,8 +213,8 @@ impl Column {
                 }
                 return;
             }
-            (Added::Text(text), _) if self.kind == kind => self.text(text),
-            (Added::Number(number), _) if self.kind == kind => self.numbers.push(*number),
+            (AnswerCell::Text(text), _) if self.kind == kind => self.text(text),
+            (AnswerCell::Number(number), _) if self.kind == kind => self.numbers.push(*number),
             (_, list) => {
                 self.definitions.push(i16::from(list.is_some() && self.kind == kind));
                 self.repetitions.push(0);
@@ -261,7 +261,7 @@ impl Column {
     }
 
     /// Writes what is known of a row group, and forgets it.
-    fn write(&mut self, to: &mut SerializedRowGroupWriter<'_, Out>) -> Outcome<()> {
+    fn write(&mut self, to: &mut SerializedRowGroupWriter<'_, ByteSink>) -> Outcome<()> {
         let missing = || ParquetError::General(format!("no column `{}` to write", self.name));
         let mut column = to.next_column()?.ok_or_else(missing)?;
         let (defined, repeated) = (Some(&self.definitions[..]), Some(&self.repetitions[..]));

@@ -91,7 +91,7 @@ fn lists_in_an_object_are_like_files_in_a_zip() {
             ("folder/more-train.tsv", b"c\tx\n"),
         ],
     );
-    let parts = Parts::find(files.at("all.json")).unwrap();
+    let parts = DataPaths::find(files.at("all.json")).unwrap();
     let at = |list: &str| files.at(&format!("all.json!{list}"));
     assert_eq!((parts.train, parts.dev, parts.test), (at("train"), Some(at("val")), Some(at("test"))));
     assert_eq!(parts.left_out, [at("extra_train")]);
@@ -107,12 +107,12 @@ fn lists_in_an_object_are_like_files_in_a_zip() {
     let expected = "file `all.json`: expected one of its lists of records, as `all.json!extra_train`, got 4: `extra_train`, `train`";
     assert!(said.starts_with(expected), "{said}");
     assert_eq!(texts(&LabelledTexts::open(files.at("one.json")).unwrap()), [("good", "y")]);
-    assert_eq!(Parts::find(files.at("one.json")).unwrap().train, files.at("one.json"));
-    assert_eq!(Parts::find(files.at("lines.json")).unwrap().train, files.at("lines.json"));
-    assert!(files.said(Parts::find(files.at("twice.json"))).contains("expected one to train on, got"));
+    assert_eq!(DataPaths::find(files.at("one.json")).unwrap().train, files.at("one.json"));
+    assert_eq!(DataPaths::find(files.at("lines.json")).unwrap().train, files.at("lines.json"));
+    assert!(files.said(DataPaths::find(files.at("twice.json"))).contains("expected one to train on, got"));
     assert_eq!(texts(&LabelledTexts::open(files.at("lines.json")).unwrap()), [("a", "y"), ("b", "n")]);
     assert_eq!(texts(&LabelledTexts::open(files.at("line.jsonl")).unwrap()), [("a", "y")]);
-    let parts = Parts::find(files.at("folder")).unwrap();
+    let parts = DataPaths::find(files.at("folder")).unwrap();
     assert_eq!(
         (parts.train, parts.left_out),
         (files.at("folder/train.tsv"), vec![files.at("folder/more-train.tsv")])
@@ -142,7 +142,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
             ("names.json", b"{\"text\":{\"b\":\"a\"},\"label\":{\"b\":\"x\"}}"),
         ],
     );
-    let collect = ReadOptions::new().malformed(Malformed::Collect);
+    let collect = ReadOptions::new().malformed(MalformedLines::Collect);
     let said = |name: &str| files.said(LabelledTexts::open_with([files.at(name)], &collect));
     for (name, expected) in [
         (
@@ -194,7 +194,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
     ] {
         assert!(found.contains(expected), "{found}");
     }
-    let skip = ReadOptions::new().malformed(Malformed::Skip);
+    let skip = ReadOptions::new().malformed(MalformedLines::Skip);
     assert_eq!(texts(&LabelledTexts::open_with([files.at("bad.json")], &skip).unwrap()), [("a", "y")]);
 }
 
@@ -281,7 +281,7 @@ fn marks_of_lists_and_of_patterns_may_be_in_names() {
         let open = |list: &str| LabelledTexts::open(files.at(&format!("{path}!{list}"))).unwrap();
         assert_eq!(texts(&open("train")), [("good", "y"), ("bad", "n")], "{path}");
         assert_eq!(texts(&open("odd!one")), [("fine", "y")], "{path}");
-        assert_eq!(Parts::find(files.at(path)).unwrap().train, files.at(&format!("{path}!train")));
+        assert_eq!(DataPaths::find(files.at(path)).unwrap().train, files.at(&format!("{path}!train")));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 #[cfg(feature = "parquet")]
 use crate::data::TaggedText;
-use crate::data::{Added, Asking, Question, Questions};
+use crate::data::{AnswerCell, Question, QuestionKind, Questions};
 
 /// What is written, to be looked at.
 #[derive(Clone, Default)]
@@ -38,11 +38,15 @@ fn answered(mut questions: Questions, added: &[&str]) -> (String, Vec<String>) {
                 let words = if text.ends_with('\n') { text.lines().count() } else { text.split(' ').count() };
                 let tags = vec!["T".to_owned(); words];
                 match added {
-                    ["tags"] => vec![Added::Words(tags)],
+                    ["tags"] => vec![AnswerCell::Words(tags)],
                     ["tags", ..] => {
-                        vec![Added::Words(tags), Added::Text("flight".into()), Added::Number(0.5)]
+                        vec![
+                            AnswerCell::Words(tags),
+                            AnswerCell::Text("flight".into()),
+                            AnswerCell::Number(0.5),
+                        ]
                     }
-                    _ => vec![Added::Text("a,b".into()), Added::Number(0.5)],
+                    _ => vec![AnswerCell::Text("a,b".into()), AnswerCell::Number(0.5)],
                 }
             }
         };
@@ -53,10 +57,10 @@ fn answered(mut questions: Questions, added: &[&str]) -> (String, Vec<String>) {
     (String::from_utf8(written).unwrap(), asked)
 }
 
-fn read(text: &str, name: &str, asking: Asking, options: &ReadOptions) -> (String, Vec<String>) {
+fn read(text: &str, name: &str, asking: QuestionKind, options: &ReadOptions) -> (String, Vec<String>) {
     let files = Files::new(&format!("questions-{name}-{}", text.len()), &[(name, text.as_bytes())]);
     let questions = Questions::open(files.at(name), options, asking).unwrap();
-    let added: &[&str] = if asking == Asking::Words { &["tags"] } else { &["label", "p"] };
+    let added: &[&str] = if asking == QuestionKind::Words { &["tags"] } else { &["label", "p"] };
     answered(questions, added)
 }
 
@@ -65,7 +69,7 @@ fn an_answer_with_fewer_cells_leaves_the_others_empty() {
     let files =
         Files::new("questions-fewer", &[("a.csv", b"text,id\nso,1\n"), ("a.jsonl", b"{\"text\": \"so\"}\n")]);
     let of = |name: &str| {
-        let questions = Questions::open(files.at(name), &ReadOptions::new(), Asking::Text).unwrap();
+        let questions = Questions::open(files.at(name), &ReadOptions::new(), QuestionKind::Text).unwrap();
         answered(questions, &["translation", "score", "translation 2", "score 2"]).0
     };
     let head = "text,id,translation,score,translation 2,score 2";
@@ -77,7 +81,7 @@ fn an_answer_with_fewer_cells_leaves_the_others_empty() {
 fn tables_keep_their_columns_and_quotation_marks() {
     let trained = ReadOptions::new().text("review").label("label");
     let table = "sep=;\nid;review;label\n\n7;\"so; \"\"fine\"\"\";good\n8;\"two\r\nlines\";bad\n9;short\n10;last;good\n";
-    let (text, asked) = read(table, "a.csv", Asking::Text, &trained);
+    let (text, asked) = read(table, "a.csv", QuestionKind::Text, &trained);
     let expected = "sep=;\nid;review;label;predicted_label;p\n\n7;\"so; \"\"fine\"\"\";good;a,b;0.5\n\
                     8;\"two\r\nlines\";bad;a,b;0.5\n9;short;;\n10;last;good;a,b;0.5\n";
     assert_eq!(text, expected);
@@ -85,33 +89,35 @@ fn tables_keep_their_columns_and_quotation_marks() {
     assert!(asked[2].starts_with("7: a.csv:7: expected 3 columns"), "{asked:?}");
     assert_eq!(asked[3], "8: last");
     // Without the column of labels, and in another order.
-    let (text, _) = read("review,id\n\"a, b\",1\n", "b.csv", Asking::Text, &trained);
+    let (text, _) = read("review,id\n\"a, b\",1\n", "b.csv", QuestionKind::Text, &trained);
     assert_eq!(text, "review,id,label,p\n\"a, b\",1,\"a,b\",0.5\n");
     // Tabs without quotation marks; the columns of a training without a header have numbers.
     let numbers = ReadOptions::new().text("2").label("1");
-    let (text, asked) = read("x\ta \"b\nz\tc\n", "c.tsv", Asking::Text, &numbers);
+    let (text, asked) = read("x\ta \"b\nz\tc\n", "c.tsv", QuestionKind::Text, &numbers);
     assert_eq!((text.as_str(), &asked[0][..]), ("x\ta \"b\ta,b\t0.5\nz\tc\ta,b\t0.5\n", "1: a \"b"));
     // A text a line, whatever the columns of the training.
-    let (text, asked) = read("a fine film\n\ndull\n", "d.txt", Asking::Text, &numbers);
+    let (text, asked) = read("a fine film\n\ndull\n", "d.txt", QuestionKind::Text, &numbers);
     assert_eq!(text, "a fine film\ta,b\t0.5\n\ndull\ta,b\t0.5\n");
     assert_eq!(asked, ["1: a fine film", "3: dull"]);
-    let (text, asked) = read("Go.\tVa !\nRun!\tCours !\n", "e.tsv", Asking::Source, &ReadOptions::new());
+    let (text, asked) =
+        read("Go.\tVa !\nRun!\tCours !\n", "e.tsv", QuestionKind::Source, &ReadOptions::new());
     assert_eq!((text.lines().next(), &asked[1][..]), (Some("Go.\tVa !\ta,b\t0.5"), "2: Run!"));
 }
 
 #[test]
 fn lines_of_json_get_fields_more() {
     let lines = "{\"id\": 12345678901234567890123, \"text\": \"a\\u00e9\"}\n{\"id\":2}\n\n{\"text\":\"b\",\"label\":\"x\" }\n";
-    let (text, asked) = read(lines, "a.jsonl", Asking::Text, &ReadOptions::new());
+    let (text, asked) = read(lines, "a.jsonl", QuestionKind::Text, &ReadOptions::new());
     let expected = "{\"id\": 12345678901234567890123, \"text\": \"a\\u00e9\",\"predicted_label\":\"a,b\",\"p\":0.5}\n\
                     {\"id\":2,\"predicted_label\":null,\"p\":null}\n\n\
                     {\"text\":\"b\",\"label\":\"x\",\"predicted_label\":\"a,b\",\"p\":0.5}\n";
     assert_eq!(text, expected);
     assert_eq!((&asked[0][..], &asked[2][..]), ("1: aé", "4: b"));
-    let (text, _) = read("{\"tokens\":[\"Go\",\"on\"]}\n", "b.jsonl", Asking::Words, &ReadOptions::new());
+    let (text, _) =
+        read("{\"tokens\":[\"Go\",\"on\"]}\n", "b.jsonl", QuestionKind::Words, &ReadOptions::new());
     assert_eq!(text, "{\"tokens\":[\"Go\",\"on\"],\"tags\":[\"T\",\"T\"]}\n");
     let files = Files::new("questions-list", &[("a.json", b"[{\"text\": \"a\"}, {\"text\": \"b\"}]\n")]);
-    let said = files.said(Questions::open(files.at("a.json"), &ReadOptions::new(), Asking::Text));
+    let said = files.said(Questions::open(files.at("a.json"), &ReadOptions::new(), QuestionKind::Text));
     assert!(said.contains("`jq -c '.[]'` writes it so"), "{said}");
 }
 
@@ -123,7 +129,7 @@ fn noted_columns(text: &str) -> String {
 
 #[test]
 fn columns_get_a_tag_for_each_word() {
-    let words = |text: &str, name: &str| read(text, name, Asking::Words, &ReadOptions::new());
+    let words = |text: &str, name: &str| read(text, name, QuestionKind::Words, &ReadOptions::new());
     let (text, asked) = words("# id 1\na x O\nb y B-A\n\n\nc z O\n\n# end\n", "a.conll");
     assert_eq!(text, "# id 1\na x O T\nb y B-A T\n\n\nc z O T\n\n# end\n");
     assert_eq!(asked, ["1: a b", "6: c"]);
@@ -131,7 +137,7 @@ fn columns_get_a_tag_for_each_word() {
     let trained = ReadOptions::new();
     let trained = trained.or_note(&noted_columns("word\tpos\ttag\na\tX\tO\n\nb\tX\tO\n")).unwrap();
     let turned = "tag\tword\tpos\nO\ta\tX\nO\tb\tX\n\nO\tc\tX\n";
-    let (text, asked) = read(turned, "t.conll", Asking::Words, &trained);
+    let (text, asked) = read(turned, "t.conll", QuestionKind::Words, &trained);
     assert_eq!(asked, ["1: a b", "5: c"], "{text}");
     let (text, _) = words("word\tner\na\tO\nb\tO\n\nc\tB-X\n", "b.tsv");
     assert_eq!(text, "word\tner\ttags\na\tO\tT\nb\tO\tT\n\nc\tB-X\tT\n");
@@ -156,7 +162,8 @@ fn columns_get_a_tag_for_each_word() {
 
 #[test]
 fn rows_get_a_comment() {
-    let (text, asked) = read("# rows\n1 1:2 3:1 # x\n\n2:1\n", "a.svm", Asking::Row, &ReadOptions::new());
+    let (text, asked) =
+        read("# rows\n1 1:2 3:1 # x\n\n2:1\n", "a.svm", QuestionKind::Row, &ReadOptions::new());
     assert_eq!(text, "# rows\n1 1:2 3:1 # x # label a,b p 0.5\n\n2:1 # label a,b p 0.5\n");
     assert_eq!(asked, ["1: 1 1:2 3:1", "4: 2:1"]);
 }
@@ -169,29 +176,35 @@ fn what_may_be_read_wrongly_is_refused() {
     };
     let trained = ReadOptions::new().or_note(r#"{"text":"1","label":"2"}"#).unwrap();
     let commas = "Good film, not bad\nDull, but good\nFine, very fine\n";
-    assert!(said("a.txt", commas, &ReadOptions::new(), Asking::Text).contains("`plain` or `csv`"));
+    assert!(said("a.txt", commas, &ReadOptions::new(), QuestionKind::Text).contains("`plain` or `csv`"));
     let plain = ReadOptions::new().format(FileFormat::Plain);
-    assert_eq!(read(commas, "b.txt", Asking::Text, &plain).1[0], "1: Good film, not bad");
-    let ids = said("c.tsv", "1\ta film\n2\tanother\n", &trained, Asking::Text);
+    assert_eq!(read(commas, "b.txt", QuestionKind::Text, &plain).1[0], "1: Good film, not bad");
+    let ids = said("c.tsv", "1\ta film\n2\tanother\n", &trained, QuestionKind::Text);
     assert!(ids.contains("numbers alone in column 1"), "{ids}");
-    let numbers = said("d.conll", "17 a N\n12 b N\n\n14 c N\n", &ReadOptions::new(), Asking::Words);
+    let numbers = said("d.conll", "17 a N\n12 b N\n\n14 c N\n", &ReadOptions::new(), QuestionKind::Words);
     assert!(numbers.contains("numbers alone"), "{numbers}");
     // A dictionary's words, without what they are to become; what is no text stays, with a mark.
-    let (_, asked) = read("GO  G OW1\nRUN  R AH1 N\n", "e.dict", Asking::Source, &ReadOptions::new());
+    let (_, asked) = read("GO  G OW1\nRUN  R AH1 N\n", "e.dict", QuestionKind::Source, &ReadOptions::new());
     assert_eq!(asked.len(), 2);
     assert!(asked[0].eq_ignore_ascii_case("1: go"), "{asked:?}");
     let utf_8 = ReadOptions::new().encoding("utf-8".parse().unwrap());
     let files = Files::new("doubt-bytes", &[("f.csv", b"text,id\nfine,1\nd\xe9j\xe0,2\nso,3\n")]);
-    let questions = Questions::open(files.at("f.csv"), &utf_8, Asking::Text).unwrap();
+    let questions = Questions::open(files.at("f.csv"), &utf_8, QuestionKind::Text).unwrap();
     let (text, asked) = answered(questions, &["label", "p"]);
     assert_eq!(text.lines().nth(2), Some("d\u{fffd}j\u{fffd},2,,"), "{text}");
     assert!(asked[1].contains("f.csv:3: expected UTF-8") && asked.len() == 3, "{asked:?}");
-    let (text, _) = read("{\"text\":\"a\"}\nnot json\n", "g.jsonl", Asking::Text, &ReadOptions::new());
+    let (text, _) = read("{\"text\":\"a\"}\nnot json\n", "g.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert!(text.ends_with("\nnot json\n"), "{text}");
 }
 
 /// How a file is read, and what becomes of it.
-fn read_as(text: &[u8], name: &str, asking: Asking, options: &ReadOptions, added: &[&str]) -> [String; 2] {
+fn read_as(
+    text: &[u8],
+    name: &str,
+    asking: QuestionKind,
+    options: &ReadOptions,
+    added: &[&str],
+) -> [String; 2] {
     let files = Files::new(&format!("read-as-{name}-{}", text.len()), &[(name, text)]);
     let questions = Questions::open(files.at(name), options, asking).unwrap();
     let said = questions.read_as().to_string();
@@ -204,8 +217,9 @@ fn noted(note: &str) -> ReadOptions {
 
 #[test]
 fn names_decide_which_column_is_asked() {
-    let source =
-        |text: &str, note: &str| read_as(text.as_bytes(), "a.csv", Asking::Source, &noted(note), &["t", "p"]);
+    let source = |text: &str, note: &str| {
+        read_as(text.as_bytes(), "a.csv", QuestionKind::Source, &noted(note), &["t", "p"])
+    };
     let named = r#"{"source":"en","target":"de"}"#;
     assert!(source("de,en\nrot,red\n", named)[0].contains("source in `en`"));
     // Without names in the training the place decides, and a note says so.
@@ -215,7 +229,7 @@ fn names_decide_which_column_is_asked() {
     let [said, _] = source("de,note,en\nrot,x,red\n", r#"{"source":"1","target":"2"}"#);
     assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
     let files = Files::new("languages", &[("b.csv", b"German,English\nrot,red\n")]);
-    let said = files.said(Questions::open(files.at("b.csv"), &noted(named), Asking::Source));
+    let said = files.said(Questions::open(files.at("b.csv"), &noted(named), QuestionKind::Source));
     assert!(
         said.contains("header of file `b.csv`: expected the language `en`")
             && said.contains("--set data.text"),
@@ -223,7 +237,7 @@ fn names_decide_which_column_is_asked() {
     );
 
     let text = |text: &str, name: &str, note: &str| {
-        read_as(text.as_bytes(), name, Asking::Text, &noted(note), &["label", "p"])
+        read_as(text.as_bytes(), name, QuestionKind::Text, &noted(note), &["label", "p"])
     };
     // Another name than in the training, where only one is known; the place of a number does not go before a name.
     let [said, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
@@ -234,7 +248,7 @@ fn names_decide_which_column_is_asked() {
     assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
     let refused = |text: &str, name: &str, options: &ReadOptions| {
         let files = Files::new(&format!("no-name-{name}"), &[(name, text.as_bytes())]);
-        files.said(Questions::open(files.at(name), options, Asking::Text))
+        files.said(Questions::open(files.at(name), options, QuestionKind::Text))
     };
     let trained = noted(r#"{"text":"review"}"#);
     for (text, name) in [
@@ -255,7 +269,7 @@ fn names_decide_which_column_is_asked() {
 #[test]
 fn line_ends_stay_and_encodings_are_told() {
     let trained = ReadOptions::new();
-    let text = |text: &[u8], name: &str| read_as(text, name, Asking::Text, &trained, &["label", "p"]);
+    let text = |text: &[u8], name: &str| read_as(text, name, QuestionKind::Text, &trained, &["label", "p"]);
     let [_, found] = text(b"\xef\xbb\xbfid,text\r\n1,cat\r\n2,dog", "a.csv");
     assert_eq!(found, "\u{feff}id,text,label,p\r\n1,cat,\"a,b\",0.5\r\n2,dog,\"a,b\",0.5\r\n");
     let [said, found] = text(b"id,text\n1,caf\xe9\n", "b.csv");
@@ -278,7 +292,7 @@ fn line_ends_stay_and_encodings_are_told() {
 #[test]
 fn a_mark_that_is_never_closed_costs_its_line() {
     let trained = ReadOptions::new().text("text");
-    let (text, asked) = read("id,text\n1,\"a cat\n2,dog\n3,cow\n", "a.csv", Asking::Text, &trained);
+    let (text, asked) = read("id,text\n1,\"a cat\n2,dog\n3,cow\n", "a.csv", QuestionKind::Text, &trained);
     assert_eq!(text, "id,text,label,p\n1,\"a cat,,\n2,dog,\"a,b\",0.5\n3,cow,\"a,b\",0.5\n");
     assert!(
         asked[0].contains("a.csv:2: expected the end of the cell whose quotation mark is in line 2"),
@@ -288,7 +302,7 @@ fn a_mark_that_is_never_closed_costs_its_line() {
     assert_eq!(asked[1..], ["3: dog", "4: cow"]);
     // The mark of a later line does not close it.
     let (_, asked) =
-        read("id,text\n1,\"a cat\n2,dog\n3,\"a \"\"b\"\"\nc\"\n", "b.csv", Asking::Text, &trained);
+        read("id,text\n1,\"a cat\n2,dog\n3,\"a \"\"b\"\"\nc\"\n", "b.csv", QuestionKind::Text, &trained);
     assert_eq!(
         (asked.len(), &asked[1..]),
         (3, &["3: dog".to_owned(), "4: a \"b\"\nc".to_owned()][..]),
@@ -298,16 +312,20 @@ fn a_mark_that_is_never_closed_costs_its_line() {
 
 #[test]
 fn fields_are_added_by_the_same_names_in_all_lines() {
-    let (text, asked) =
-        read("[\"id\",\"text\"]\n[1,\"cat\"]\n[2,\"dog\"]\n", "a.jsonl", Asking::Text, &ReadOptions::new());
+    let (text, asked) = read(
+        "[\"id\",\"text\"]\n[1,\"cat\"]\n[2,\"dog\"]\n",
+        "a.jsonl",
+        QuestionKind::Text,
+        &ReadOptions::new(),
+    );
     assert_eq!(text, "[\"id\",\"text\",\"label\",\"p\"]\n[1,\"cat\",\"a,b\",0.5]\n[2,\"dog\",\"a,b\",0.5]\n");
     assert_eq!(asked, ["2: cat", "3: dog"]);
     let nested = "{\"text\":\"a\",\"m\":{\"label\":3}}\n{\"text\":\"the \\\"label\\\"\"}\n";
-    let (text, _) = read(nested, "b.jsonl", Asking::Text, &ReadOptions::new());
+    let (text, _) = read(nested, "b.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert_eq!(text.matches(",\"label\":\"a,b\"").count(), 2, "{text}");
     // A field that no line had so far stays, and an error names it.
     let late = "{\"text\":\"a\"}\n".repeat(1001) + "{\"text\":\"b\",\"label\":\"x\"}\n";
-    let (text, asked) = read(&late, "c.jsonl", Asking::Text, &ReadOptions::new());
+    let (text, asked) = read(&late, "c.jsonl", QuestionKind::Text, &ReadOptions::new());
     assert!(text.ends_with("{\"text\":\"b\",\"label\":\"x\",\"p\":null}\n"), "{}", &text[text.len() - 80..]);
     assert!(asked[1001].contains("c.jsonl:1002: expected no field `label`"), "{}", asked[1001]);
 }
@@ -315,16 +333,19 @@ fn fields_are_added_by_the_same_names_in_all_lines() {
 #[test]
 fn files_without_records_are_answered_by_what_they_have() {
     for name in ["a.csv", "a.jsonl", "a.conll", "a.tsv"] {
-        for (text, asking) in [("", Asking::Text), ("\n\n", Asking::Words), ("", Asking::Source)] {
+        for (text, asking) in
+            [("", QuestionKind::Text), ("\n\n", QuestionKind::Words), ("", QuestionKind::Source)]
+        {
             let trained = noted(r#"{"text":"review","source":"en"}"#);
             let [said, found] = read_as(text.as_bytes(), name, asking, &trained, &["label"]);
             assert_eq!((&said[..], &found[..]), ("an empty file, which has no records", text));
         }
     }
     let trained = noted(r#"{"text":"review"}"#);
-    let [_, found] = read_as(b"id,review\n", "b.csv", Asking::Text, &trained, &["label"]);
+    let [_, found] = read_as(b"id,review\n", "b.csv", QuestionKind::Text, &trained, &["label"]);
     assert_eq!(found, "id,review,label\n");
-    let [_, found] = read_as(b"token\tpos\tner\n", "c.tsv", Asking::Words, &ReadOptions::new(), &["tags"]);
+    let [_, found] =
+        read_as(b"token\tpos\tner\n", "c.tsv", QuestionKind::Words, &ReadOptions::new(), &["tags"]);
     assert_eq!(found, "token\tpos\tner\ttags\n");
 }
 
@@ -337,17 +358,17 @@ fn columns_are_those_of_the_training() {
     };
     let named = columns("true", r#""token","pos","ner""#);
     let words = |text: &str, name: &str, options: &ReadOptions| {
-        read_as(text.as_bytes(), name, Asking::Words, options, &["tags"])
+        read_as(text.as_bytes(), name, QuestionKind::Words, options, &["tags"])
     };
     // By the names that the training had, in another order.
     let [said, text] = words("ner\tpos\ttoken\nO\tN\tcat\n", "a.tsv", &named);
     assert!(said.contains("words in column 3 (token), tags in column 1 (ner)"), "{said}");
     assert_eq!(text, "ner\tpos\ttoken\ttags\nO\tN\tcat\tT\n");
     // One sentence, of which a line is malformed.
-    let (text, asked) = read("a\tN\tO\nb\nc\tN\tO\n", "b.txt", Asking::Words, &columns("false", ""));
+    let (text, asked) = read("a\tN\tO\nb\nc\tN\tO\n", "b.txt", QuestionKind::Words, &columns("false", ""));
     assert_eq!(text, "a\tN\tO\t_\nb\nc\tN\tO\t_\n");
     assert!(asked[0].contains("b.txt:2: expected 3 columns"), "{asked:?}");
-    let (text, _) = read("the O\ncat B-X\n", "c.txt", Asking::Words, &ReadOptions::new());
+    let (text, _) = read("the O\ncat B-X\n", "c.txt", QuestionKind::Words, &ReadOptions::new());
     assert_eq!(text, "the O T\ncat B-X T\n");
     // Words alone by the name of the file; running text with equally many words in each line.
     assert_eq!(words("the\ncat\n", "d.conll", &named)[1], "the\tT\ncat\tT\n");
@@ -362,7 +383,7 @@ fn columns_are_those_of_the_training() {
 fn intents_are_comments_where_columns_have_some() {
     let added = ["tags", "label", "probability"];
     let words = |text: &str, name: &str| {
-        read_as(text.as_bytes(), name, Asking::Words, &ReadOptions::new(), &added)[1].clone()
+        read_as(text.as_bytes(), name, QuestionKind::Words, &ReadOptions::new(), &added)[1].clone()
     };
     let universal = "# text = a b\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tX\t_\t_\t0\troot\t_\t_\n2\tb\t_\tX\t_\t_\t1\tdep\t_\t_\n\n";
     let expected = universal
@@ -380,7 +401,7 @@ fn intents_are_comments_where_columns_have_some() {
 
 /// The fields of each row of a Parquet file with answers, and the text of the note beside them.
 #[cfg(feature = "parquet")]
-fn of_parquet(name: &str, asking: Asking, added: &[&str]) -> (Vec<u8>, Vec<String>) {
+fn of_parquet(name: &str, asking: QuestionKind, added: &[&str]) -> (Vec<u8>, Vec<String>) {
     let path =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/fixtures/parquet_{name}.parquet"));
     let mut questions = Questions::open(path, &ReadOptions::new(), asking).unwrap();
@@ -396,10 +417,10 @@ fn of_parquet(name: &str, asking: Asking, added: &[&str]) -> (Vec<u8>, Vec<Strin
         let text = question.text.as_ref().unwrap();
         let tags = text.lines().map(|word| format!("T-{word}")).collect();
         let answer = match asking {
-            Asking::Words => vec![Added::Words(tags)],
+            QuestionKind::Words => vec![AnswerCell::Words(tags)],
             // The first of them has no answer.
             _ if texts.is_empty() => Vec::new(),
-            _ => vec![Added::Text(format!("about {}", text.len())), Added::Number(0.5)],
+            _ => vec![AnswerCell::Text(format!("about {}", text.len())), AnswerCell::Number(0.5)],
         };
         questions.answer(question, &answer).unwrap();
         texts.push(text.clone());
@@ -421,7 +442,7 @@ fn parquet_keeps_its_columns_and_gets_more() {
         if name.ends_with("brotli") || (name.ends_with("zstd") && !cfg!(feature = "parquet-zstd")) {
             continue;
         }
-        let (bytes, texts) = of_parquet(name, Asking::Text, &["label", "probability"]);
+        let (bytes, texts) = of_parquet(name, QuestionKind::Text, &["label", "probability"]);
         let before =
             std::fs::read(format!("{}/tests/it/fixtures/parquet_{name}.parquet", env!("CARGO_MANIFEST_DIR")));
         let files = Files::new(
@@ -434,7 +455,8 @@ fn parquet_keeps_its_columns_and_gets_more() {
             LabelledTexts::open_with([files.at("a.parquet")], &ReadOptions::new().label("label")).unwrap();
         assert_eq!(labelled.records(), old.records());
         let read: Vec<Option<String>> = {
-            let options = ReadOptions::new().text("text").label("predicted_label").malformed(Malformed::Skip);
+            let options =
+                ReadOptions::new().text("text").label("predicted_label").malformed(MalformedLines::Skip);
             let found = LabelledTexts::open_with([files.at("a.parquet")], &options).unwrap();
             found.records().iter().map(|one| Some(one.label.clone())).collect()
         };
@@ -447,7 +469,7 @@ fn parquet_keeps_its_columns_and_gets_more() {
             }
         }
     }
-    let (bytes, texts) = of_parquet("tagged_texts", Asking::Words, &["tags"]);
+    let (bytes, texts) = of_parquet("tagged_texts", QuestionKind::Words, &["tags"]);
     let files = Files::new("to-parquet-tags", &[("a.parquet", &bytes)]);
     let options = ReadOptions::new().tokens("tokens").tags("predicted_tags");
     let found = TaggedTexts::open_with([files.at("a.parquet")], &options).unwrap();

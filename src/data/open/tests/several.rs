@@ -1,7 +1,7 @@
 //! Texts of several columns, and several labels per text.
 
 use super::*;
-use crate::data::{Asking, Labelled, LabelledRows, Questions};
+use crate::data::{LabelledRows, LabelledText, QuestionKind, Questions};
 
 const NAMES: [&str; 2] = ["premise", "hypothesis"];
 
@@ -35,9 +35,9 @@ fn cells_of_tables_are_joined_by_one_tab() {
         let found = open(&files, name, options).unwrap();
         // Files that are read in each epoch have the same records.
         let again = LabelledFiles::open_with([files.at(name)], options).unwrap();
-        let again: Vec<Labelled> = again.records().collect::<Result<_>>().unwrap();
+        let again: Vec<LabelledText> = again.records().collect::<Result<_>>().unwrap();
         assert_eq!((&again[..], again.len()), (found.records(), 2));
-        let record = |of: &Labelled| (of.text.clone(), of.label.clone());
+        let record = |of: &LabelledText| (of.text.clone(), of.label.clone());
         (record(&found.records()[0]), record(&found.records()[1]), found.read_as().to_string())
     };
     let pair = |text: &str, label: &str| (text.to_owned(), label.to_owned());
@@ -145,14 +145,14 @@ fn a_text_may_lack_some_of_its_columns() {
     let labels = of_names().label_lists();
     let expected = [("\tb", "y"), ("c\t", "n"), ("d\te", "")];
     assert_eq!(texts(&open(&files, "a.csv", &labels).unwrap()), expected);
-    let some = open(&files, "a.jsonl", &labels.clone().malformed(Malformed::Skip)).unwrap();
+    let some = open(&files, "a.jsonl", &labels.clone().malformed(MalformedLines::Skip)).unwrap();
     assert_eq!(texts(&some), expected);
     let said = files.said(open(&files, "a.jsonl", &labels));
     assert!(said.starts_with("a.jsonl:4: expected a string in the field `premise`, got null"), "{said}");
     let said = files.said(open(&files, "a.csv", &of_names()));
     assert!(said.starts_with("a.csv:4: expected something in column `label`, got nothing"), "{said}");
     for name in ["a.csv", "a.jsonl"] {
-        let questions = Questions::open(files.at(name), &of_names(), Asking::Text).unwrap();
+        let questions = Questions::open(files.at(name), &of_names(), QuestionKind::Text).unwrap();
         assert_eq!(asked(questions)[..3], ["\tb", "c\t", "d\te"], "{name}");
     }
     // Both texts of a pair are there, also in what is asked later.
@@ -161,11 +161,11 @@ fn a_text_may_lack_some_of_its_columns() {
     assert!(said.starts_with("a.csv:2: expected something in column `premise`, got nothing"), "{said}");
     let note = r#"{"text":["premise","hypothesis"],"label":"label","pair":true}"#;
     assert_eq!(
-        open(&files, "a.csv", &pair.malformed(Malformed::Skip).label_lists()).unwrap().records().len(),
+        open(&files, "a.csv", &pair.malformed(MalformedLines::Skip).label_lists()).unwrap().records().len(),
         1
     );
     let questions =
-        Questions::open(files.at("a.jsonl"), &ReadOptions::new().or_note(note).unwrap(), Asking::Text);
+        Questions::open(files.at("a.jsonl"), &ReadOptions::new().or_note(note).unwrap(), QuestionKind::Text);
     let found = asked(questions.unwrap());
     assert!(found[0].contains("expected a field `premise`") && found[1].contains("got null"), "{found:?}");
     assert_eq!(found[2], "d\te");
@@ -250,7 +250,7 @@ fn formats_without_columns_refuse_several() {
                     column, got `premise`, `hypothesis`; set `data.text` to one of them";
     assert_eq!(said, expected);
     for name in ["t.txt", "f.txt"] {
-        let said = files.said(Questions::open(files.at(name), &of_names(), Asking::Text));
+        let said = files.said(Questions::open(files.at(name), &of_names(), QuestionKind::Text));
         assert!(said.contains(advice), "{said}");
     }
 }
@@ -315,7 +315,7 @@ fn questions_are_texts_of_the_same_columns() {
     let named = ReadOptions::new().or_note(r#"{"text":["premise","hypothesis"],"label":"label"}"#).unwrap();
     let numbered = ReadOptions::new().or_note(r#"{"text":["1","2"],"label":"3"}"#).unwrap();
     let read = |name: &str, options: &ReadOptions| {
-        let questions = Questions::open(files.at(name), options, Asking::Text).unwrap();
+        let questions = Questions::open(files.at(name), options, QuestionKind::Text).unwrap();
         (questions.read_as().to_string(), asked(questions))
     };
     for options in [&named, &of_names()] {
@@ -330,13 +330,13 @@ fn questions_are_texts_of_the_same_columns() {
         assert_eq!(found[0], "a 1\tb");
         assert!(found[2].starts_with("a.jsonl:3: expected a field `premise`"), "{found:?}");
         for name in ["lacks.csv", "lacks.jsonl", "lacks.txt"] {
-            let said = files.said(Questions::open(files.at(name), options, Asking::Text));
+            let said = files.said(Questions::open(files.at(name), options, QuestionKind::Text));
             let expected = format!("`hypothesis` of file `{name}`, the text: expected one of `premise`");
             assert!(said.contains(&expected), "{said}");
         }
         assert_eq!(read("header.txt", options).1, ["a\tb"]);
     }
-    let said = files.said(Questions::open(files.at("lacks.csv"), &named, Asking::Text));
+    let said = files.said(Questions::open(files.at("lacks.csv"), &named, QuestionKind::Text));
     let expected =
         "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets others";
     assert!(said.contains(expected), "{said}");
@@ -440,12 +440,13 @@ fn columns_of_parquet_are_joined_and_may_be_lists() {
     let options = ReadOptions::new().texts(["about.by", "text"]).label("label");
     let found = LabelledTexts::open_with([fixture("reviews")], &options).unwrap();
     let one = LabelledTexts::open(fixture("reviews")).unwrap();
-    let expected = |(at, one): (usize, &Labelled)| format!("writer {}\t{}", at % 3, one.text);
+    let expected = |(at, one): (usize, &LabelledText)| format!("writer {}\t{}", at % 3, one.text);
     let expected: Vec<String> = one.records().iter().enumerate().map(expected).collect();
     assert!(found.records().iter().map(|one| &one.text).eq(&expected));
-    let questions = Questions::open(fixture("reviews"), &options, Asking::Text).unwrap();
+    let questions = Questions::open(fixture("reviews"), &options, QuestionKind::Text).unwrap();
     assert_eq!(asked(questions), expected);
-    let said = Questions::open(fixture("reviews_none"), &options, Asking::Text).unwrap_err().to_string();
+    let said =
+        Questions::open(fixture("reviews_none"), &options, QuestionKind::Text).unwrap_err().to_string();
     assert!(said.contains("field `about.by` of file"), "{said}");
 
     // Tags are lists of the names of classes; words are lists of strings.

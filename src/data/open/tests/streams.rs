@@ -169,7 +169,7 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
         ],
     );
     // Of whatever policy: a line that is left out of one file alone would shift the others.
-    for policy in [Malformed::Error, Malformed::Skip, Malformed::Collect] {
+    for policy in [MalformedLines::Error, MalformedLines::Skip, MalformedLines::Collect] {
         let options = ReadOptions::new().encoding(crate::data::Encoding::Utf8).malformed(policy);
         let said = files.said(TaggedTexts::open_with([files.at("bad")], &options));
         assert!(said.starts_with("bad/seq.in:2: expected UTF-8"), "{said}");

@@ -98,7 +98,7 @@ fn tables_of_texts_alone_are_classes() {
     );
     let set = ReadOptions::new().format(FileFormat::FilePerClass);
     assert_eq!(LabelledTexts::open_with([files.at("numbered")], &set).unwrap().records().len(), 4);
-    let said = files.said(crate::data::Parts::find(files.at("lines")));
+    let said = files.said(crate::data::DataPaths::find(files.at("lines")));
     assert!(
         said.contains("say which is the source: `data.train` (`--train`) `lines/*.{en,fr}` for `en`, `lines/*.{fr,en}` for `fr`"),
         "{said}"
@@ -260,7 +260,7 @@ fn lines_that_are_no_text_count() {
     let records = "caf\u{e9},x\n".repeat(5);
     let bytes = [records.as_bytes(), b"\xff,c\nd,\"e\n"].concat();
     let files = Files::new("counted", &[("some.csv", &bytes)]);
-    let collect = ReadOptions::new().malformed(crate::data::Malformed::Collect);
+    let collect = ReadOptions::new().malformed(crate::data::MalformedLines::Collect);
     let said = files.said(LabelledTexts::open_with([files.at("some.csv")], &collect));
     assert!(said.contains("some.csv:6: expected UTF-8"), "{said}");
     assert!(said.contains("the cell whose quotation mark is in line 7, got"), "{said}");
@@ -382,13 +382,13 @@ fn parts_of_two_languages_are_found_by_their_endings() {
         ],
     );
     let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let parts = crate::data::Parts::find(files.at("c/*.{en,de}")).unwrap();
+    let parts = crate::data::DataPaths::find(files.at("c/*.{en,de}")).unwrap();
     assert_eq!(name(&parts.train), "train.de-en.{en,de.gz}");
     assert_eq!(parts.dev.as_deref().map(name).as_deref(), Some("valid.{en,de}"));
     let test = super::super::paths::two(parts.test.as_deref().unwrap()).unwrap();
     assert_eq!(test.map(|path| name(&path)), ["test.{x}.en", "test.{x}.de"]);
     assert_eq!(parts.left_out, [files.at("c/train.de-en.fr")]);
-    let said = |path: &str| files.said(crate::data::Parts::find(files.at(path)));
+    let said = |path: &str| files.said(crate::data::DataPaths::find(files.at(path)));
     assert!(
         said("c").contains("`train.de-en.de` and `train.de-en.en` and `train.de-en.fr`"),
         "{}",
@@ -397,7 +397,7 @@ fn parts_of_two_languages_are_found_by_their_endings() {
     assert!(said("d/*.{de,en}").contains("expected one, got `train.de` and `train.de.gz`"));
     assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
     // A part of an exact name goes before notes beside it.
-    assert_eq!(name(&crate::data::Parts::find(files.at("f")).unwrap().train), "train.tsv");
+    assert_eq!(name(&crate::data::DataPaths::find(files.at("f")).unwrap().train), "train.tsv");
     // Endings of languages decide, with a region or without.
     let named = Files::new(
         "two-named",

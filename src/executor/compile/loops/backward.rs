@@ -5,14 +5,14 @@
 
 use std::collections::HashSet;
 
-use super::block::{Backward, Forward, GradientBlock, GradientHome, MemoryReads, Same};
+use super::block::{Backward, EqualGradients, Forward, GradientBlock, GradientHome, MemoryReads};
 use super::columns::Columns;
 use super::in_place::{Overwrites, overwrite};
 use super::same::same;
 use super::views::view_gradients;
-use super::when::{Unit, When, decide};
+use super::when::{Timing, Unit, decide};
 use crate::error::Result;
-use crate::executor::compile::source::{Parsed, Source};
+use crate::executor::compile::source::{ParsedOp, Source};
 use crate::executor::plan::{Home, OpId, Pin};
 use crate::executor::rewrite::classes::Class;
 use crate::executor::rewrite::needs::{gradient_reads, needed_values};
@@ -52,7 +52,7 @@ pub(crate) fn backward(
 /// The variables by whose memory others go.
 struct Names<'a> {
     forward: &'a Forward,
-    same: &'a Same,
+    same: &'a EqualGradients,
     columns: &'a Columns,
 }
 
@@ -86,7 +86,7 @@ fn units_of(
     block: &GradientBlock<'_>,
     names: &Names<'_>,
     (id, op): (OpId, &OpDesc),
-    parsed: &Parsed,
+    parsed: &ParsedOp,
     units: &mut Vec<Unit>,
 ) -> Result<()> {
     let grads = |slot: usize| {
@@ -129,7 +129,12 @@ fn units_of(
 
 /// The input slots of a backward operator whose gradients are computed together. Those of rows that share work are: in two
 /// calls they would do it twice.
-fn together(block: &GradientBlock<'_>, same: &Same, op: &OpDesc, parsed: &Parsed) -> Vec<Vec<usize>> {
+fn together(
+    block: &GradientBlock<'_>,
+    same: &EqualGradients,
+    op: &OpDesc,
+    parsed: &ParsedOp,
+) -> Vec<Vec<usize>> {
     let grads = |slot: usize| op.output(&grad_name(parsed.signature.inputs[slot].name)).iter().copied();
     let (mut groups, mut rows): (Vec<Vec<usize>>, Option<usize>) = (Vec::new(), None);
     for &slot in &parsed.wanted {
@@ -177,7 +182,7 @@ fn own_homes(
     let mut kept: HashSet<VarId> = gradient.memories.iter().map(|m| m.next).collect();
     kept.extend(gradient.inputs.iter().chain(&gradient.outputs).map(|p| p.inner));
     let outside: HashSet<VarId> =
-        units.iter().filter(|unit| unit.when != When::Body).flat_map(Unit::touches).collect();
+        units.iter().filter(|unit| unit.when != Timing::Body).flat_map(Unit::touches).collect();
     let mut vars: Vec<VarId> = kept.iter().copied().collect();
     vars.extend(gradient.statics.iter().map(|p| p.inner));
     vars.extend(units.iter().flat_map(|unit| &unit.writes));
@@ -197,7 +202,7 @@ fn memories(step: &StepDesc, units: &[Unit]) -> Vec<MemoryReads> {
     let reads = |unit: &Unit, var| unit.reads.contains(&var);
     let how = |previous: VarId| {
         let (body, outside): (Vec<&Unit>, Vec<&Unit>) =
-            units.iter().filter(|unit| reads(unit, previous)).partition(|unit| unit.when == When::Body);
+            units.iter().filter(|unit| reads(unit, previous)).partition(|unit| unit.when == Timing::Body);
         match (body.is_empty(), outside.is_empty()) {
             (_, false) => MemoryReads::AsOneArray,
             (false, true) => MemoryReads::AtEachStep,

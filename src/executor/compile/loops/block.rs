@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use super::columns::Columns;
 use super::levels::StepLevels;
 use super::when::Unit;
-use crate::executor::compile::saved::Saved;
+use crate::executor::compile::saved::SavedValues;
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{Home, OpId};
 use crate::executor::rewrite::classes::{Class, Classes};
 use crate::operator::{BlockId, VarId};
-use crate::program::{OpDesc, Pair, StepDesc, StepGradient};
+use crate::program::{OpDesc, StepDesc, StepGradient, VarPair};
 
 /// How often the loop of a step block runs in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) struct Forward {
     /// Operators that add their output to what is there.
     pub(crate) adds: HashSet<usize>,
     /// What the backward pass reads, wholes in the place of their columns.
-    pub(crate) saved: Saved,
+    pub(crate) saved: SavedValues,
     /// Where the variables that it computes live, in the order in which they are first written.
     pub(crate) homes: Vec<(VarId, Home)>,
     /// Memories whose previous values are read outside the loop, as one array.
@@ -88,7 +88,7 @@ impl<'a> GradientBlock<'a> {
         forward: &'a Forward,
     ) -> Self {
         let pairs = gradient.inputs.iter().chain(&gradient.outputs).chain(&gradient.statics);
-        let mut leaving: HashSet<VarId> = pairs.map(|p: &Pair| p.inner).collect();
+        let mut leaving: HashSet<VarId> = pairs.map(|p: &VarPair| p.inner).collect();
         leaving.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
         Self { source, step, gradient, forward, leaving }
     }
@@ -111,9 +111,9 @@ impl<'a> GradientBlock<'a> {
 
 /// Gradient to the gradient that it is, number for number, which is no further one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Same(pub(crate) HashMap<VarId, VarId>);
+pub(crate) struct EqualGradients(pub(crate) HashMap<VarId, VarId>);
 
-impl Same {
+impl EqualGradients {
     /// The variable that holds the numbers of `var`.
     pub(crate) fn resolve(&self, var: VarId) -> VarId {
         self.0.get(&var).copied().unwrap_or(var)
@@ -128,7 +128,7 @@ impl Same {
 pub(crate) struct Backward {
     /// What runs when, and why.
     pub(crate) units: Vec<Unit>,
-    pub(crate) same: Same,
+    pub(crate) same: EqualGradients,
     /// Of gradients.
     pub(crate) columns: Columns,
     /// Backward operators, with an input slot whose value lies where its gradient goes.

@@ -8,9 +8,9 @@ use super::in_place::add_in_place;
 use super::levels::StepLevels;
 use super::pins::{draws, stays};
 use super::views::view_outputs;
-use super::when::{Reached, Unit, When, decide, early};
+use super::when::{ReachedOffsets, Timing, Unit, decide, early};
 use crate::error::Result;
-use crate::executor::compile::saved::Saved;
+use crate::executor::compile::saved::SavedValues;
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{Home, OpId, Pin};
 use crate::executor::rewrite::classes::{Class, Classes};
@@ -23,7 +23,7 @@ use crate::program::{StepDesc, decided_late};
 /// If an operator cannot run in a step block, or where a memory decides the rows of sequences.
 pub(crate) fn forward(
     source: &Source<'_>,
-    saved: &Saved,
+    saved: &SavedValues,
     step: &StepDesc,
     visits: Visits,
 ) -> Result<Forward> {
@@ -45,7 +45,7 @@ pub(crate) fn forward(
     }
     times(&block, &mut found)?;
     add_in_place(&block, &mut found);
-    let inside = |unit: &&Unit| unit.when == When::Body || unit.steps;
+    let inside = |unit: &&Unit| unit.when == Timing::Body || unit.steps;
     let ops = &source.program.block(step.block).ops;
     let loops = found.units.iter().filter(inside).filter_map(|unit| ops[unit.op].step.as_ref());
     found.stepwise = loops.map(|inner| inner.block).collect();
@@ -99,13 +99,13 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
     decide(&mut found.units, &carried, &nexts);
     // A loop inside the loop runs for all steps at once or for each by itself, forward and backward alike: else the backward
     // pass would not find its values. The gradient of a memory that it reads needs each by itself.
-    for unit in found.units.iter_mut().filter(|unit| unit.when == When::After) {
+    for unit in found.units.iter_mut().filter(|unit| unit.when == Timing::After) {
         if ops[unit.op].step.is_some() {
             unit.pinned = unit.pinned.or(Some(Pin::Stepwise));
         }
     }
     decide(&mut found.units, &carried, &nexts);
-    early(&mut found.units, &carried).map_err(|Reached { op, by }| {
+    early(&mut found.units, &carried).map_err(|ReachedOffsets { op, by }| {
         let place = source.place(OpId { block: step.block, number: op });
         decided_late(&source.program.var(by).name).at(place)
     })
@@ -115,7 +115,7 @@ fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
 /// the rows of one step alone.
 fn homes(block: &StepBlock<'_>, found: &mut Forward) {
     let outside: HashSet<VarId> =
-        found.units.iter().filter(|unit| unit.when != When::Body).flat_map(Unit::touches).collect();
+        found.units.iter().filter(|unit| unit.when != Timing::Body).flat_map(Unit::touches).collect();
     let mut seen = HashSet::new();
     for &var in found.units.iter().flat_map(|unit| &unit.writes).filter(|&&var| seen.insert(var)) {
         let kept = block.leaving.contains(&var) || found.saved.contains(&var) || outside.contains(&var);
@@ -126,7 +126,7 @@ fn homes(block: &StepBlock<'_>, found: &mut Forward) {
         };
         found.homes.push((var, home));
     }
-    let after = found.units.iter().filter(|unit| unit.when == When::After);
+    let after = found.units.iter().filter(|unit| unit.when == Timing::After);
     let read: HashSet<VarId> = after.flat_map(|unit| unit.reads.iter().copied()).collect();
     let previous = block.step.memories.iter().map(|m| m.previous);
     found.spread = previous.filter(|previous| read.contains(previous)).collect();

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::block::{Forward, GradientBlock, GradientHome, Same, StepBlock};
+use super::block::{EqualGradients, Forward, GradientBlock, GradientHome, StepBlock};
 use super::columns::Columns;
-use super::when::{Unit, When};
+use super::when::{Timing, Unit};
 use crate::error::Result;
 use crate::executor::compile::source::Source;
 use crate::executor::plan::{Home, OpId};
@@ -20,7 +20,7 @@ use crate::program::grad_name;
 type Numbers = HashMap<VarId, Vec<usize>>;
 
 /// A unit: when it runs, the number of its operator, and its own.
-type User = (When, usize, usize);
+type User = (Timing, usize, usize);
 
 /// Which units read and write each variable, in the order in which they run.
 struct Users {
@@ -194,7 +194,7 @@ pub(super) struct Overwrites {
 /// Lets backward operators write a gradient over the value that they alone read.
 pub(super) fn overwrite(
     block: &GradientBlock<'_>,
-    same: &Same,
+    same: &EqualGradients,
     units: &[Unit],
     columns: &Columns,
 ) -> Result<Overwrites> {

@@ -1,17 +1,17 @@
 //! Gradients that are another one, number for number: those of a sum's operands. They are not copied; both names
 //! stand for one array.
 
-use super::block::{GradientBlock, Same};
+use super::block::{EqualGradients, GradientBlock};
 use super::views::counts;
 use crate::error::Result;
 use crate::program::{Role, grad_name};
 
 /// The gradients of a step block that are another gradient: an operator hands it on as it is, nothing else adds to it,
 /// and it stays inside the block.
-pub(super) fn same(block: &GradientBlock<'_>) -> Result<Same> {
+pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let program = block.source.program;
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));
-    let mut same = Same::default();
+    let mut same = EqualGradients::default();
     for (id, op) in block.ops().filter(|(_, op)| op.role == Role::Backward) {
         let Some(parsed) = block.source.parsed(id) else { continue };
         let [of] = op.input(&grad_name(parsed.signature.outputs[0].name)) else { continue };

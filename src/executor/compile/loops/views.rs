@@ -3,10 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::block::{GradientBlock, Same, StepBlock};
+use super::block::{EqualGradients, GradientBlock, StepBlock};
 use super::columns::Columns;
 use crate::error::Result;
-use crate::executor::compile::saved::Saved;
+use crate::executor::compile::saved::SavedValues;
 use crate::executor::plan::OpId;
 use crate::executor::rewrite::classes::Class;
 use crate::operator::VarId;
@@ -18,7 +18,7 @@ pub(super) fn view_outputs(
     block: &StepBlock<'_>,
     id: OpId,
     columns: &mut Columns,
-    saved: &mut Saved,
+    saved: &mut SavedValues,
 ) -> bool {
     let op = block.source.desc(id);
     let Some(parsed) = block.source.parsed(id).filter(|_| op.role == Role::Forward) else { return false };
@@ -46,7 +46,7 @@ pub(super) fn view_outputs(
 /// columns are written. Returns the numbers of the operators that have no call for it.
 pub(super) fn view_gradients(
     block: &GradientBlock<'_>,
-    same: &Same,
+    same: &EqualGradients,
     columns: &mut Columns,
 ) -> Result<HashSet<usize>> {
     let written = counts(block.ops().flat_map(|(_, op)| op.writes()));

@@ -5,12 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::executor::plan::{Pin, Why};
+use crate::executor::plan::{Pin, TimingReason};
 use crate::operator::VarId;
 
 /// When an operator of a step block runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum When {
+pub(crate) enum Timing {
     /// Once, before the loop.
     Before,
     /// At every step.
@@ -28,19 +28,19 @@ pub(crate) struct Unit {
     pub(crate) wrt: Vec<usize>,
     pub(crate) reads: Vec<VarId>,
     pub(crate) writes: Vec<VarId>,
-    pub(crate) does: Does,
+    pub(crate) does: UnitWork,
     /// It runs before the loop, but one step after the other.
     pub(crate) steps: bool,
     /// Why it must run at every step, whatever depends on what.
     pub(crate) pinned: Option<Pin>,
     /// When it runs, and why then: [`decide`] says it.
-    pub(crate) when: When,
-    pub(crate) why: Why,
+    pub(crate) when: Timing,
+    pub(crate) why: TimingReason,
 }
 
 /// What a unit does of what its operator does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum UnitWork {
     /// The call itself.
     Computes,
     /// Offsets of the levels that the operator makes, before its call has room.
@@ -50,13 +50,13 @@ pub(crate) enum Does {
 impl Unit {
     /// A forward operator, or a whole loop.
     pub(crate) fn new(op: usize, reads: Vec<VarId>, writes: Vec<VarId>, pinned: Option<Pin>) -> Self {
-        let (does, when, why) = (Does::Computes, When::Before, Why::Apart);
+        let (does, when, why) = (UnitWork::Computes, Timing::Before, TimingReason::Apart);
         Self { op, wrt: Vec::new(), reads, writes, does, steps: false, pinned, when, why }
     }
 
     /// The call that computes offsets from `reads`.
     pub(crate) fn of_levels(op: usize, reads: Vec<VarId>) -> Self {
-        Self { does: Does::MakesLevels, ..Self::new(op, reads, Vec::new(), None) }
+        Self { does: UnitWork::MakesLevels, ..Self::new(op, reads, Vec::new(), None) }
     }
 
     /// What it reads and writes.
@@ -106,16 +106,16 @@ pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
     }
     for (i, unit) in units.iter_mut().enumerate() {
         (unit.when, unit.why) = match (unit.pinned, depends[i], needs[i]) {
-            (Some(pin), _, _) => (When::Body, Why::Pinned(pin)),
-            (None, None, _) => (When::Before, Why::Apart),
-            (None, Some(from), Some(to)) => (When::Body, Why::Between(from, to)),
-            (None, Some(from), None) => (When::After, Why::Sinks(from)),
+            (Some(pin), _, _) => (Timing::Body, TimingReason::Pinned(pin)),
+            (None, None, _) => (Timing::Before, TimingReason::Apart),
+            (None, Some(from), Some(to)) => (Timing::Body, TimingReason::Between(from, to)),
+            (None, Some(from), None) => (Timing::After, TimingReason::Sinks(from)),
         };
     }
 }
 
 /// A memory reaches what decides offsets: the operator that makes them, and the memory's previous value.
-pub(crate) struct Reached {
+pub(crate) struct ReachedOffsets {
     pub(crate) op: usize,
     pub(crate) by: VarId,
 }
@@ -124,8 +124,8 @@ pub(crate) struct Reached {
 ///
 /// # Errors
 /// If it depends on what comes from another step, one of `carried`.
-pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), Reached> {
-    if !units.iter().any(|unit| unit.does == Does::MakesLevels) {
+pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), ReachedOffsets> {
+    if !units.iter().any(|unit| unit.does == UnitWork::MakesLevels) {
         return Ok(());
     }
     let carried: HashSet<VarId> = carried.iter().copied().collect();
@@ -134,20 +134,20 @@ pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), Reached
         unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(i));
     }
     for of in 0..units.len() {
-        if units[of].does != Does::MakesLevels {
+        if units[of].does != UnitWork::MakesLevels {
             continue;
         }
         let mut due = vec![of];
         while let Some(i) = due.pop() {
-            if units[i].when == When::Before {
+            if units[i].when == Timing::Before {
                 continue;
             }
             if let Some(&by) = units[i].reads.iter().find(|v| carried.contains(v)) {
-                return Err(Reached { op: units[of].op, by });
+                return Err(ReachedOffsets { op: units[of].op, by });
             }
             let unit = &mut units[i];
-            (unit.when, unit.why) = (When::Before, Why::Decides);
-            unit.steps = unit.does == Does::Computes;
+            (unit.when, unit.why) = (Timing::Before, TimingReason::Decides);
+            unit.steps = unit.does == UnitWork::Computes;
             let wrote = unit.reads.iter().filter_map(|var| writers.get(var));
             let mut wrote: Vec<usize> = wrote.flatten().copied().collect();
             wrote.sort_unstable();
@@ -170,8 +170,14 @@ mod tests {
         };
         let mut units = [unit(0, &[0], 2), unit(1, &[1], 3), unit(2, &[2, 3], 4), unit(3, &[4], 5)];
         decide(&mut units, &[VarId(1)], &[VarId(4)]);
-        assert_eq!(units.clone().map(|u| u.when), [When::Before, When::Body, When::Body, When::After]);
-        let between = Why::Between(VarId(1), VarId(4));
-        assert_eq!(units.map(|u| u.why), [Why::Apart, between, between, Why::Sinks(VarId(1))]);
+        assert_eq!(
+            units.clone().map(|u| u.when),
+            [Timing::Before, Timing::Body, Timing::Body, Timing::After]
+        );
+        let between = TimingReason::Between(VarId(1), VarId(4));
+        assert_eq!(
+            units.map(|u| u.why),
+            [TimingReason::Apart, between, between, TimingReason::Sinks(VarId(1))]
+        );
     }
 }

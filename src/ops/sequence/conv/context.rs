@@ -22,7 +22,7 @@ const FURTHEST: usize = i32::MAX as usize;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Context {
-    at: At,
+    at: ContextPosition,
     length: usize,
     dilation: usize,
     groups: usize,
@@ -30,7 +30,7 @@ pub struct Context {
 
 /// Where a context lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum At {
+enum ContextPosition {
     /// Around the row.
     Centre,
     /// It ends with the row.
@@ -42,19 +42,19 @@ enum At {
 impl Context {
     /// `length` rows around each, one after the other, and one group.
     pub const fn new(length: usize) -> Self {
-        Self { at: At::Centre, length, dilation: 1, groups: 1 }
+        Self { at: ContextPosition::Centre, length, dilation: 1, groups: 1 }
     }
 
     /// The row and those before it: start = −dilation · (length − 1). No row of the result depends on a later one.
     #[must_use]
     pub const fn causal(self) -> Self {
-        Self { at: At::End, ..self }
+        Self { at: ContextPosition::End, ..self }
     }
 
     /// From the row that is so many rows behind, of a negative number before, each.
     #[must_use]
     pub const fn starting_at(self, start: i64) -> Self {
-        Self { at: At::Start(start), ..self }
+        Self { at: ContextPosition::Start(start), ..self }
     }
 
     /// Every `dilation`-th row.
@@ -73,9 +73,9 @@ impl Context {
     pub fn start(&self) -> i64 {
         let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
         match self.at {
-            At::Centre => -(reach / 2),
-            At::End => -reach,
-            At::Start(start) => start,
+            ContextPosition::Centre => -(reach / 2),
+            ContextPosition::End => -reach,
+            ContextPosition::Start(start) => start,
         }
     }
 

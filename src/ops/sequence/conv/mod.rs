@@ -8,7 +8,7 @@ use ndarray::Array2;
 
 use crate::error::{Error, Result};
 use crate::kernels::{
-    ConvGradient, ConvRoom, ConvRows, Float, GradientRoom, Packed, Transpose, View, affine_gradient,
+    ConvGradient, ConvRoom, ConvRows, Float, GradientRoom, PackedMatrix, Transpose, View, affine_gradient,
     conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward, depthwise_gradient,
     depthwise_padding_gradient,
 };
@@ -110,7 +110,7 @@ builder_methods! { SequenceConvPlain, Builder, Var;
 /// What a call needs beside what was prepared.
 #[derive(Default)]
 struct Scratch<T: Float> {
-    weights: Vec<Packed<T>>,
+    weights: Vec<PackedMatrix<T>>,
     conv: ConvRoom<T>,
     gradient: ConvGradient<T>,
 }
@@ -195,7 +195,7 @@ impl Op for SequenceConv {
                 && (prepare.pass() == Pass::Forward || wanted)
             {
                 let pass = prepare.pass();
-                self.pack(filter, pass, prepare.keep::<Vec<Packed<T>>>());
+                self.pack(filter, pass, prepare.keep::<Vec<PackedMatrix<T>>>());
             }
             Ok(())
         })
@@ -261,10 +261,10 @@ impl SequenceConv {
 
     /// Packs the filter of each group for the product, or turned for the gradient of x. Columns by themselves are read as they
     /// lie.
-    fn pack<T: Float>(&self, filter: View<'_, T>, pass: Pass, packed: &mut Vec<Packed<T>>) {
+    fn pack<T: Float>(&self, filter: View<'_, T>, pass: Pass, packed: &mut Vec<PackedMatrix<T>>) {
         let Group { input, output } = self.group(filter);
         let count = if self.group(filter).is_a_column() { 0 } else { self.groups };
-        packed.resize_with(count, Packed::new);
+        packed.resize_with(count, PackedMatrix::new);
         for (g, packed) in packed.iter_mut().enumerate() {
             let filter = filter.columns(g * output, (g + 1) * output);
             match pass {
@@ -293,13 +293,13 @@ impl SequenceConv {
     fn convolved<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (filter, bias) = (run.input::<T>(Self::FILTER)?, run.optional::<T>(Self::BIAS)?);
         let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, run.sequences(Self::X)?);
-        let (out, threads) = ((run.output::<T>(Self::OUT)?, run.store()), run.run().threads);
+        let (out, threads) = ((run.output::<T>(Self::OUT)?, run.assign()), run.run().threads);
         let bias = bias.map(|bias| bias.row(0));
         if self.group(filter).is_a_column() {
             depthwise_forward(rows, filter, bias, out);
             return Ok(());
         }
-        let prepared = run.prepared::<Vec<Packed<T>>>();
+        let prepared = run.prepared::<Vec<PackedMatrix<T>>>();
         let Scratch { weights, conv: room, .. } = run.scratch().get::<Scratch<T>>();
         let weights = prepared.unwrap_or_else(|| {
             self.pack(filter, Pass::Forward, weights);
@@ -317,7 +317,7 @@ impl SequenceConv {
         let (dx, dpadding) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::PADDING)?);
         if dx.is_some() || dpadding.is_some() {
             let filter = run.input::<T>(Self::FILTER)?;
-            let prepared = run.prepared::<Vec<Packed<T>>>();
+            let prepared = run.prepared::<Vec<PackedMatrix<T>>>();
             let back = self.rows(dout, None, sequences);
             let Scratch { weights, conv: room, gradient } = run.scratch().get::<Scratch<T>>();
             let alone = self.group(filter).is_a_column();
@@ -342,7 +342,7 @@ impl SequenceConv {
             }
         }
         let mut bias = run.gradient::<T>(Self::BIAS)?;
-        let mut bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+        let mut bias = bias.as_mut().map(|(db, assign)| (db.row(0), *assign));
         if let Some(to) = run.gradient::<T>(Self::FILTER)? {
             let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, sequences);
             let group = Group { input: to.0.rows() / self.length, output: to.0.width() / self.groups };

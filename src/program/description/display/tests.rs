@@ -25,7 +25,7 @@ pub(in crate::program) fn small_program() -> Program {
     let mut backward = program.blocks[0].ops[0].clone();
     let block = program.add_block(BlockId(0));
     backward.role = Role::Backward;
-    let pair = |p: &Program| Pair { outer: p.find("x").unwrap(), inner: p.find("x.step").unwrap() };
+    let pair = |p: &Program| VarPair { outer: p.find("x").unwrap(), inner: p.find("x.step").unwrap() };
     if let Some(step) = &mut backward.step {
         step.gradient = Some(Box::new(StepGradient {
             block,
@@ -42,7 +42,7 @@ pub(in crate::program) fn small_program() -> Program {
             }],
         }));
     }
-    let bound = |slot: &str, var| Bound { slot: slot.to_owned(), vars: vec![var] };
+    let bound = |slot: &str, var| SlotVars { slot: slot.to_owned(), vars: vec![var] };
     program.blocks[0].ops.push(backward);
     program.blocks[0].ops.push(OpDesc {
         kind: "sgd".into(),
@@ -109,7 +109,7 @@ fn recurrent(block: u32, gradient: Option<u32>) -> OpDesc {
     OpDesc {
         kind: "recurrent".into(),
         role: Role::Forward,
-        inputs: vec![Bound { slot: "x".into(), vars: vec![VarId(5)] }],
+        inputs: vec![SlotVars { slot: "x".into(), vars: vec![VarId(5)] }],
         outputs: Vec::new(),
         attributes: Attributes::new(),
         caller: String::new(),
@@ -117,7 +117,7 @@ fn recurrent(block: u32, gradient: Option<u32>) -> OpDesc {
             block: BlockId(block),
             level: LevelId(0),
             reverse: true,
-            inputs: vec![Pair { outer: VarId(7), inner: VarId(8) }],
+            inputs: vec![VarPair { outer: VarId(7), inner: VarId(8) }],
             statics: Vec::new(),
             memories: vec![memory],
             outputs: Vec::new(),

@@ -4,18 +4,18 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
 use crate::operator::extent::{BlockId, VarId};
-use crate::program::description::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
+use crate::program::description::op_desc::{OpDesc, Role, SlotVars, StepDesc, VarPair};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
 
 /// The forward operators of a program, found by what their backward operators name too: the step block that they run, or
 /// the last variable in their slots (their last output, which no other operator writes).
-struct Forwards<'a> {
+struct ForwardOps<'a> {
     of_var: HashMap<VarId, Vec<&'a OpDesc>>,
     of_step: HashMap<BlockId, Vec<&'a OpDesc>>,
 }
 
-impl<'a> Forwards<'a> {
+impl<'a> ForwardOps<'a> {
     fn of(program: &'a Program) -> Self {
         let mut forwards = Self { of_var: HashMap::new(), of_step: HashMap::new() };
         let ops = program.blocks.iter().flat_map(|b| &b.ops).filter(|op| op.role == Role::Forward);
@@ -37,7 +37,7 @@ impl<'a> Forwards<'a> {
         let step = backward.step.as_deref().map(alone);
         let fits = |forward: &&OpDesc| {
             // The backward operator of a loop does not read the loop's outputs and final values.
-            let outputs: &[Bound] = if step.is_some() { &[] } else { &forward.outputs };
+            let outputs: &[SlotVars] = if step.is_some() { &[] } else { &forward.outputs };
             forward.kind == backward.kind
                 && forward.attributes == backward.attributes
                 && backward.inputs.iter().zip(forward.inputs.iter().chain(outputs)).all(|(a, b)| a == b)
@@ -60,10 +60,10 @@ impl Program {
     /// The first operator that does otherwise; the error names it.
     pub(crate) fn check_order(&self, live: &[usize]) -> Result<()> {
         let ops: Vec<&OpDesc> = live.iter().filter_map(|&number| self.root().ops.get(number)).collect();
-        self.order(&ops, &Forwards::of(self), &mut HashSet::new())
+        self.order(&ops, &ForwardOps::of(self), &mut HashSet::new())
     }
 
-    fn order(&self, ops: &[&OpDesc], forwards: &Forwards<'_>, known: &mut HashSet<VarId>) -> Result<()> {
+    fn order(&self, ops: &[&OpDesc], forwards: &ForwardOps<'_>, known: &mut HashSet<VarId>) -> Result<()> {
         for op in ops {
             if op.role == Role::Backward && !forwards.has_that_of(op) {
                 let expected = "the slots, attributes and step of a forward operator";
@@ -98,8 +98,13 @@ impl Program {
         Ok(())
     }
 
-    fn step_order(&self, step: &StepDesc, forwards: &Forwards<'_>, known: &mut HashSet<VarId>) -> Result<()> {
-        let inner = |pair: &Pair| pair.inner;
+    fn step_order(
+        &self,
+        step: &StepDesc,
+        forwards: &ForwardOps<'_>,
+        known: &mut HashSet<VarId>,
+    ) -> Result<()> {
+        let inner = |pair: &VarPair| pair.inner;
         let (run, left): (BlockId, Vec<VarId>) = match step.gradient.as_deref() {
             None => {
                 known.extend(step.inputs.iter().chain(&step.statics).map(inner));

@@ -2,7 +2,7 @@
 
 use ndarray::array;
 use unpadded::op::{
-    Assign, Attributes, Backward, CheckCase, Declaration, Declared, Facts, Float, Forward, Gradient, Hints,
+    Assign, Attributes, Backward, CheckCase, Declaration, DeclaredOp, Facts, Float, Forward, Gradient, Hints,
     InferShape, Merge, Op, Prepare, RowValue, Signature, Slot, Spec, numbers,
 };
 use unpadded::{Result, Variable, with_float};
@@ -18,7 +18,7 @@ const MERGES_INTO_NO_PARTS: u8 = 5;
 /// out = x · [W₁ W₂ …].
 struct Affine<const FAULT: u8>;
 
-impl<const FAULT: u8> Declared for Affine<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Affine<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {

@@ -1,8 +1,9 @@
 //! A product of two variables, with one fault at a time.
 
 use unpadded::op::{
-    Assign, Attributes, Backward, CheckCase, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient,
-    Hints, InferShape, LodEffect, Op, RowValue, Signature, Slot, Spec, Total, numbers, or_default, testing,
+    Assign, Attributes, Backward, CheckCase, Declaration, DeclaredOp, Extent, Facts, Forward, Fusion,
+    Gradient, Hints, InferShape, LodEffect, Op, RowValue, Signature, Slot, Spec, Total, numbers, or_default,
+    testing,
 };
 use unpadded::{Error, Registry, Result, Variable, with_float};
 
@@ -54,7 +55,7 @@ struct Scaled<const FAULT: u8> {
     offset: f64,
 }
 
-impl<const FAULT: u8> Declared for Product<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Product<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
@@ -83,7 +84,7 @@ impl<const FAULT: u8> Declared for Product<FAULT> {
     }
 }
 
-impl<const FAULT: u8> Declared for Scaled<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Scaled<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {

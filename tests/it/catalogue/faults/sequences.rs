@@ -1,7 +1,7 @@
 //! The last row of each sequence, with one fault at a time.
 
 use unpadded::op::{
-    Assign, Attributes, Backward, CheckCase, Declaration, Declared, Facts, Float, Forward, Gradient, Hints,
+    Assign, Attributes, Backward, CheckCase, Declaration, DeclaredOp, Facts, Float, Forward, Gradient, Hints,
     InferShape, LodEffect, Op, Pieces, RowValue, Signature, Slot, Spec, numbers,
 };
 use unpadded::{Result, Variable, with_float};
@@ -14,7 +14,7 @@ const READS_THE_WHOLE_BATCH: u8 = 2;
 /// out = the last row of each sequence; zeros of an empty one.
 struct Last<const FAULT: u8>;
 
-impl<const FAULT: u8> Declared for Last<FAULT> {
+impl<const FAULT: u8> DeclaredOp for Last<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {

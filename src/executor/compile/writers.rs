@@ -13,11 +13,11 @@ use crate::executor::plan::{Home, OpId};
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Assign;
 use crate::operator::{BlockId, Pass, VarId};
-use crate::program::{Pair, StepDesc, StepGradient};
+use crate::program::{StepDesc, StepGradient, VarPair};
 
 /// How a loop begins with the gradient of what a memory holds next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MemoryStore {
+pub(crate) struct MemoryAssign {
     /// Whether a step writes what it passes back, or adds to what is there; none if it passes nothing.
     pub(crate) passes: Option<Assign>,
     /// Whether the gradient holds anything before the loop.
@@ -26,7 +26,7 @@ pub(crate) struct MemoryStore {
 
 /// What a backward loop hands to a variable around it, by its number among the memories, inputs or statics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Handed {
+pub(crate) enum HandedGradient {
     Initial(usize),
     Input(usize),
     Static(usize),
@@ -34,15 +34,15 @@ pub(crate) enum Handed {
 
 /// Who writes and who adds.
 #[derive(Debug, Default)]
-pub(crate) struct Stores {
+pub(crate) struct Writers {
     /// By the number of a call, and what it writes.
     calls: HashMap<(usize, VarId), Assign>,
     /// What a loop hands to a variable around it.
-    loops: HashMap<(OpId, Handed), Assign>,
+    loops: HashMap<(OpId, HandedGradient), Assign>,
     /// By gradient block and memory.
-    memories: HashMap<(BlockId, u32), MemoryStore>,
+    memories: HashMap<(BlockId, u32), MemoryAssign>,
     /// What comes in from outside, by the loop.
-    gathered: HashMap<OpId, Vec<Pair>>,
+    gathered: HashMap<OpId, Vec<VarPair>>,
     /// To be zeroed before an operator of the root block.
     before: HashMap<OpId, Vec<VarId>>,
     /// To be zeroed where the loop of a gradient block begins: a block inside a loop runs again and again, and the sums of
@@ -50,22 +50,22 @@ pub(crate) struct Stores {
     in_loops: HashMap<OpId, Vec<VarId>>,
 }
 
-impl Stores {
+impl Writers {
     pub(crate) fn of_call(&self, call: &ScheduledCall, var: VarId) -> Assign {
         self.calls.get(&(call.number, var)).copied().unwrap_or(Assign::Write)
     }
 
-    pub(crate) fn of_loop(&self, id: OpId, handed: Handed) -> Assign {
+    pub(crate) fn of_loop(&self, id: OpId, handed: HandedGradient) -> Assign {
         self.loops.get(&(id, handed)).copied().unwrap_or(Assign::Write)
     }
 
     /// The gradients that a loop gathers into its order before anything runs.
-    pub(crate) fn gathered(&self, id: OpId) -> &[Pair] {
+    pub(crate) fn gathered(&self, id: OpId) -> &[VarPair] {
         self.gathered.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn of_memory(&self, block: BlockId, memory: u32) -> MemoryStore {
-        let none = MemoryStore { passes: None, filled: false };
+    pub(crate) fn of_memory(&self, block: BlockId, memory: u32) -> MemoryAssign {
+        let none = MemoryAssign { passes: None, filled: false };
         self.memories.get(&(block, memory)).copied().unwrap_or(none)
     }
 
@@ -81,27 +81,27 @@ impl Stores {
 }
 
 /// Goes through all that runs, in order.
-pub(crate) fn stores(
+pub(crate) fn writers(
     source: &Source<'_>,
     blocks: &Blocks,
     schedule: &Schedule,
     layouts: &Layouts,
-) -> Result<Stores> {
-    let (stores, due) = (Stores::default(), HashMap::new());
-    let mut writers = Writers { source, blocks, layouts, written: HashSet::new(), due, stores };
+) -> Result<Writers> {
+    let (found, due) = (Writers::default(), HashMap::new());
+    let mut finder = WriterFinder { source, blocks, layouts, written: HashSet::new(), due, found };
     for (items, &number) in schedule.iter().zip(&source.live) {
         for item in items {
-            writers.item(item)?;
+            finder.item(item)?;
         }
         let id = OpId { block: BlockId(0), number };
-        if let Some(vars) = writers.due.remove(&BlockId(0)) {
-            writers.stores.before.insert(id, vars);
+        if let Some(vars) = finder.due.remove(&BlockId(0)) {
+            finder.found.before.insert(id, vars);
         }
     }
-    Ok(writers.stores)
+    Ok(finder.found)
 }
 
-struct Writers<'a> {
+struct WriterFinder<'a> {
     source: &'a Source<'a>,
     blocks: &'a Blocks,
     layouts: &'a Layouts,
@@ -109,10 +109,10 @@ struct Writers<'a> {
     written: HashSet<VarId>,
     /// Constants' gradients of a block to which the steps of a loop add, until it is known what zeroes them.
     due: HashMap<BlockId, Vec<VarId>>,
-    stores: Stores,
+    found: Writers,
 }
 
-impl Writers<'_> {
+impl WriterFinder<'_> {
     fn item(&mut self, item: &Item) -> Result<()> {
         match item {
             Item::Call(call) if call.pass == Pass::Backward => {
@@ -126,17 +126,17 @@ impl Writers<'_> {
     fn call(&mut self, call: &ScheduledCall) -> Result<()> {
         let ordered = self.layouts.order_of(call).is_some();
         for &var in call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE) {
-            let store = match ordered && self.source.program.spec(var)?.batched() {
+            let assign = match ordered && self.source.program.spec(var)?.batched() {
                 true => Assign::Write,
-                false => self.store(var, call.site),
+                false => self.assign(var, call.site),
             };
-            self.stores.calls.insert((call.number, var), store);
+            self.found.calls.insert((call.number, var), assign);
         }
         Ok(())
     }
 
     /// Whether a contribution to a gradient writes or adds; from now on others add.
-    fn store(&mut self, var: VarId, site: Site) -> Assign {
+    fn assign(&mut self, var: VarId, site: Site) -> Assign {
         let first = self.written.insert(var);
         if first && site.visits == Visits::Many && self.is_constant(var) {
             self.due.entry(self.source.program.var(var).block).or_default().push(var);
@@ -167,17 +167,17 @@ impl Writers<'_> {
         let inputs = gradient.inputs.iter().map(|p| p.outer).enumerate();
         let inputs = inputs.filter(|(_, outer)| !self.layouts.left.contains_key(outer));
         let statics = gradient.statics.iter().map(|p| p.outer).enumerate();
-        let handed: Vec<(Handed, VarId)> = initial
-            .filter_map(|(i, var)| Some((Handed::Initial(i), var?)))
-            .chain(inputs.map(|(i, var)| (Handed::Input(i), var)))
-            .chain(statics.map(|(i, var)| (Handed::Static(i), var)))
+        let handed: Vec<(HandedGradient, VarId)> = initial
+            .filter_map(|(i, var)| Some((HandedGradient::Initial(i), var?)))
+            .chain(inputs.map(|(i, var)| (HandedGradient::Input(i), var)))
+            .chain(statics.map(|(i, var)| (HandedGradient::Static(i), var)))
             .collect();
         for (handed, var) in handed {
-            let store = self.store(var, inner.site);
-            self.stores.loops.insert((inner.id, handed), store);
+            let assign = self.assign(var, inner.site);
+            self.found.loops.insert((inner.id, handed), assign);
         }
         if let Some(vars) = self.due.remove(&gradient.block) {
-            self.stores.in_loops.insert(inner.id, vars);
+            self.found.in_loops.insert(inner.id, vars);
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Writers<'_> {
         }
         let gathered = gradient.outputs.iter().filter(|pair| self.written.insert(pair.inner)).copied();
         let gathered = gathered.collect();
-        self.stores.gathered.insert(id, gathered);
+        self.found.gathered.insert(id, gathered);
         Ok(())
     }
 
@@ -210,7 +210,7 @@ impl Writers<'_> {
             if let (Some(previous), Some(Assign::Add)) = (m.previous, passes) {
                 self.written.insert(previous);
             }
-            self.stores.memories.insert((gradient.block, m.memory), MemoryStore { passes, filled });
+            self.found.memories.insert((gradient.block, m.memory), MemoryAssign { passes, filled });
         }
     }
 }

@@ -1,0 +1,215 @@
+//! The glossary of `CONTRIBUTING.md`, section "Words", held against the names in `src/`: a type is a noun, no two public
+//! types have one name, and no type has a word of the second table as its name. The bounds only fall.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Words that name no thing: question words, adverbs, prepositions, verbs and irregular participles. No type ends with one.
+const NO_NOUNS: &str = "Added Again Against Ahead Alone Along Among Around Asking At Back Backwards Before Behind Begun \
+    Beside Between By Chosen Come Does Done Drawn Each Every Few Forth Forwards Found From Given Goes Gone Has Held \
+    Here Holds How In Inside Kept Known Left Lent Less Lost Made Met More Next No Not Of On Other Out Outside Over Own \
+    Ran Read Said Same Seen Sent Several Shown Spoken Taken That There To Told Under Unlike Unseen What When Where \
+    Which Who Whose Why Written Wrong";
+
+/// Types that end like a participle and are the field's own nouns, with the reason.
+const FIELD_NAMES: [(&str, &str); 2] = [
+    ("Stacked", "stacked recurrent layers are called so elsewhere"),
+    ("Sealed", "the trait that seals another one is called so everywhere in Rust"),
+];
+
+/// How many private types end like a participle.
+const PRIVATE_PARTICIPLES: usize = 33;
+/// How many names are those of several types that other files see.
+const VISIBLE_TWICE: usize = 68;
+/// How many names are those of several types, private ones among them.
+const TWICE: usize = 171;
+/// How many functions have a word of the second table as their name.
+const FUNCTIONS: usize = 43;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Visibility {
+    Public,
+    Crate,
+    Private,
+}
+
+/// A type of `src/`, and where it is declared.
+struct Type {
+    name: String,
+    visibility: Visibility,
+    at: String,
+}
+
+/// Types and functions of the sources.
+#[derive(Default)]
+pub(super) struct Names {
+    types: Vec<Type>,
+    functions: Vec<String>,
+}
+
+impl Names {
+    /// Adds a file by its path below `src/`. Unit tests are left out. So are operators: their names are those of their kinds.
+    pub(super) fn add(&mut self, file: &str, source: &str) {
+        if file.ends_with("tests.rs") || file.contains("/tests/") {
+            return;
+        }
+        let lines = super::code(source);
+        for (i, line) in &lines {
+            let opens = |next: &(usize, String)| next.1.contains("mod ") && next.1.trim_end().ends_with('{');
+            if line.starts_with("#[cfg(test)]") && lines.get(i + 1).is_some_and(opens) {
+                break;
+            }
+            let (visibility, item) = visibility(line.trim_start());
+            let item = item.trim_start_matches("const ").trim_start_matches("unsafe ");
+            let Some((kind, rest)) = item.split_once(' ') else { continue };
+            let Some(name) = super::words(rest).next().filter(|name| !name.is_empty()) else { continue };
+            match kind {
+                "struct" | "enum" | "union" if rest.contains(" = ") => {}
+                // An associated type belongs to its trait.
+                "type" if line.starts_with(' ') => {}
+                "struct" | "enum" | "trait" | "union" | "type" if name.starts_with(char::is_uppercase) => {
+                    self.types.push(Type {
+                        name: name.to_owned(),
+                        visibility,
+                        at: format!("{file}:{}", i + 1),
+                    });
+                }
+                "fn" => self.functions.push(name.to_owned()),
+                _ => {}
+            }
+        }
+    }
+
+    /// What breaks a rule. `reserved` are the words of the second table.
+    pub(super) fn complaints(&self, reserved: &BTreeSet<String>) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut participles = 0;
+        let mut sharing: BTreeMap<&str, Vec<&Type>> = BTreeMap::new();
+        for one in &self.types {
+            let Type { name, visibility, at } = one;
+            sharing.entry(name).or_default().push(one);
+            let last = last_word(name);
+            if FIELD_NAMES.iter().any(|(known, _)| known == name) {
+                continue;
+            }
+            if NO_NOUNS.split_whitespace().any(|word| word == last) {
+                found.push(format!("{at}: type `{name}` ends with `{last}`: name it by a noun"));
+            } else if last.ends_with("ed") && !last.ends_with("eed") {
+                participles += usize::from(*visibility == Visibility::Private);
+                if *visibility != Visibility::Private {
+                    found.push(format!("{at}: type `{name}` is named by a participle: name it by a noun"));
+                }
+            }
+            let word = name.to_lowercase();
+            let singular = word.strip_suffix('s').unwrap_or(&word);
+            let is_error_place = name == "Place" && at.starts_with("error.rs");
+            if (reserved.contains(&word) || reserved.contains(singular)) && !is_error_place {
+                found.push(format!("{at}: `{name}` means several things: see the second table of \"Words\""));
+            }
+        }
+        for (name, _) in FIELD_NAMES.iter().filter(|(name, _)| !sharing.contains_key(name)) {
+            found.push(format!("no type `{name}` any more: take it out of `FIELD_NAMES`"));
+        }
+        let twice = |least: Visibility| {
+            let count =
+                move |types: &&Vec<&Type>| types.iter().filter(|one| one.visibility <= least).count() > 1;
+            sharing.values().filter(count).count()
+        };
+        for (name, types) in &sharing {
+            let public: Vec<&str> = types
+                .iter()
+                .filter(|one| one.visibility == Visibility::Public)
+                .map(|one| &one.at[..])
+                .collect();
+            if public.len() > 1 && *name != "Sealed" {
+                found.push(format!("public type `{name}` is declared twice: {}", public.join(", ")));
+            }
+        }
+        let functions = self.functions.iter().filter(|name| reserved.contains(*name)).count();
+        for (what, count, bound) in [
+            ("private types named by a participle", participles, PRIVATE_PARTICIPLES),
+            ("names of several types that other files see", twice(Visibility::Crate), VISIBLE_TWICE),
+            ("names of several types", twice(Visibility::Private), TWICE),
+            ("functions named by a word of the second table", functions, FUNCTIONS),
+        ] {
+            if count > bound {
+                found.push(format!("{count} {what}, at most {bound}: choose another name"));
+            } else if count < bound {
+                found.push(format!("{count} {what}: lower the bound of {bound} in tests/it/tidy/words.rs"));
+            }
+        }
+        found
+    }
+}
+
+/// Who sees an item, and the rest of its line.
+fn visibility(line: &str) -> (Visibility, &str) {
+    match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with(' ') => (Visibility::Public, rest.trim_start()),
+        Some(rest) if rest.starts_with('(') => {
+            (Visibility::Crate, rest.split_once(')').map_or("", |(_, rest)| rest.trim_start()))
+        }
+        _ => (Visibility::Private, line),
+    }
+}
+
+/// The last word of a name in camel case.
+fn last_word(name: &str) -> &str {
+    name.rfind(char::is_uppercase).map_or(name, |at| &name[at..])
+}
+
+/// The rows of the tables of the section "Words", each its first cell and the rest.
+fn rows(table: usize) -> Vec<(&'static str, &'static str)> {
+    let text = include_str!("../../../CONTRIBUTING.md");
+    let section = text.split("\n## Words\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let tables = section.split("|---|---|\n").nth(table).unwrap();
+    let lines = tables.lines().take_while(|line| line.starts_with('|'));
+    lines.map(|line| line.trim_matches('|').split_once('|').unwrap()).collect()
+}
+
+/// The words that would mean several things.
+pub(super) fn reserved() -> BTreeSet<String> {
+    rows(2).iter().map(|(word, _)| word.trim().to_owned()).collect()
+}
+
+/// What the glossary says is true of the code: what it quotes is there.
+#[test]
+fn what_the_glossary_quotes_is_in_the_sources() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    super::sources(&root, &mut paths);
+    let all: String = paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let known: BTreeSet<&str> = super::words(&all).collect();
+    let (first, second) = (rows(1), rows(2));
+    assert!(first.len() > 15 && second.len() > 5, "{first:?} {second:?}");
+    let cells = first.iter().chain(&second).flat_map(|(word, meaning)| [*word, *meaning]);
+    let quoted = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).flat_map(super::words);
+    let missing: Vec<&str> = quoted.filter(|word| !word.is_empty() && !known.contains(word)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Every rule can fail, and none fails on what is right.
+#[test]
+fn each_rule_of_names_bites() {
+    let reserved = BTreeSet::from(["part".to_owned(), "place".to_owned()]);
+    let complaints = |source: &str| {
+        let mut names = Names::default();
+        names.add("x/a.rs", source);
+        names.add("x/b.rs", "pub struct Stacked;\npub trait Sealed {}\n");
+        let all = names.complaints(&reserved).into_iter();
+        all.filter(|one| !one.contains("lower the bound")).collect::<Vec<_>>().join("\n")
+    };
+    for (source, expected) in [
+        ("pub struct Token;\npub(crate) enum Speed {}\nstruct Red;\n", ""),
+        ("    type Sum;\n    pub struct Swish = swish {}\n    /// struct Wanted;\n", ""),
+        ("pub(super) struct Wanted<'a>(&'a str);\n", "x/a.rs:1: type `Wanted` is named by a participle"),
+        ("struct RowFrom;\n", "type `RowFrom` ends with `From`"),
+        ("//! Two.\npub enum Which {\n", "x/a.rs:2: type `Which` ends with `Which`"),
+        ("pub struct Room;\npub struct Room;\n", "public type `Room` is declared twice: x/a.rs:1, x/a.rs:2"),
+        ("struct Parts;\n", "`Parts` means several things"),
+        ("#[cfg(test)]\nmod tests {\n    struct Parts;\n}\n", ""),
+    ] {
+        let found = complaints(source);
+        assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{source}: {found}");
+    }
+}
