@@ -59,6 +59,7 @@ mod parity_optim;
 mod parquet;
 mod predictor;
 mod profile;
+mod public_items;
 mod queue;
 mod ranks;
 mod read_alike;

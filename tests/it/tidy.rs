@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 25] = [
+const LAYERS: [&str; 26] = [
     "printable",
     "error",
     "lod",
@@ -34,6 +34,7 @@ const LAYERS: [&str; 25] = [
     "store",
     "train",
     "recipes",
+    "prelude",
     "guide",
     "command",
     "main",
@@ -113,7 +114,8 @@ fn imports(source: &str) -> Vec<(usize, String)> {
         if line.trim_start().starts_with("#[cfg(test)]") && lines.get(i + 1).is_some_and(opens) {
             break;
         }
-        for (at, _) in line.match_indices("crate::") {
+        // `$crate::` is read where a macro is called, and an exported macro can name only what is public.
+        for (at, _) in line.match_indices("crate::").filter(|(at, _)| !line[..*at].ends_with('$')) {
             let rest: String = std::iter::once(&line[at + "crate::".len()..])
                 .chain(lines[i + 1..].iter().take(40).map(|(_, line)| line.as_str()))
                 .collect::<Vec<_>>()
