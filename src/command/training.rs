@@ -19,6 +19,7 @@ use unpadded::ErrorKind;
 use unpadded::checkpoint::{Better, Checkpoint};
 use unpadded::data::Data;
 use unpadded::executor::Profile;
+use unpadded::metrics::{Metric, Unit};
 use unpadded::parallel::World;
 use unpadded::recipes::{
     Case, Config, Evaluation, HeldOut, Model, Preparation, finished, prepare, prepare_resumed,
@@ -48,6 +49,7 @@ pub(crate) struct Fitted {
 pub(crate) struct Scoring {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
+    pub(crate) unit: Unit,
     test: Option<PathBuf>,
     lengths: Vec<usize>,
     held_out: HeldOut,
@@ -59,8 +61,7 @@ pub(crate) struct Finished {
     pub(crate) model: Model,
     pub(crate) name: String,
     pub(crate) metric: &'static str,
-    /// 100 where the metric is a share, else 1.
-    pub(crate) percent: f64,
+    pub(crate) unit: Unit,
     /// The metric of the best epoch; NaN if there is none.
     pub(crate) value: f64,
     pub(crate) held_out: Vec<Case>,
@@ -79,7 +80,8 @@ pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepa
 /// The parts of a prepared training: what is trained on what, and what is scored behind it.
 pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
     let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
-    (trainer, [train, dev], Scoring { name, metric, test, lengths, held_out })
+    let unit = trainer.selected().map(Metric::unit).unwrap_or_default();
+    (trainer, [train, dev], Scoring { name, metric, unit, test, lengths, held_out })
 }
 
 impl Scoring {
@@ -178,10 +180,9 @@ impl Training<'_> {
     pub(crate) fn finish(&self, fitted: Fitted, scoring: Scoring) -> Outcome<Finished> {
         let Self { config, folder, .. } = *self;
         let Fitted { report, profile, .. } = fitted;
-        let Scoring { name, metric, test, lengths, held_out } = scoring;
+        let Scoring { name, metric, unit, test, lengths, held_out } = scoring;
         let best = run::best(folder.path());
         let value = report.best.map_or(f64::NAN, |best| best.value);
-        let percent = if show::shares(metric) { 100.0 } else { 1.0 };
         let model = Model::load(&best)?;
         let mut untested = None;
         let tested = match &test {
@@ -213,7 +214,7 @@ impl Training<'_> {
             checkpoint: Checkpoint::load(&best)?,
             name: &name,
             metric,
-            percent: show::shares(metric),
+            unit,
             report: &report,
             test: tested.as_ref().map(|(_, object)| object),
             lengths,
@@ -223,7 +224,7 @@ impl Training<'_> {
         let page = findings.page()?;
         folder.write("report.html", &report::html(&page))?;
         let held_out = held_out.cases;
-        Ok(Finished { report, model, name, metric, percent, value, held_out, tested, untested })
+        Ok(Finished { report, model, name, metric, unit, value, held_out, tested, untested })
     }
 }
 

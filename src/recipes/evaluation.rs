@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::by_length::ByLength;
 use super::sample::{Bootstrap, Of};
 use super::translated::Translated;
-use crate::metrics::Counts;
+use crate::metrics::{Counts, Unit};
 
 /// The most distinct labels without training that are named; others are counted together.
 const MOST_UNSEEN: usize = 1_000;
@@ -53,8 +53,8 @@ pub struct Figure {
     pub name: &'static str,
     /// Its value; of a share from 0 to 1.
     pub value: f64,
-    /// Whether it is a share, to be shown in percent.
-    pub share: bool,
+    /// Its unit: a share is shown in percent.
+    pub unit: Unit,
     /// The 95 % bootstrap interval.
     pub interval: Option<[f64; 2]>,
 }
@@ -147,14 +147,14 @@ impl Evaluation {
     }
 
     /// Figures of the sums of a sample of `columns` columns, the first of them the headline.
-    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, bool, Of)]) -> Self {
+    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, Of)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<Of> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, share, of), interval): (&(&'static str, bool, Of), Option<[f64; 2]>)| Figure {
+        let figure = |(&(name, unit, of), interval): (&(&'static str, Unit, Of), Option<[f64; 2]>)| Figure {
             name,
             value: of(&total),
-            share,
+            unit,
             interval,
         };
         Self {
@@ -169,14 +169,14 @@ impl Evaluation {
     }
 
     /// With a figure that has no interval.
-    pub(super) fn with(mut self, name: &'static str, share: bool, value: f64) -> Self {
-        self.figures.push(Figure { name, value, share, interval: None });
+    pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
+        self.figures.push(Figure { name, value, unit, interval: None });
         self
     }
 
     /// With the mean loss, which comes first.
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
-        let figure = |value| Figure { name: "loss", value, share: false, interval: None };
+        let figure = |value| Figure { name: "loss", value, unit: Unit::Number, interval: None };
         self.figures.splice(0..0, loss.map(figure));
         if loss.is_some() && !self.unseen.is_empty() {
             let note = "loss: without texts that have a label or tag that training never saw";

@@ -5,7 +5,7 @@ use super::evaluation::{Evaluation, Outcome};
 use super::sample::{Bootstrap, Of};
 use super::translated::Examples;
 use crate::data::Tokenizer;
-use crate::metrics::{Bleu, ChrF, Metric, edit_distance, ratio, restore, tokens_13a};
+use crate::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, ratio, restore, tokens_13a};
 
 /// The columns of a sample: the sums of BLEU and of chrF; texts that are right, and all; edits, and the tokens of the references.
 const BLEU: usize = 0;
@@ -36,8 +36,11 @@ impl TextScores {
         };
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
-        let wrong =
-            if spoken { ByLength::new("phoneme error rate", true) } else { ByLength::new("chrF", true) };
+        let wrong = if spoken {
+            ByLength::new("phoneme error rate", Unit::Share)
+        } else {
+            ByLength::new("chrF", Unit::Share)
+        };
         Self {
             spoken,
             whitespace,
@@ -95,18 +98,18 @@ impl TextScores {
 
     /// The scores of all texts.
     pub(super) fn end(self) -> Evaluation {
-        const BLEU_OF: (&str, bool, Of) = ("BLEU", true, bleu);
-        const CHRF_OF: (&str, bool, Of) = ("chrF", true, chrf);
-        const EXACT_OF: (&str, bool, Of) = ("exact match", true, |x| ratio(x[EXACT], x[EXACT + 1]));
-        let figures: &[(&'static str, bool, Of)] = match self.spoken {
+        const BLEU_OF: (&str, Unit, Of) = ("BLEU", Unit::Share, bleu);
+        const CHRF_OF: (&str, Unit, Of) = ("chrF", Unit::Share, chrf);
+        const EXACT_OF: (&str, Unit, Of) = ("exact match", Unit::Share, |x| ratio(x[EXACT], x[EXACT + 1]));
+        let figures: &[(&'static str, Unit, Of)] = match self.spoken {
             true => &[
-                ("phoneme error rate", true, edits),
-                ("word error rate", true, |x| ratio(x[EXACT + 1] - x[EXACT], x[EXACT + 1])),
+                ("phoneme error rate", Unit::Share, edits),
+                ("word error rate", Unit::Share, |x| ratio(x[EXACT + 1] - x[EXACT], x[EXACT + 1])),
                 EXACT_OF,
                 BLEU_OF,
                 CHRF_OF,
             ],
-            false => &[BLEU_OF, CHRF_OF, ("word error rate", true, edits), EXACT_OF],
+            false => &[BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, edits), EXACT_OF],
         };
         let mut scored = Evaluation::of(self.sample, COLUMNS, figures);
         scored.lengths = Some(self.lengths);

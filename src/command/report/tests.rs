@@ -2,6 +2,7 @@
 
 use super::page::{ClassRow, ClassTable, Errors, ErrorsOf, Score};
 use super::*;
+use unpadded::metrics::Unit;
 use unpadded::recipes::Alignment;
 
 const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
@@ -89,7 +90,12 @@ fn evil_scores() -> Tested {
         dataset: evil(),
         metric: evil(),
         figures: vec![
-            Score { name: evil(), value: f64::NAN, share: true, interval: Some([f64::NAN, f64::INFINITY]) },
+            Score {
+                name: evil(),
+                value: f64::NAN,
+                unit: Unit::Share,
+                interval: Some([f64::NAN, f64::INFINITY]),
+            },
             Score { name: "loss".into(), value: f64::INFINITY, ..Score::default() },
         ],
         counts: vec![(evil(), u64::MAX)],
@@ -101,7 +107,7 @@ fn evil_scores() -> Tested {
         errors: Some(Errors {
             of: evil(),
             by: evil(),
-            share: true,
+            unit: Unit::Share,
             ranges: vec![range(0, f64::INFINITY), range(3, 1e300), range(usize::MAX, 0.0)],
         }),
         examples: vec![evil_pair()],
@@ -116,6 +122,7 @@ fn evil_runs() -> Several {
         task: evil(),
         data: evil(),
         epochs: evil_page().epochs.into_iter().skip(at % 3).collect(),
+        units: vec![(evil(), Unit::Share)],
         tested: at.is_multiple_of(2).then(evil_scores),
     };
     Several { runs: (0..12).map(run).collect(), settings: vec![(evil(), vec![evil(); 12])] }
