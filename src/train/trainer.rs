@@ -409,6 +409,11 @@ impl Trainer {
     pub fn position(&self) -> &Position {
         &self.state.position
     }
+
+    /// The scores of the finished epochs, in their order; of a resumed training also those before.
+    pub fn history(&self) -> &[EpochScores] {
+        &self.state.history
+    }
 }
 
 impl fmt::Debug for Trainer {

@@ -287,7 +287,7 @@ impl Search<'_> {
         let (trainer, data, scoring) = parts(prepared);
         let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
         let fitted = training.fit(trainer, &data, epochs.unwrap_or(config.training.epochs), &mut None)?;
-        let (ended, better) = (fitted.report.ended, fitted.better);
+        let (ended, better) = (fitted.report.ended, fitted.report.best.and(scoring.better));
         let whole = ended == FitEnded::Done && fitted.report.epochs >= config.training.epochs;
         let report = match whole || ended == FitEnded::Early {
             true => training.finish(fitted, scoring.without_test())?.report,
