@@ -8,6 +8,7 @@
 //! ([`Error::called`]). A line of this library never stands where another one is known.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -435,5 +436,32 @@ impl From<std::io::Error> for Error {
     #[track_caller]
     fn from(error: std::io::Error) -> Self {
         Error::of(ErrorKind::Io, "input/output", "to succeed", error.to_string()).caused_by(error)
+    }
+}
+
+/// A value that a user's call gave, with the line of the call, for errors about it.
+pub(crate) struct Setting<T> {
+    pub(crate) what: T,
+    pub(crate) line: &'static Location<'static>,
+}
+
+impl<T> Setting<T> {
+    #[track_caller]
+    pub(crate) fn new(what: T) -> Self {
+        Self { what, line: Location::caller() }
+    }
+}
+
+impl<T> Deref for Setting<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.what
+    }
+}
+
+impl<T> DerefMut for Setting<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.what
     }
 }

@@ -90,6 +90,14 @@ impl Place {
         fs::write(self.0.join(name), text).unwrap();
     }
 
+    /// Checks that best.ckpt of a run is byte for byte what its last.ckpt becomes for inference.
+    fn best_is_of_last(&self, run: &str) {
+        let run = self.0.join(run);
+        let last = unpadded::checkpoint::Checkpoint::load(run.join("last.ckpt")).unwrap();
+        let bytes = last.for_inference().unwrap().to_bytes().unwrap();
+        assert!(fs::read(run.join("best.ckpt")).unwrap() == bytes, "{}", run.display());
+    }
+
     fn files(&self) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(&self.0)
             .unwrap()
@@ -509,6 +517,9 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
         signal(&child, name);
         assert_eq!(child.wait().unwrap().code(), code, "{name}");
         assert!(!run.join("report.html").exists(), "{name}: it was over before");
+        if code.is_some() {
+            place.best_is_of_last("run");
+        }
         place.said(&["train", "--resume", "run"], "");
         for file in ["best.ckpt", "last.ckpt"] {
             let [one, other] = ["whole", "run"].map(|run| fs::read(place.0.join(run).join(file)).unwrap());
@@ -521,6 +532,29 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
         let whole = values("whole");
         assert!(whole.len() == 40 && whole[0].is_object() && values("run") == whole, "{name}");
         fs::remove_dir_all(run).unwrap();
+    }
+}
+
+#[test]
+fn the_best_model_is_the_same_from_memory_and_from_the_file() {
+    let place = Place::new("best");
+    place.write("reviews.tsv", &reviews());
+    let train = ["train", "--train", "reviews.tsv", "--set", "training.patience=0", "--epochs", "6"];
+    for averaging in ["none", "ema", "mean"] {
+        let of = format!("training.averaging={averaging}");
+        place.said(&with(&train, &["--run", averaging, "--set", &of]), "");
+        place.best_is_of_last(averaging);
+        // No later epoch is better, so the best one is of the time before.
+        place.said(&["train", "--resume", averaging, "--epochs", "8"], "");
+        place.best_is_of_last(averaging);
+        let metrics = fs::read_to_string(place.0.join(averaging).join("metrics.jsonl")).unwrap();
+        let best = metrics.lines().map(|line| line.contains("\"best\":true"));
+        let best = best.collect::<Vec<_>>();
+        assert!(best.len() == 8 && best[..6].contains(&true) && !best[6..].contains(&true), "{metrics}");
+        // Nothing is left to train.
+        let before = fs::read(place.0.join(averaging).join("best.ckpt")).unwrap();
+        place.said(&["train", "--resume", averaging], "");
+        assert!(fs::read(place.0.join(averaging).join("best.ckpt")).unwrap() == before, "{averaging}");
     }
 }
 

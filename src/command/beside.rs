@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::outcome::{Ending, Outcome, UsageError, bad, fresh};
 use super::report::{Epoch, Run, SeveralRuns, TestScores, several};
 use super::{run, terminal};
+use unpadded::checkpoint::Checkpoint;
+use unpadded::metrics::Unit;
+use unpadded::ops;
 use unpadded::recipes::Config;
 
 #[derive(Args)]
@@ -17,7 +20,8 @@ Examples:
   unpadded report runs/classify-1 runs/classify-2 -o both.html
   unpadded report runs/* > all.html
 The page has the curves of all runs over each other, their scores with 95 % intervals, the settings that differ, and F1 of each class of
-the test set. It reads config.toml, metrics.jsonl and, where `train --test` wrote it, test.json of each run.")]
+the test set. It reads config.toml, metrics.jsonl, the units of the metrics in best.ckpt or last.ckpt and, where `train --test` wrote it,
+test.json of each run.")]
 pub(crate) struct Report {
     /// Run folders; of a folder of several runs (`--seeds`, `--folds`, `tune`) all runs in it
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
@@ -96,9 +100,16 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
         task: config.run.task.name().to_owned(),
         data: config.data.train.clone().unwrap_or_else(|| "built-in texts".to_owned()),
         epochs: epochs(&folder.join("metrics.jsonl"))?,
+        units: units(folder),
         tested,
     };
     Ok((config, run))
+}
+
+/// The units of the metrics of a run, as its checkpoint describes them; none if it has no checkpoint that can be read.
+fn units(folder: &Path) -> Vec<(String, Unit)> {
+    let checkpoint = run::checkpoint(folder).ok().and_then(|path| Checkpoint::load(path).ok());
+    checkpoint.map_or_else(Vec::new, |checkpoint| Unit::of_metrics(&checkpoint, &ops::catalogue()))
 }
 
 fn text(path: &Path) -> Outcome<String> {

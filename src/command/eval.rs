@@ -119,9 +119,13 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
         let mut row = vec![show::named(name).to_owned()];
         row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == name) {
             Some(figure) if figure.interval.is_some() => {
-                format!("{} ({})", show::shown(figure, figure.value), show::interval(figure))
+                format!(
+                    "{} ({})",
+                    show::shown(figure.unit, figure.value),
+                    show::interval(figure.unit, figure.interval)
+                )
             }
-            Some(figure) => show::shown(figure, figure.value),
+            Some(figure) => show::shown(figure.unit, figure.value),
             None => "–".to_owned(),
         }));
         figures.rows.push(row);

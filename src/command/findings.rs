@@ -3,9 +3,11 @@
 use super::outcome::Outcome;
 use super::ranks;
 use super::report::{Bin, Confusion, Epoch, Example, Lengths, Mistake, OperatorTime, Page, TestScores};
+use super::scores::{factor, sign};
 use serde_json::Value;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Profile;
+use unpadded::metrics::Unit;
 use unpadded::op::Pass;
 use unpadded::recipes::{
     Aligner, Answer, ByLength, Case, Config, HeldOutTexts, Model, Task, TranslatedText, Truth, Weigher,
@@ -24,8 +26,7 @@ pub(crate) struct Findings<'a> {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) name: &'a str,
     pub(crate) metric: &'a str,
-    /// Whether the metric is a share.
-    pub(crate) percent: bool,
+    pub(crate) unit: Unit,
     pub(crate) report: &'a Report,
     /// The scores of the test set, as test.json stores them.
     pub(crate) test: Option<&'a Value>,
@@ -37,10 +38,8 @@ pub(crate) struct Findings<'a> {
 impl Findings<'_> {
     /// The page of the report.
     pub(crate) fn page(self) -> Outcome<Page> {
-        let Self { config, model, name, metric, percent, report, .. } = self;
+        let Self { config, model, name, metric, unit, report, .. } = self;
         let task = config.run.task.name();
-        let unit = if percent { "%" } else { "" };
-        let scaled = |x: f64| if percent { 100.0 * x } else { x };
         let mut facts = vec![
             ("data".to_owned(), name.to_owned()),
             ("epochs".to_owned(), report.epochs.to_string()),
@@ -69,9 +68,9 @@ impl Findings<'_> {
             title: format!("{task}: {name}"),
             task: task.to_owned(),
             facts,
-            headline: report
-                .best
-                .map(|best| (format!("held-out {metric}"), scaled(best.value), unit.to_owned())),
+            headline: report.best.map(|best| {
+                (format!("held-out {metric}"), factor(unit) * best.value, sign(unit).trim_start().to_owned())
+            }),
             epochs: report.history.iter().map(epoch).collect(),
             operators: self.profile.map(operators).unwrap_or_default(),
             config: config.to_toml(),
@@ -144,11 +143,11 @@ fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
 /// The errors of held-out texts by length; none of texts that go on in many ways.
 fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength> {
     let mut found = match cases.first()?.truth {
-        Truth::Label(_) => ByLength::new("wrong texts", true),
-        Truth::Labels(_) => ByLength::new("texts with a wrong label", true),
-        Truth::Number(_) => ByLength::new("mean absolute error", false),
-        Truth::Tags(..) => ByLength::new("wrong tags", true).by("length in words"),
-        Truth::Texts(_) => ByLength::new("chrF", true),
+        Truth::Label(_) => ByLength::new("wrong texts", Unit::Share),
+        Truth::Labels(_) => ByLength::new("texts with a wrong label", Unit::Share),
+        Truth::Number(_) => ByLength::new("mean absolute error", Unit::Number),
+        Truth::Tags(..) => ByLength::new("wrong tags", Unit::Share).by("length in words"),
+        Truth::Texts(_) => ByLength::new("chrF", Unit::Share),
         // Open texts have no truth to be wrong about.
         _ => return None,
     };

@@ -6,10 +6,12 @@ use serde_json::{Map, Value};
 
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::run::{self, Folder};
+use super::scores::factor;
 use super::terminal::{self, Console};
 use super::training::{ScoredTraining, Training, check_new, parts, prepared};
 use super::{file, json};
 use unpadded::data::Fold;
+use unpadded::metrics::Unit;
 use unpadded::recipes::{Config, Preparation};
 use unpadded::train::StopReason;
 
@@ -198,17 +200,18 @@ impl RepeatedTraining {
         if fitted.report.ended == StopReason::Interrupted {
             return Ok(None);
         }
-        let ScoredTraining { report, name: dataset, metric, percent, value, tested, untested, .. } =
+        let ScoredTraining { report, name: dataset, metric, unit, value, tested, untested, .. } =
             training.finish(fitted, scoring)?;
         if let Some(e) = untested {
             return Err(e.into());
         }
+        let percent = factor(unit);
         let test = tested.as_ref().and_then(|(scored, _)| scored.get(metric));
         Ok(Some(json::object([
             ("run", name.into()),
             ("dataset", dataset.into()),
             ("metric", metric.into()),
-            ("share", (percent > 1.0).into()),
+            ("share", (unit == Unit::Share).into()),
             ("value", json::number(percent * value)),
             ("test", test.map_or(Value::Null, |test| json::number(percent * test))),
             ("epoch", report.best.map_or(Value::Null, |best| best.epoch.into())),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::json;
 use super::outcome::Outcome;
 use super::terminal::{self, Console};
+use unpadded::metrics::Unit;
 use unpadded::recipes::{
     ByLength, Confusion, ConfusionCount, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable,
     TranslatedText,
@@ -26,20 +27,30 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
-/// Whether a metric is a share, to be shown in percent.
-pub(crate) fn shares(metric: &str) -> bool {
-    !matches!(metric, "loss" | "perplexity" | "bits per character" | "mean squared error")
+/// The unit of a metric as files store it: whether it is a share.
+pub(crate) fn unit(share: bool) -> Unit {
+    if share { Unit::Share } else { Unit::Number }
+}
+
+/// The factor by which values are multiplied to be shown: 100 for percent.
+pub(crate) fn factor(unit: Unit) -> f64 {
+    if unit == Unit::Share { 100.0 } else { 1.0 }
+}
+
+/// The sign of a unit, to be written behind a value.
+pub(crate) fn sign(unit: Unit) -> &'static str {
+    if unit == Unit::Share { " %" } else { "" }
 }
 
 /// A value with its unit.
-pub(crate) fn shown(figure: &Figure, value: f64) -> String {
-    if figure.share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
+pub(crate) fn shown(unit: Unit, value: f64) -> String {
+    if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 
 /// An interval with its unit; nothing without one.
-pub(crate) fn interval(figure: &Figure) -> String {
-    match figure.interval {
-        Some([low, high]) if figure.share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),
+pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
+    match interval {
+        Some([low, high]) if unit == Unit::Share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),
         Some([low, high]) => format!("{low:.4} to {high:.4}"),
         None => String::new(),
     }
@@ -72,7 +83,8 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
 pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     let mut figures = Table::new("", &["score", "value", "95 % interval"]);
     for figure in &scored.figures {
-        figures.rows.push(vec![named(figure.name).to_owned(), shown(figure, figure.value), interval(figure)]);
+        let (unit, name) = (figure.unit, named(figure.name).to_owned());
+        figures.rows.push(vec![name, shown(unit, figure.value), interval(unit, figure.interval)]);
     }
     let counts: Vec<String> = scored.counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
     let lines = [counts.join(", ")].into_iter().chain(scored.notes.iter().chain(&scored.signatures).cloned());
@@ -146,7 +158,7 @@ pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
 /// The scores as an object: shares from 0 to 1, but for `value` and `interval`, which are in percent where the metric is a share.
 pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
-    let percent = |figure: &Figure| if figure.share { 100.0 } else { 1.0 };
+    let percent = |figure: &Figure| factor(figure.unit);
     let pair = |[low, high]: [f64; 2]| Value::from(vec![json::number(low), json::number(high)]);
     let scaled = |figure: &Figure| Some(figure.interval?.map(|x| percent(figure) * x));
     let intervals = scored.figures.iter().filter_map(|of| Some((of.name.to_owned(), pair(of.interval?))));
@@ -187,7 +199,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
         json::object([
             ("of", of.of.into()),
             ("by", of.by.into()),
-            ("share", of.share.into()),
+            ("share", (of.unit == Unit::Share).into()),
             ("ranges", of.ranges().iter().map(range).collect::<Vec<_>>().into()),
         ])
     };
@@ -200,7 +212,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
             ("chrf", json::number(of.chrf)),
         ])
     };
-    let shares = scored.figures.iter().filter(|figure| figure.share).map(|figure| figure.name);
+    let shares = scored.figures.iter().filter(|figure| figure.unit == Unit::Share).map(|figure| figure.name);
     let unseen = scored.unseen.iter().map(|unseen| {
         json::object([
             ("what", unseen.what.into()),

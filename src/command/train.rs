@@ -185,10 +185,10 @@ impl Train {
 
     /// What came out, and where it is.
     fn conclude(&self, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
-        let ScoredTraining { report, model, name, metric, percent, value, held_out, tested, .. } = finished;
-        let (metric, percent, value, tested) = (*metric, *percent, *value, tested.as_ref());
+        let ScoredTraining { report, model, name, metric, unit, value, held_out, tested, .. } = finished;
+        let (metric, percent, value, tested) = (*metric, show::factor(*unit), *value, tested.as_ref());
         let console = self.console;
-        let unit = if percent > 1.0 { " %" } else { "" };
+        let unit = show::sign(*unit);
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
         console.result(format!(

@@ -19,6 +19,7 @@ use unpadded::ErrorKind;
 use unpadded::checkpoint::{Better, Checkpoint};
 use unpadded::data::Data;
 use unpadded::executor::Profile;
+use unpadded::metrics::{Metric, Unit};
 use unpadded::parallel::World;
 use unpadded::recipes::{
     Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,
@@ -39,8 +40,8 @@ pub(crate) struct Training<'a> {
 /// What a training came to.
 pub(crate) struct TrainingResult {
     pub(crate) report: Report,
-    /// Which of two values of its metric is the better one; none before the first epoch has ended.
-    pub(crate) better: Option<Better>,
+    /// The model of the best epoch, as best.ckpt has it; none before the first epoch has ended.
+    best: Option<Checkpoint>,
     profile: Option<Profile>,
 }
 
@@ -48,6 +49,9 @@ pub(crate) struct TrainingResult {
 pub(crate) struct Scoring {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
+    pub(crate) unit: Unit,
+    /// Which of two values of the metric is the better one.
+    pub(crate) better: Option<Better>,
     test: Option<PathBuf>,
     lengths: Vec<usize>,
     held_out: HeldOutTexts,
@@ -59,8 +63,7 @@ pub(crate) struct ScoredTraining {
     pub(crate) model: Model,
     pub(crate) name: String,
     pub(crate) metric: &'static str,
-    /// 100 where the metric is a share, else 1.
-    pub(crate) percent: f64,
+    pub(crate) unit: Unit,
     /// The metric of the best epoch; NaN if there is none.
     pub(crate) value: f64,
     pub(crate) held_out: Vec<Case>,
@@ -79,7 +82,9 @@ pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Prepa
 /// The parts of a prepared training: what is trained on what, and what is scored behind it.
 pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
     let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
-    (trainer, [train, dev], Scoring { name, metric, test, lengths, held_out })
+    let selected = trainer.selected();
+    let (unit, better) = (selected.map(Metric::unit).unwrap_or_default(), selected.map(Metric::better));
+    (trainer, [train, dev], Scoring { name, metric, unit, better, test, lengths, held_out })
 }
 
 impl Scoring {
@@ -107,7 +112,6 @@ impl Training<'_> {
         if let Some(world) = world {
             trainer = ranks::distributed(trainer, world)?;
         }
-        let mut history = Vec::new();
         if resumes {
             let config = run::config(folder.path());
             let anew = |e: unpadded::Error| {
@@ -118,12 +122,11 @@ impl Training<'_> {
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
-            history = Checkpoint::load(&last).usage()?.history;
             // Soon it is not the best one any more; what it holds is in the last one.
             std::fs::remove_file(run::best(folder.path())).ok();
         }
         folder.write("config.toml", &config.commented())?;
-        let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_toml())?, None)));
+        let log = Rc::new(RefCell::new((Log::begin(folder, trainer.history(), &config.to_toml())?, None)));
         let to = log.clone();
         trainer = trainer.on_epoch(move |epoch| {
             let mut to = to.borrow_mut();
@@ -151,38 +154,42 @@ impl Training<'_> {
             _ => e,
         })?;
         let profile = trainer.take_profile();
-        let best = run::best(folder.path());
-        let keep_best = || match report.history.is_empty() {
+        let best = match report.history.is_empty() {
             true => Ok(None),
-            false => {
-                let last = Checkpoint::load(&last)?;
-                let better = last.criterion.as_ref().map(|criterion| criterion.better);
-                finished(last.for_inference()?, &**dev)?.save(&best).map(|()| better)
-            }
+            false => trainer.for_inference().map(Some),
+        };
+        let kept = |best: unpadded::Result<Option<Checkpoint>>| {
+            let Some(best) = best? else { return Ok(None) };
+            let best = finished(best, &**dev)?;
+            best.save(run::best(folder.path())).map(|()| Some(best))
         };
         if report.ended == StopReason::Interrupted {
             // Before MPI ends, which may wait until `mpirun` ends this process.
-            let better = keep_best()?;
-            return Ok(TrainingResult { report, better, profile });
+            let best = kept(best)?;
+            return Ok(TrainingResult { report, best, profile });
         }
         // The other processes end, and wait for no report.
         drop((trainer, world.take()));
         if let Some(e) = log.borrow_mut().1.take() {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
         }
-        let better = keep_best()?;
-        Ok(TrainingResult { report, better, profile })
+        let best = kept(best)?;
+        Ok(TrainingResult { report, best, profile })
     }
 
     /// Scores the best epoch on the test set, if there is one, and writes the report.
     pub(crate) fn finish(&self, fitted: TrainingResult, scoring: Scoring) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
-        let TrainingResult { report, profile, .. } = fitted;
-        let Scoring { name, metric, test, lengths, held_out } = scoring;
-        let best = run::best(folder.path());
+        let TrainingResult { report, best, profile } = fitted;
+        let Scoring { name, metric, unit, test, lengths, held_out, .. } = scoring;
+        let Some(best) = best else {
+            let run = folder.path().display();
+            return Err(
+                format!("model of `{run}`: expected a training with a finished epoch, got none").into()
+            );
+        };
         let value = report.best.map_or(f64::NAN, |best| best.value);
-        let percent = if show::shares(metric) { 100.0 } else { 1.0 };
-        let model = Model::load(&best)?;
+        let model = Model::new(best.clone())?;
         let mut untested = None;
         let tested = match &test {
             Some(path) => {
@@ -210,10 +217,10 @@ impl Training<'_> {
         let findings = Findings {
             config,
             model: &model,
-            checkpoint: Checkpoint::load(&best)?,
+            checkpoint: best,
             name: &name,
             metric,
-            percent: show::shares(metric),
+            unit,
             report: &report,
             test: tested.as_ref().map(|(_, object)| object),
             lengths,
@@ -223,7 +230,7 @@ impl Training<'_> {
         let page = findings.page()?;
         folder.write("report.html", &report::html(&page))?;
         let held_out = held_out.cases;
-        Ok(ScoredTraining { report, model, name, metric, percent, value, held_out, tested, untested })
+        Ok(ScoredTraining { report, model, name, metric, unit, value, held_out, tested, untested })
     }
 }
 

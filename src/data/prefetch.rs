@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use super::{Batch, Batches};
+use super::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The same batches, up to `ahead` of them ready before they are asked for. The thread ends after the last one, or
@@ -17,9 +17,16 @@ pub(super) fn prefetch(batches: Batches, ahead: usize) -> Result<Batches> {
     Ok(Box::new(BatchReceiver(receiver)))
 }
 
-/// The same batches, for as long as `stop` is not set: a reader that waits, as for a slow disk of another machine, is not waited for
-/// then. The last item is an error in that case, and the flag that is returned is set.
-pub(crate) fn until_stopped(batches: Batches, stop: &Arc<AtomicBool>) -> Result<(Batches, Arc<AtomicBool>)> {
+/// The batches of `data`, for as long as `stop` is not set: a reader that waits, as for a slow disk of another machine, is not waited
+/// for then. The last item is an error in that case, and the flag that is returned is set.
+pub(crate) fn until_stopped(
+    data: &dyn Data,
+    batches: Batches,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Batches, Arc<AtomicBool>)> {
+    if !data.may_wait() {
+        return Ok((batches, Arc::default()));
+    }
     // Each is made when it is asked for, as without the thread.
     let (ask, asked) = sync_channel(1);
     let receiver = made_by_a_thread(batches, 1, Some(asked))?;

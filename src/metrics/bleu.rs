@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::edits::pairs;
-use super::{Better, Metric, MetricKind};
+use super::{Better, Metric, MetricKind, Unit};
 use crate::error::Result;
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -118,6 +118,10 @@ impl Metric for Bleu {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::classes::LabelledLogits;
 use super::sums::Sums;
-use super::{Better, Metric, MetricKind};
+use super::{Better, Metric, MetricKind, Unit};
 use crate::error::{Error, Result};
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
@@ -98,6 +98,10 @@ impl Metric for CalibrationError {
 
     fn better(&self) -> Better {
         Better::Lower
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::classes::ratio;
-use super::{Better, Metric, MetricKind, one_a_row};
+use super::{Better, Metric, MetricKind, Unit, one_a_row};
 use crate::data::{Chunk, TagScheme, Vocabulary};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
@@ -104,6 +104,10 @@ impl Metric for ChunkF1 {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Metrics of classification: which class the largest logit names, against the label.
 
 use super::sums::Sums;
-use super::{Better, Metric, MetricKind, one_a_row, same_sequences};
+use super::{Better, Metric, MetricKind, Unit, one_a_row, same_sequences};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -64,6 +64,10 @@ impl Metric for Accuracy {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
@@ -250,6 +254,10 @@ macro_rules! of_classes {
 
             fn better(&self) -> Better {
                 Better::Higher
+            }
+
+            fn unit(&self) -> Unit {
+                Unit::Share
             }
 
             fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::classes::{Counts, LabelledLogits, ratio};
 use super::sums::Sums;
-use super::{Better, Metric, MetricKind};
+use super::{Better, Metric, MetricKind, Unit};
 use crate::data::Vocabulary;
 use crate::error::Result;
 use crate::operator::Attributes;
@@ -99,6 +99,10 @@ impl Metric for ConfusionMatrix {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

@@ -11,9 +11,9 @@ use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::tokens::TOKENS;
 use super::{
     Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
-    LabelSetF1, Loss, LossFigure, MeanError, Metric, Precision, Recall, RocAuc, TokenAccuracy, TopK,
+    LabelSetF1, Loss, LossFigure, MeanError, Metric, Precision, Recall, RocAuc, TokenAccuracy, TopK, Unit,
 };
-use crate::checkpoint::MetricDesc;
+use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Registry;
@@ -46,6 +46,18 @@ pub(crate) fn metric_of(
     registry: &Registry,
 ) -> Result<Box<dyn Metric>> {
     made(desc, program, registry).map_err(|e| e.noted(format!("in metric `{}` of the checkpoint", desc.name)))
+}
+
+impl Unit {
+    /// The unit of each metric that a checkpoint describes, by the metric's name; a metric of an operator that `registry` lacks is
+    /// left out.
+    pub fn of_metrics(checkpoint: &Checkpoint, registry: &Registry) -> Vec<(String, Self)> {
+        let unit = |desc: &MetricDesc| {
+            let metric = metric_of(desc, &checkpoint.program, registry).ok()?;
+            Some((desc.name.clone(), metric.unit()))
+        };
+        checkpoint.metrics.iter().filter_map(unit).collect()
+    }
 }
 
 fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box<dyn Metric>> {

@@ -1,7 +1,7 @@
 //! How far sequences are from others: edit distance, error rates, exact match.
 
 use super::classes::ratio;
-use super::{Better, Metric, MetricKind, one_a_row};
+use super::{Better, Metric, MetricKind, Unit, one_a_row};
 use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
 use crate::operator::Attributes;
@@ -92,6 +92,10 @@ impl Metric for ErrorRate {
         Better::Lower
     }
 
+    fn unit(&self) -> Unit {
+        Unit::Share
+    }
+
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         for [found, reference] in pairs(&self.name, values)? {
             self.sums[0] += edit_distance(&found, &reference) as f64;
@@ -159,6 +163,10 @@ impl Metric for ExactMatch {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

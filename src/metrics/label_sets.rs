@@ -1,6 +1,6 @@
 //! How well sets of labels are found.
 
-use super::{Better, Counts, Metric, MetricKind};
+use super::{Better, Counts, Metric, MetricKind, Unit};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -63,6 +63,10 @@ impl Metric for LabelSetF1 {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

@@ -80,6 +80,7 @@ mod ranked;
 mod scores;
 mod sums;
 mod tokens;
+mod unit;
 
 pub use crate::checkpoint::Better;
 pub use crate::kernels::edit_distance;
@@ -98,6 +99,7 @@ pub use label_sets::LabelSetF1;
 pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
 pub use tokens::TokenAccuracy;
+pub use unit::Unit;
 
 use crate::error::{Error, Result};
 use crate::executor::checked_weight;
@@ -117,6 +119,11 @@ pub trait Metric {
 
     /// Which values are better.
     fn better(&self) -> Better;
+
+    /// The unit of its values: a plain number, unless the metric sets another.
+    fn unit(&self) -> Unit {
+        Unit::Number
+    }
 
     /// Takes in a batch of so many sequences.
     ///

@@ -1,7 +1,7 @@
 //! What depends on the order of scores: whether the label is among the k largest, and the area under the ROC curve.
 
 use super::classes::{LabelledLogits, ratio};
-use super::{Better, Metric, MetricKind};
+use super::{Better, Metric, MetricKind, Unit};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -69,6 +69,10 @@ impl Metric for TopK {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
@@ -186,6 +190,10 @@ impl Metric for RocAuc {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::classes::ratio;
 use super::edits::pairs;
-use super::{Better, Metric, MetricKind};
+use super::{Better, Metric, MetricKind, Unit};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -60,6 +60,10 @@ impl Metric for TokenAccuracy {
 
     fn better(&self) -> Better {
         Better::Higher
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Share
     }
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {

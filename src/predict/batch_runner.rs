@@ -148,7 +148,7 @@ impl BatchRunner {
     }
 
     /// Takes the batch that was run into a metric, which keeps its number of sums.
-    pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
+    pub(super) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
         let values = metric.variables().into_iter().map(|var| match self.persistent.get(&var.id()) {
             Some(Some(value)) => Ok(value.clone()),
             _ => self.executor.fetch(var),
@@ -172,7 +172,7 @@ impl BatchRunner {
     }
 
     /// Puts what the batch that was run left of the states where the next one finds it.
-    pub(crate) fn hand_on(&mut self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
+    pub(super) fn hand_on(&mut self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
         for state in &self.carried {
             let name = self.executor.program().var(state.before).name.clone();
             carried.insert(name, self.executor.fetch(state.after)?);

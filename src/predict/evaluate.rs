@@ -1,15 +1,15 @@
 //! Scoring data with a model that was loaded.
 
-use std::collections::BTreeMap;
 use std::panic::Location;
 
-use super::batch_runner::{BatchRunner, DataBatch};
+use super::batch_runner::BatchRunner;
 use super::model::{Model, registered};
+use super::pass::{Measure, scores};
 use super::predictor::Predictor;
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Run};
-use crate::metrics::{Metric, Scores, metric_of};
+use crate::executor::Executor;
+use crate::metrics::{Scores, metric_of};
 use crate::operator::VarId;
 use crate::program::Var;
 
@@ -26,16 +26,16 @@ impl Predictor {
     #[track_caller]
     pub fn evaluate(&self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();
-        self.score(data).map_err(|e| e.called(caller))
+        self.score(data, caller).map_err(|e| e.called(caller))
     }
 
-    fn score(&self, data: &dyn Data) -> Result<Scores> {
+    fn score(&self, data: &dyn Data, line: &'static Location<'static>) -> Result<Scores> {
         let Model { scored, metrics, registry, weights, carried, .. } = self.model();
         if metrics.is_empty() {
             return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", "none"));
         }
-        let metrics = metrics.iter().map(|desc| metric_of(desc, scored, registry));
-        let mut metrics: Vec<Box<dyn Metric>> = metrics.collect::<Result<_>>()?;
+        let made = |desc| Ok(Measure { what: metric_of(desc, scored, registry)?, line });
+        let mut metrics: Vec<Measure> = metrics.iter().map(made).collect::<Result<_>>()?;
         let mut wanted: Vec<VarId> =
             metrics.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
         let looked_at = wanted.clone();
@@ -47,24 +47,7 @@ impl Predictor {
         let executor = Executor::on(scored, registry, &wanted, self.started()?.clone())?;
         let (mut runner, mut weights) = (BatchRunner::new(executor, looked_at.into_iter()), weights.clone());
         runner.check(data)?;
-        let (mut carried, mut empty) = (BTreeMap::new(), true);
-        for batch in data.batches(None, 0)? {
-            let batch = batch?;
-            runner.run(
-                &mut weights,
-                DataBatch { data, batch: &batch },
-                &mut carried,
-                |feeds| Run::infer(feeds),
-                |_| Ok(()),
-                |_, _, e| e,
-            )?;
-            metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch))?;
-            runner.hand_on(&mut carried)?;
-            empty = false;
-        }
-        match empty {
-            true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
-            false => Ok(Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())),
-        }
+        runner.infer_all(&mut weights, data, None, &mut metrics)?;
+        Ok(scores(&metrics))
     }
 }

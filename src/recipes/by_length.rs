@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::metrics::Unit;
+
 /// The mean score of texts by length. Ranges of lengths begin at 0, 1, 2, 3, 4, 6, 8, 12, 16 and so on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ByLength {
@@ -9,8 +11,8 @@ pub struct ByLength {
     pub of: &'static str,
     /// What the ranges are of: `length in tokens`.
     pub by: &'static str,
-    /// Whether the score is a share, to be shown in percent.
-    pub share: bool,
+    /// The unit of the score: a share is shown in percent.
+    pub unit: Unit,
     /// By the first length of the range: texts, the sum of their scores, and what the sum is divided by.
     sums: BTreeMap<usize, (u64, f64, f64)>,
 }
@@ -31,8 +33,8 @@ pub struct LengthRange {
 
 impl ByLength {
     /// No text yet; lengths are counted in tokens.
-    pub fn new(of: &'static str, share: bool) -> Self {
-        Self { of, by: "length in tokens", share, sums: BTreeMap::new() }
+    pub fn new(of: &'static str, unit: Unit) -> Self {
+        Self { of, by: "length in tokens", unit, sums: BTreeMap::new() }
     }
 
     /// Ranges of another length.
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_weighted_by_the_counts() {
-        let mut wrong = ByLength::new("wrong tags", true).by("length in words");
+        let mut wrong = ByLength::new("wrong tags", Unit::Share).by("length in words");
         for (length, sum, count) in [(4, 1.0, 4.0), (5, 2.0, 5.0), (1, 0.0, 1.0)] {
             wrong.add(length, sum, count);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::by_length::ByLength;
 use super::sample::{Bootstrap, FigureFn};
 use super::translated::TranslatedText;
-use crate::metrics::Counts;
+use crate::metrics::{Counts, Unit};
 
 /// The most distinct labels without training that are named; others are counted together.
 const MOST_UNSEEN: usize = 1_000;
@@ -48,13 +48,14 @@ pub struct Evaluation {
 
 /// A named value.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Figure {
     /// Its name.
     pub name: &'static str,
     /// Its value; of a share from 0 to 1.
     pub value: f64,
-    /// Whether it is a share, to be shown in percent.
-    pub share: bool,
+    /// Its unit: a share is shown in percent.
+    pub unit: Unit,
     /// The 95 % bootstrap interval.
     pub interval: Option<[f64; 2]>,
 }
@@ -152,12 +153,12 @@ impl Evaluation {
     }
 
     /// Figures of the sums of a sample of `columns` columns, the first of them the headline.
-    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, bool, FigureFn)]) -> Self {
+    pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, share, of), interval): (&(&'static str, bool, FigureFn), Option<[f64; 2]>)| {
-            Figure { name, value: of(&total), share, interval }
+        let figure = |(&(name, unit, of), interval): (&(&'static str, Unit, FigureFn), Option<[f64; 2]>)| {
+            Figure { name, value: of(&total), unit, interval }
         };
         Self {
             headline: figures.first().map_or("", |(name, ..)| name),
@@ -171,14 +172,14 @@ impl Evaluation {
     }
 
     /// With a figure that has no interval.
-    pub(super) fn with(mut self, name: &'static str, share: bool, value: f64) -> Self {
-        self.figures.push(Figure { name, value, share, interval: None });
+    pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
+        self.figures.push(Figure { name, value, unit, interval: None });
         self
     }
 
     /// With the mean loss, which comes first.
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
-        let figure = |value| Figure { name: "loss", value, share: false, interval: None };
+        let figure = |value| Figure { name: "loss", value, unit: Unit::Number, interval: None };
         self.figures.splice(0..0, loss.map(figure));
         if loss.is_some() && !self.unseen.is_empty() {
             let note = "loss: without texts that have a label or tag that training never saw";

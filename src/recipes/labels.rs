@@ -7,7 +7,7 @@ use super::sample::{Bootstrap, FigureFn};
 use super::training::Column;
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
-use crate::metrics::{Counts, ratio};
+use crate::metrics::{Counts, Unit, ratio};
 
 /// What `data.text` and `data.label` are.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, column| o.label(column)];
@@ -70,7 +70,7 @@ impl<'a> Scores<'a> {
             tally: Tally::new("label", labels.tokens()),
             sample: Bootstrap::default(),
             loss: [0.0; 2],
-            lengths: ByLength::new("wrong texts", true),
+            lengths: ByLength::new("wrong texts", Unit::Share),
         }
     }
 
@@ -111,12 +111,12 @@ impl<'a> Scores<'a> {
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
-        let accuracy: Figures = &[("accuracy", true, |sums| ratio(sums[RIGHT], sums[ALL]))];
-        let with_macro: Figures = &[accuracy[0], ("macro F1", true, macro_of_sums)];
+        let accuracy: Figures = &[("accuracy", Unit::Share, |sums| ratio(sums[RIGHT], sums[ALL]))];
+        let with_macro: Figures = &[accuracy[0], ("macro F1", Unit::Share, macro_of_sums)];
         let few = tally.names() <= MOST_LABELS;
         let scored = Evaluation::of(sample, OF_LABELS, if few { with_macro } else { accuracy });
-        let scored = if few { scored } else { scored.with("macro F1", true, macro_f1(&rows)) };
-        let scored = scored.with("weighted F1", true, weighted_f1(&rows));
+        let scored = if few { scored } else { scored.with("macro F1", Unit::Share, macro_f1(&rows)) };
+        let scored = scored.with("weighted F1", Unit::Share, weighted_f1(&rows));
         let mean = (loss[1] > 0.0).then(|| loss[0] / loss[1]);
         let scored = Evaluation {
             confusions: vec![tally.confusion()],
@@ -135,7 +135,7 @@ pub(super) fn none(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }
 
-type Figures<'a> = &'a [(&'static str, bool, FigureFn)];
+type Figures<'a> = &'a [(&'static str, Unit, FigureFn)];
 
 /// Macro F1 of the columns of labels, over those that occur.
 fn macro_of_sums(sums: &[f64]) -> f64 {

@@ -23,7 +23,7 @@ use super::training::{
 use crate::data::{Continuous, Data, Limits, PlainFiles, PlainText, TokenCounts, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Lstm, RecurrentLayer, Rnn};
-use crate::metrics::{Loss, ratio};
+use crate::metrics::{Loss, Unit, ratio};
 use crate::predict::{Predictor, Sampling, Session};
 use crate::program::{Builder, Var};
 use crate::tensor::{DType, Variable};
@@ -424,7 +424,7 @@ fn scores(
     let data = text.stream(config.training.batch.min(streams.max(1)), cut, known, count)?;
     let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
     let mut sample = Bootstrap::default();
-    let mut lengths = ByLength::new("bits per token", false).by("tokens read before");
+    let mut lengths = ByLength::new("bits per token", Unit::Number).by("tokens read before");
     for (number, batch) in data.batches(None, 0)?.enumerate() {
         let batch = batch?;
         let [(_, x), (_, y)] = &batch.values[..] else { continue };
@@ -453,10 +453,10 @@ fn scores(
             }
         }
     }
-    let figures: [(&'static str, bool, FigureFn); 3] = [
-        ("bits per character", false, bits_per_character),
-        ("perplexity", false, perplexity),
-        ("bits per byte", false, bits_per_byte),
+    let figures: [(&'static str, Unit, FigureFn); 3] = [
+        ("bits per character", Unit::Number, bits_per_character),
+        ("perplexity", Unit::Number, perplexity),
+        ("bits per byte", Unit::Number, bits_per_byte),
     ];
     let [of_letters, of_tokens, of_bytes] = figures;
     let figures = match by_characters(config) {

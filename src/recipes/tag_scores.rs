@@ -7,7 +7,7 @@ use super::evaluation::{Evaluation, Outcome, ScoreRow, ScoreTable, Tally, macro_
 use super::sample::{Bootstrap, FigureFn};
 use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
 use crate::error::Result;
-use crate::metrics::{ChunkRule, counted, ratio};
+use crate::metrics::{ChunkRule, Unit, counted, ratio};
 
 /// The columns of a sample: tokens that are right, and all; of chunks those right, found and there, as conlleval counts and strictly;
 /// labels, and texts that have one, each with those right.
@@ -58,7 +58,7 @@ impl<'a> TagScores<'a> {
             labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
             types: Default::default(),
             sample: Bootstrap::default(),
-            lengths: ByLength::new("wrong tags", true).by("length in words"),
+            lengths: ByLength::new("wrong tags", Unit::Share).by("length in words"),
         })
     }
 
@@ -143,22 +143,23 @@ impl<'a> TagScores<'a> {
     pub(super) fn end(self) -> Evaluation {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
-        let tokens: (&str, bool, FigureFn) = ("token accuracy", true, |x| ratio(x[TOKENS], x[TOKENS + 1]));
-        let mut figures: Vec<(&'static str, bool, FigureFn)> = Vec::new();
+        let tokens: (&str, Unit, FigureFn) =
+            ("token accuracy", Unit::Share, |x| ratio(x[TOKENS], x[TOKENS + 1]));
+        let mut figures: Vec<(&'static str, Unit, FigureFn)> = Vec::new();
         if scheme != TagScheme::Plain {
-            figures.push(("chunk F1", true, |x| f1_at(x, CHUNKS[0])));
-            figures.push(("strict chunk F1", true, |x| f1_at(x, CHUNKS[1])));
+            figures.push(("chunk F1", Unit::Share, |x| f1_at(x, CHUNKS[0])));
+            figures.push(("strict chunk F1", Unit::Share, |x| f1_at(x, CHUNKS[1])));
         }
         figures.push(tokens);
         if total[LABELS + 1] > 0.0 {
-            figures.push(("label accuracy", true, |x| ratio(x[LABELS], x[LABELS + 1])));
-            figures.push(("frame accuracy", true, |x| ratio(x[FRAMES], x[FRAMES + 1])));
+            figures.push(("label accuracy", Unit::Share, |x| ratio(x[LABELS], x[LABELS + 1])));
+            figures.push(("frame accuracy", Unit::Share, |x| ratio(x[FRAMES], x[FRAMES + 1])));
         }
         let rows = of_tags.rows();
         let mut scored = Evaluation::of(sample, COLUMNS, &figures);
         scored.counts.push(("tokens", total[TOKENS + 1] as u64));
         if scheme == TagScheme::Plain {
-            scored = scored.with("macro F1", true, macro_f1(&rows));
+            scored = scored.with("macro F1", Unit::Share, macro_f1(&rows));
             scored.tables.push(ScoreTable { of: "tag", rows });
         } else {
             let named = ["chunk type", "chunk type, strict"].into_iter().zip(types);

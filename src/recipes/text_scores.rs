@@ -5,7 +5,7 @@ use super::evaluation::{Evaluation, Outcome};
 use super::sample::{Bootstrap, FigureFn};
 use super::translated::Examples;
 use crate::data::Tokenizer;
-use crate::metrics::{Bleu, ChrF, Metric, edit_distance, ratio, restore, tokens_13a};
+use crate::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, ratio, restore, tokens_13a};
 
 /// The columns of a sample: the sums of BLEU and of chrF; texts that are right, and all; edits, and the tokens of the references.
 const BLEU: usize = 0;
@@ -36,8 +36,11 @@ impl TextScores {
         };
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
-        let wrong =
-            if spoken { ByLength::new("phoneme error rate", true) } else { ByLength::new("chrF", true) };
+        let wrong = if spoken {
+            ByLength::new("phoneme error rate", Unit::Share)
+        } else {
+            ByLength::new("chrF", Unit::Share)
+        };
         Self {
             spoken,
             whitespace,
@@ -95,18 +98,19 @@ impl TextScores {
 
     /// The scores of all texts.
     pub(super) fn end(self) -> Evaluation {
-        const BLEU_OF: (&str, bool, FigureFn) = ("BLEU", true, bleu);
-        const CHRF_OF: (&str, bool, FigureFn) = ("chrF", true, chrf);
-        const EXACT_OF: (&str, bool, FigureFn) = ("exact match", true, |x| ratio(x[EXACT], x[EXACT + 1]));
-        let figures: &[(&'static str, bool, FigureFn)] = match self.spoken {
+        const BLEU_OF: (&str, Unit, FigureFn) = ("BLEU", Unit::Share, bleu);
+        const CHRF_OF: (&str, Unit, FigureFn) = ("chrF", Unit::Share, chrf);
+        const EXACT_OF: (&str, Unit, FigureFn) =
+            ("exact match", Unit::Share, |x| ratio(x[EXACT], x[EXACT + 1]));
+        let figures: &[(&'static str, Unit, FigureFn)] = match self.spoken {
             true => &[
-                ("phoneme error rate", true, edits),
-                ("word error rate", true, |x| ratio(x[EXACT + 1] - x[EXACT], x[EXACT + 1])),
+                ("phoneme error rate", Unit::Share, edits),
+                ("word error rate", Unit::Share, |x| ratio(x[EXACT + 1] - x[EXACT], x[EXACT + 1])),
                 EXACT_OF,
                 BLEU_OF,
                 CHRF_OF,
             ],
-            false => &[BLEU_OF, CHRF_OF, ("word error rate", true, edits), EXACT_OF],
+            false => &[BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, edits), EXACT_OF],
         };
         let mut scored = Evaluation::of(self.sample, COLUMNS, figures);
         scored.lengths = Some(self.lengths);

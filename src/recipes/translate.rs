@@ -25,7 +25,7 @@ use crate::data::{
 };
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
-use crate::metrics::Loss;
+use crate::metrics::{Loss, Unit};
 use crate::ops::{Pool, UpdateGate};
 use crate::predict::{Beam, Generation, Generator, Hypothesis, Predictor};
 use crate::program::{Builder, Step, Var};
@@ -412,7 +412,7 @@ impl TrainedModel for Translator {
         let perplexity = predictor.evaluate(&data)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
         if let Some(perplexity) = perplexity {
-            scored = scored.with("perplexity", false, perplexity);
+            scored = scored.with("perplexity", Unit::Number, perplexity);
         }
         scored.counts.push(("pairs", count));
         Ok(Evaluation { said, ..scored })

@@ -1,8 +1,7 @@
 //! Averages of the parameters over the steps, to evaluate and to predict with.
 
-use super::setting::Setting;
 use super::trainer::Trainer;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Setting};
 use crate::operator::Attributes;
 use crate::optimizer::{average, averages};
 use crate::tensor::Storage;

@@ -15,7 +15,6 @@ mod progress;
 mod rate;
 mod report;
 mod resume;
-mod setting;
 mod signal;
 mod start;
 mod trainer;
@@ -40,15 +39,13 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope, Stage, diagnose};
-use crate::metrics::{Metric, Scores, restore};
+use crate::metrics::{Scores, restore};
 use crate::operator::{Registry, VarId};
-use crate::predict::DataBatch;
+use crate::predict::{BatchState, DataBatch, Measure, scores};
 use crate::program::{Program, Var};
 use crate::tensor::Variable;
 use crate::wire::Target;
-use compiled::BatchState;
 use progress::{BatchCounts, Console, UNOPTIMISED};
-use setting::Setting;
 use signal::Interrupts;
 pub use signal::interrupt_signals;
 
@@ -164,7 +161,7 @@ impl Trainer {
             let (mut batches, given_up) = match self.others() {
                 // All of them stop behind the same step.
                 Some(_) => (batches, Arc::default()),
-                None => stoppable(train, batches, &self.stop)?,
+                None => until_stopped(train, batches, &self.stop)?,
             };
             console.resume_clock();
             loop {
@@ -278,7 +275,7 @@ impl Trainer {
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         let of = DataBatch { data, batch };
         let failed = |scope: &mut Scope, run: &Run<'_>, e: Error| diagnosed(program, registry, scope, run, e);
-        let mut ran = compiled.run(
+        let mut ran = compiled.runner.measure(
             scope,
             of,
             BatchState { carried, metrics },
@@ -351,8 +348,7 @@ impl Trainer {
         let caller = Location::caller();
         let found = self.prepare(None).and_then(|()| self.check(data)).and_then(|()| {
             self.pass_then(data, Stop::Never, |metrics| {
-                let table =
-                    |metric: &Setting<Box<dyn Metric>>| Some((metric.name().to_owned(), metric.table()?));
+                let table = |metric: &Measure| Some((metric.name().to_owned(), metric.table()?));
                 metrics.iter().filter_map(table).collect()
             })
         });
@@ -369,7 +365,7 @@ impl Trainer {
         &mut self,
         data: &dyn Data,
         stop: Stop,
-        ask: impl FnOnce(&[Setting<Box<dyn Metric>>]) -> T,
+        ask: impl FnOnce(&[Measure]) -> T,
     ) -> Result<Option<T>> {
         let training = self.sums_of_metrics();
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
@@ -386,54 +382,9 @@ impl Trainer {
 
     /// Takes all batches into the metrics. Whether it came to the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
-        let mut carried = BTreeMap::new();
-        self.each_batch(data, stop, |trainer, _, batch| trainer.infer_batch(data, batch, &mut carried))
-    }
-
-    /// Runs each batch of a pass, by its number. Whether it came to the end of the data.
-    fn each_batch(
-        &mut self,
-        data: &dyn Data,
-        stop: Stop,
-        mut run: impl FnMut(&mut Self, usize, &Batch) -> Result<()>,
-    ) -> Result<bool> {
-        let mut empty = true;
-        let (batches, given_up) = match stop {
-            Stop::WhenAsked => stoppable(data, data.batches(None, 0)?, &self.stop)?,
-            Stop::Never => (data.batches(None, 0)?, Arc::default()),
-        };
-        for (number, batch) in batches.enumerate() {
-            if given_up.load(Ordering::SeqCst)
-                || (stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst))
-            {
-                return Ok(false);
-            }
-            run(self, number, &batch?)?;
-            empty = false;
-        }
-        match empty {
-            true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
-            false => Ok(true),
-        }
-    }
-
-    /// Takes a batch into the metrics.
-    fn infer_batch(
-        &mut self,
-        data: &dyn Data,
-        batch: &Batch,
-        carried: &mut BTreeMap<String, Variable>,
-    ) -> Result<()> {
-        let Self { compiled, scope, metrics, .. } = self;
+        let Self { compiled, scope, metrics, stop: flag, .. } = self;
         let compiled = compiled.as_mut().ok_or_else(unprepared)?;
-        compiled.run(
-            scope,
-            DataBatch { data, batch },
-            BatchState { carried, metrics },
-            |feeds| Run::infer(feeds),
-            |_| Ok(()),
-            |_, _, e| e,
-        )
+        compiled.runner.infer_all(scope, data, stop.flag(flag), metrics)
     }
 
     /// Checks data before its first batch.
@@ -476,13 +427,11 @@ enum Stop {
     WhenAsked,
 }
 
-/// The batches, until the flag is set, also while one is waited for; the second flag says that this ended them.
-fn stoppable(
-    data: &dyn Data,
-    batches: Batches,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Batches, Arc<AtomicBool>)> {
-    if data.may_wait() { until_stopped(batches, stop) } else { Ok((batches, Arc::default())) }
+impl Stop {
+    /// The flag that ends the pass.
+    fn flag(self, flag: &Arc<AtomicBool>) -> Option<&Arc<AtomicBool>> {
+        (self == Self::WhenAsked).then_some(flag)
+    }
 }
 
 /// Checks that the loss and the gradients of a run are finite.
@@ -506,10 +455,6 @@ fn diagnosed(
         ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
         _ => error,
     }
-}
-
-fn scores(metrics: &[Setting<Box<dyn Metric>>]) -> Scores {
-    Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())
 }
 
 fn unprepared() -> Error {

@@ -4,19 +4,18 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::compiled::{BatchState, CompiledTraining};
+use super::compiled::CompiledTraining;
 use super::progress::BatchCounts;
-use super::setting::Setting;
 use super::trainer::Trainer;
 use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Setting};
 use crate::executor::{BatchLoss, Executor, Run, Stage, Totals, Whole};
 use crate::metrics::restore;
 use crate::operator::VarId;
 use crate::parallel::{self, Gradients, by_tokens, in_turn, subtrees};
-use crate::predict::DataBatch;
+use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, merge};
 use crate::tensor::{StorageKind, Variable};
 
@@ -438,15 +437,14 @@ impl Trainer {
             let parts = parts.as_ref().ok_or_else(unprepared)?;
             let step = state.position.step;
             runner.seeds = parts.seeds(None, &parts.zero())?;
-            runner.run(
+            runner.measure(
                 scope,
                 DataBatch { data, batch },
-                &mut carried,
+                BatchState { carried: &mut carried, metrics: &mut [] },
                 |feeds| Run::train(feeds, step).until(Stage::Forward),
                 |executor| parts.read(executor).map(|totals| found.push(totals)),
                 |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
             )?;
-            runner.hand_on(&mut carried)?;
         }
         Ok(found)
     }
@@ -469,7 +467,7 @@ impl Trainer {
         compiled.runner.seeds = seeds;
         let mut totals = parts.zero();
         let names = |param: VarId| program.var(param).name.as_str();
-        let ran = compiled.run(
+        let ran = compiled.runner.measure(
             scope,
             DataBatch { data, batch },
             BatchState { carried: &mut carried, metrics },

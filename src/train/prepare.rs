@@ -5,7 +5,7 @@ use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{BatchLoss, Executor, Profile, Threads};
-use crate::metrics::Better;
+use crate::metrics::{Better, Metric};
 use crate::operator::{BlockId, Spec, VarId};
 use crate::predict::BatchRunner;
 use crate::program::transform::terms::whole_batch;
@@ -40,6 +40,18 @@ impl Trainer {
             )
         });
         Ok(warned.collect())
+    }
+
+    /// The metric that decides which epoch is the best; `None` if [`Self::select`] names an unknown one.
+    pub fn selected(&self) -> Option<&dyn Metric> {
+        Some(&*self.metrics.get(self.place_of_selected()?)?.what)
+    }
+
+    fn place_of_selected(&self) -> Option<usize> {
+        match &self.select {
+            None => Some(usize::from(self.metrics.len() > 1)),
+            Some(name) => self.metrics.iter().position(|metric| metric.name() == name.what),
+        }
     }
 
     /// Checks everything that a trainer was told, and compiles its program.
@@ -90,18 +102,12 @@ impl Trainer {
         self.check_averages()?;
         self.unseen.clone().map_or(Ok(()), Err)?;
         self.check_weight()?;
-        let selected = match &self.select {
-            None => usize::from(metrics.len() > 1),
-            Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {
-                let names: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.name())).collect();
-                Error::new(
-                    "selected metric",
-                    format!("one of {}", names.join(", ")),
-                    format!("`{}`", name.what),
-                )
-                .called(name.line)
-            })?,
-        };
+        let selected = self.place_of_selected().ok_or_else(|| {
+            let names: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.name())).collect();
+            let (expected, select) = (format!("one of {}", names.join(", ")), self.select.as_ref());
+            let got = select.map_or_else(|| "none".to_owned(), |name| format!("`{}`", name.what));
+            select.iter().fold(Error::new("selected metric", expected, got), |e, name| e.called(name.line))
+        })?;
         let mut wanted: Vec<VarId> = vec![self.loss.id(), self.rate];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));

@@ -9,9 +9,10 @@ use super::until::Until;
 use super::{Process, Stop, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Setting};
 use crate::operator::VarId;
 use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
+use crate::predict::{BatchState, DataBatch, each_batch};
 use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
@@ -202,8 +203,7 @@ impl Trainer {
         let plateau = self.plateau.as_deref().map_or(String::new(), |of| {
             format!("factor {}, patience {}, least {}", of.factor, of.patience, of.least)
         });
-        let number =
-            |told: &Option<super::setting::Setting<u64>>| told.as_deref().copied().unwrap_or_default();
+        let number = |told: &Option<Setting<u64>>| told.as_deref().copied().unwrap_or_default();
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
             format!("seed: {}", self.state.program.seed),
@@ -359,25 +359,29 @@ impl Trainer {
         let mut sums = vec![zero; parts];
         let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];
         let alone = if others.is_some() { Stop::Never } else { stop };
-        let ran = self.each_batch(data, alone, |trainer, number, batch| {
+        let flag = self.stop.clone();
+        let ran = each_batch(data, alone.flag(&flag), |number, batch| {
             let dealt = match carries {
-                true => in_turn(trainer.runner()?.sequences(batch), parts),
+                true => in_turn(self.runner()?.sequences(batch), parts),
                 false => Vec::new(),
             };
             for part in own.clone() {
                 let share = match dealt.get(part) {
-                    Some(sequences) => Some(trainer.runner()?.share(batch, sequences)?),
+                    Some(sequences) => Some(self.runner()?.share(batch, sequences)?),
                     None if number % parts == part => None,
                     None => continue,
                 };
-                if share.as_ref().is_some_and(|share| trainer.runner().is_ok_and(|r| r.sequences(share) == 0))
-                {
-                    trainer.runner()?.carry_none(&mut carried[part])?;
+                if share.as_ref().is_some_and(|share| self.runner().is_ok_and(|r| r.sequences(share) == 0)) {
+                    self.runner()?.carry_none(&mut carried[part])?;
                     continue;
                 }
-                trainer.restore_metrics(&sums[part]);
-                trainer.infer_batch(data, share.as_ref().unwrap_or(batch), &mut carried[part])?;
-                sums[part] = trainer.sums_of_metrics();
+                self.restore_metrics(&sums[part]);
+                let batch = share.as_ref().unwrap_or(batch);
+                let Self { compiled, scope, metrics, .. } = &mut *self;
+                let compiled = compiled.as_mut().ok_or_else(unprepared)?;
+                let carry = BatchState { carried: &mut carried[part], metrics };
+                compiled.runner.infer(scope, DataBatch { data, batch }, carry)?;
+                sums[part] = self.sums_of_metrics();
             }
             Ok(())
         });

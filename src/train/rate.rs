@@ -3,10 +3,9 @@
 
 use super::plateau::Plateau;
 use super::progress::shown;
-use super::setting::Setting;
 use super::trainer::Trainer;
 use crate::checkpoint::{Checkpoint, Position};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Setting};
 use crate::optimizer::{self, RATE_SCALE};
 use crate::program::Program;
 use crate::tensor::{Dense, Storage};

@@ -11,16 +11,16 @@ use std::sync::atomic::AtomicBool;
 use super::compiled::CompiledTraining;
 use super::plateau::Plateau;
 use super::progress::Progress;
-use super::setting::Setting;
 use super::until::Steps;
 use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Setting};
 use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
 use crate::operator::{Registry, VarId};
 use crate::optimizer::Optimizer;
 use crate::parallel::World;
+use crate::predict::Measure;
 use crate::program::transform::blocked::blocked;
 use crate::program::{Builder, Program, Var};
 use crate::tensor::{Storage, Variable};
@@ -88,7 +88,7 @@ pub struct Trainer {
 
     pub(super) threads: usize,
     /// The loss first.
-    pub(super) metrics: Vec<Setting<Box<dyn Metric>>>,
+    pub(super) metrics: Vec<Measure>,
     pub(super) select: Option<Setting<String>>,
     pub(super) outputs: Vec<Setting<(String, Var)>>,
     pub(super) file: Option<PathBuf>,
@@ -227,7 +227,7 @@ impl Trainer {
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
         self.compiled = None;
-        let metric: Setting<Box<dyn Metric>> = Setting::new(Box::new(metric));
+        let metric: Measure = Setting::new(Box::new(metric));
         match self.metrics.first_mut() {
             Some(loss) if loss.name() == metric.name() => {
                 (*loss, self.own_loss, self.unseen) = (metric, false, None);
@@ -408,6 +408,11 @@ impl Trainer {
     /// How far the training is.
     pub fn position(&self) -> &Position {
         &self.state.position
+    }
+
+    /// The scores of the finished epochs, in their order; of a resumed training also those before.
+    pub fn history(&self) -> &[EpochScores] {
+        &self.state.history
     }
 }
 

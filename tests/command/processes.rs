@@ -127,6 +127,7 @@ fn several_processes_train_to_the_bytes_of_one() {
         place.said(&[&train[..], &["--run", "one", "--overwrite", "--set", &parts]].concat(), "");
         let said = done(&place, processes, &[&train[..], &["--run", "several", "--overwrite"]].concat());
         assert!(last(&place, "one") == last(&place, "several"), "{task}, {processes} processes");
+        place.best_is_of_last("several");
         // Rank 0 alone writes, and says what others did.
         assert_eq!(said.matches("run folder: ").count(), 1, "{said}");
         assert!(said.contains(&format!("{processes} processes: waited ")), "{said}");
@@ -174,7 +175,7 @@ fn an_interrupt_is_saved_once() {
     let Some((place, _alone)) = place("interrupted") else { return };
     let (code, said) = signalled(&place, "usr1", &[], 20, |mpirun, _| send("-USR1", mpirun));
     assert!(code == Some(130) && said.matches("--resume usr1 goes on").count() == 1, "{code:?}: {said}");
-    assert!(place.0.join("usr1/best.ckpt").is_file());
+    place.best_is_of_last("usr1");
     goes_on(&place, "usr1", 2);
     // A signal of one process interrupts all.
     let (code, said) = signalled(&place, "term", &[], 20, |_, ranks| send("-TERM", ranks[1]));

@@ -125,6 +125,24 @@ fn several_runs_are_one_page() {
     ] {
         assert!(page.contains(part), "{part}");
     }
+    // Units are those of the metrics; without a checkpoint they are unknown.
+    let held_out = |page: &str, run: usize| {
+        let row = page.split("held-out accuracy</th>").nth(1).and_then(|row| row.split("</tr>").next());
+        row.and_then(|row| row.split("<td>").nth(run)).unwrap_or_default().to_owned()
+    };
+    for run in 1..=3 {
+        assert!(held_out(&page, run).contains(" %"), "{run}: {}", held_out(&page, run));
+    }
+    for name in ["best.ckpt", "last.ckpt"] {
+        let path = place.0.join("three").join(name);
+        fs::rename(&path, path.with_extension("moved")).unwrap();
+    }
+    let without = place.said(&["report", "three"], "");
+    assert!(without.contains("held-out accuracy") && !held_out(&without, 1).contains('%'));
+    for name in ["best", "last"] {
+        let path = place.0.join("three").join(name);
+        fs::rename(path.with_extension("moved"), path.with_extension("ckpt")).unwrap();
+    }
     assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"));
     // To standard output, as `graph` writes.
     assert_eq!(place.said(&["report", "one", "two", "three"], "").trim_end(), page.trim_end());

@@ -28,6 +28,10 @@ impl<'a> Items<'a> {
         self.index.get(&id.to_string())
     }
 
+    fn items(&self, ids: &'a Value) -> Vec<&'a Value> {
+        ids.as_array().into_iter().flatten().filter_map(|id| self.item(id)).collect()
+    }
+
     fn listed(&mut self, path: String, kind: &'static str) {
         self.found.insert(path, kind);
     }
@@ -81,7 +85,7 @@ impl<'a> Items<'a> {
         };
         self.listed(path.clone(), kind);
         for (kind, members) in members {
-            for member in members.as_array().unwrap().iter().filter_map(|id| self.item(id)) {
+            for member in self.items(members) {
                 let public = matches!(member["visibility"].as_str(), Some("public" | "default"));
                 if public || kind != "field" {
                     let kind = match kind {
@@ -98,8 +102,10 @@ impl<'a> Items<'a> {
                 continue;
             };
             if implemented["trait"].is_null() {
-                let methods = implemented["items"].as_array().unwrap().iter().filter_map(|id| self.item(id));
-                for method in methods.filter(|method| method["visibility"] == "public") {
+                for method in self.items(&implemented["items"]) {
+                    if method["visibility"] != "public" {
+                        continue;
+                    }
                     let kind = if method["inner"].get("function").is_some() { "fn" } else { "const" };
                     self.listed(format!("{path}::{}", method["name"].as_str().unwrap()), kind);
                 }
@@ -142,13 +148,9 @@ fn the_public_items_are_those_of_the_list() {
 
     // An operator's method is one item, of the builder and of variables.
     let own = |path: &str| path.strip_prefix("Var::").map(|method| format!("Builder::{method}"));
-    let twice: Vec<String> = items
-        .found
-        .keys()
-        .filter(|path| own(path).is_some_and(|own| items.found.contains_key(&own)))
-        .cloned()
-        .collect();
-    twice.iter().for_each(|path| drop(items.found.remove(path)));
+    let builders: Vec<String> =
+        items.found.keys().filter(|path| path.starts_with("Builder::")).cloned().collect();
+    items.found.retain(|path, _| own(path).is_none_or(|own| !builders.contains(&own)));
 
     let root = |path: &str| {
         !["mod", "again"].contains(&items.found[path]) && {

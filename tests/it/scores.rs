@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use unpadded::Result;
-use unpadded::recipes::{Aligner, Config, Evaluation, Model, Task, compare, prepare, scores, test_data};
+use unpadded::metrics::Unit;
+use unpadded::recipes::{
+    Aligner, Config, Evaluation, Model, Target, Task, compare, prepare, scores, test_data,
+};
 use unpadded::train::{Progress, Until};
+use unpadded::{Result, ops};
 
 fn written(name: &str, text: &str) -> std::io::Result<String> {
     let path = std::env::temp_dir().join(format!("unpadded-scores-{}-{name}", std::process::id()));
@@ -142,6 +145,41 @@ fn perplexity_is_exp_of_the_loss() -> Result<()> {
     let count = |name: &str| scored.counts.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
     assert_eq!((count("characters"), count("words"), count("bytes")), (Some(1140), Some(360), Some(1140)));
     assert!(scored.headline().is_some_and(|of| of.interval.is_some()));
+    Ok(())
+}
+
+#[test]
+fn a_unit_comes_from_the_metric() -> Result<()> {
+    let words = written("units.tsv", &reviews(120).concat())?;
+    let prose = written("units.txt", &reviews(120).concat())?;
+    let numbers = (0..120).map(|i| format!("it was {} out of 10\t{}\n", i % 10, i % 10));
+    let numbers = written("units-numbers.tsv", &numbers.collect::<String>())?;
+    let tags = (0..120).map(|i| format!("play O\njazz{i} B-genre\n\n"));
+    let tags = written("units.conll", &tags.collect::<String>())?;
+    let labels = |config: &mut Config| config.data.target = Target::Labels;
+    let number = |config: &mut Config| config.data.target = Target::Number;
+    let weights = |config: &mut Config| config.training.class_weights = vec!["balanced".to_owned()];
+    type Set<'a> = &'a dyn Fn(&mut Config);
+    let cases: [(Task, &str, Set<'_>, Unit); 7] = [
+        (Task::Classify, &words, &|_| (), Unit::Share),
+        (Task::Classify, &words, &weights, Unit::Share),
+        (Task::Classify, &words, &labels, Unit::Share),
+        (Task::Classify, &numbers, &number, Unit::Number),
+        (Task::Tag, &tags, &|_| (), Unit::Share),
+        (Task::Lm, &prose, &|_| (), Unit::Number),
+        (Task::Translate, &words, &|_| (), Unit::Number),
+    ];
+    for (task, path, set, unit) in cases {
+        let mut config = small(task, path, 1);
+        set(&mut config);
+        let mut prepared = prepare(&config)?;
+        let selected = prepared.trainer.selected().map(|metric| (metric.name(), metric.unit()));
+        assert_eq!(selected, Some((prepared.metric, unit)), "{task:?}");
+        // The file tells it, too.
+        let units = Unit::of_metrics(&prepared.trainer.for_inference()?, &ops::catalogue());
+        assert!(units.contains(&(prepared.metric.to_owned(), unit)), "{units:?}");
+        assert!(units.contains(&("loss".to_owned(), Unit::Number)), "{units:?}");
+    }
     Ok(())
 }
 

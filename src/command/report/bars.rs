@@ -3,6 +3,7 @@
 use super::chart::{WIDTH, nice};
 use super::page::{Errors, Lengths, OperatorTime};
 use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
+use unpadded::metrics::Unit;
 
 /// So many operators have a bar of their own.
 const OPERATORS: usize = 12;
@@ -120,7 +121,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     if ranges.is_empty() || told.ranges.len() > 200 {
         return String::new();
     }
-    let shown = |value: f64| if told.share { percent(value) } else { number(value) };
+    let shown = |value: f64| if told.unit == Unit::Share { percent(value) } else { number(value) };
     let step = nice(most.max(1e-3) / 4.0);
     let top_tick = step * (most.max(1e-3) / step - 1e-9).ceil();
     let (left, right, top, bottom, height) = (46.0, 10.0, 22.0, 24.0, 204.0);
@@ -149,9 +150,9 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         let at = top + room * (1.0 - value / top_tick);
         let (end, text) = (
             WIDTH - right,
-            match told.share {
-                true => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
-                false => super::text::tick(value),
+            match told.unit {
+                Unit::Share => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
+                _ => super::text::tick(value),
             },
         );
         put(
@@ -285,7 +286,7 @@ mod tests {
         let range = |from, to, texts, value| super::super::page::LengthErrors { from, to, texts, value };
         let (of, by) = ("wrong texts".to_owned(), "length in tokens".to_owned());
         let ranges = vec![range(1, 1, 50, 0.25), range(4, 5, 3, 0.5), range(8, 11, 9, f64::NAN)];
-        let told = errors(&Errors { of, by, share: true, ranges }, "Test set");
+        let told = errors(&Errors { of, by, unit: Unit::Share, ranges }, "Test set");
         assert!(told.contains("1: 25.0\u{a0}%. 4 to 5: 50.0\u{a0}%.\">"), "{told}");
         assert!(told.matches("<g class=\"point\">").count() == 2 && told.matches("fill few").count() == 1);
         assert!(

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::command::scores;
-use unpadded::recipes::{Alignment, Figure};
+use unpadded::metrics::Unit;
+use unpadded::recipes::Alignment;
 
 /// What a report shows. Everything is optional but title and curves: what is empty or `None` has no section.
 #[derive(Debug, Default)]
@@ -67,24 +68,19 @@ pub(crate) struct TestScores {
 pub(crate) struct Score {
     pub(crate) name: String,
     pub(crate) value: f64,
-    /// Whether it is a share, to be shown in percent.
-    pub(crate) share: bool,
+    pub(crate) unit: Unit,
     pub(crate) interval: Option<[f64; 2]>,
 }
 
 impl Score {
     /// Its value, for people.
     pub(crate) fn shown(&self) -> String {
-        scores::shown(&self.figure(), self.value)
+        scores::shown(self.unit, self.value)
     }
 
     /// Its 95 % interval, for people.
     pub(crate) fn interval(&self) -> String {
-        scores::interval(&self.figure())
-    }
-
-    fn figure(&self) -> Figure {
-        Figure { name: "", value: self.value, share: self.share, interval: self.interval }
+        scores::interval(self.unit, self.interval)
     }
 }
 
@@ -161,7 +157,7 @@ pub(crate) struct Errors {
     pub(crate) of: String,
     /// What the ranges are of: `length in tokens`.
     pub(crate) by: String,
-    pub(crate) share: bool,
+    pub(crate) unit: Unit,
     pub(crate) ranges: Vec<LengthErrors>,
 }
 
@@ -186,7 +182,7 @@ impl From<&unpadded::recipes::ByLength> for Errors {
         Self {
             of: of.of.to_owned(),
             by: of.by.to_owned(),
-            share: of.share,
+            unit: of.unit,
             ranges: ranges.map(range).collect(),
         }
     }

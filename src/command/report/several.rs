@@ -9,7 +9,7 @@ use super::frame::{foot, head};
 use super::page::{ClassRow, Epoch, Page, Score, TestScores};
 use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
-use crate::command::scores::shares;
+use unpadded::metrics::Unit;
 
 /// How many colours there are: runs beyond them are dashed.
 const COLOURS: usize = 8;
@@ -22,12 +22,22 @@ pub(crate) struct Run {
     /// What it was trained on.
     pub(crate) data: String,
     pub(crate) epochs: Vec<Epoch>,
+    /// The unit of each metric of its epochs, as far as it is known.
+    pub(crate) units: Vec<(String, Unit)>,
     pub(crate) tested: Option<TestScores>,
 }
 
 impl Run {
     fn best(&self) -> Option<&Epoch> {
         self.epochs.iter().rfind(|epoch| epoch.best)
+    }
+
+    /// A value of a metric, for people.
+    fn shown(&self, metric: &str, value: f64) -> String {
+        match self.units.iter().find(|(known, _)| known == metric) {
+            Some((_, Unit::Share)) => format!("{:.2} %", 100.0 * value),
+            _ => number(value),
+        }
     }
 
     fn figure(&self, name: &str) -> Option<&Score> {
@@ -168,9 +178,7 @@ fn scores(out: &mut String, runs: &[Run]) {
         put(out, format_args!("<tr><th scope=\"row\">held-out {}</th>", cut(name, LABEL)));
         for run in runs {
             let found = run.best().and_then(|epoch| epoch.dev.iter().find(|(known, _)| known == name));
-            let shown = |&(_, value): &(String, f64)| {
-                if shares(name) { format!("{:.2} %", 100.0 * value) } else { number(value) }
-            };
+            let shown = |&(_, value): &(String, f64)| run.shown(name, value);
             put(out, format_args!("<td>{}</td>", found.map_or("–".to_owned(), shown)));
         }
         out.push_str("</tr>\n");

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::page::{ClassRow, ClassTable, Confusion, Errors, Example, LengthErrors, Score, TestScores};
 use crate::command::outcome::Outcome;
+use crate::command::scores;
 
 /// A field of an object that another one wrote: an error names it.
 fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
@@ -59,8 +60,8 @@ impl TestScores {
                 [low, high] => low.as_f64().zip(high.as_f64()).map(|(low, high)| [low, high]),
                 _ => None,
             };
-            let (value, share) = (number(all, name)?, shares.contains(name));
-            Ok(Score { name: name.clone(), value, share, interval })
+            let (value, unit) = (number(all, name)?, scores::unit(shares.contains(name)));
+            Ok(Score { name: name.clone(), value, unit, interval })
         });
         let counts =
             entries(object, "counts").filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)));
@@ -88,9 +89,9 @@ impl TestScores {
                     value: number(range, "value")?,
                 })
             };
-            let share = field(lengths, "share")?.as_bool().unwrap_or_default();
+            let unit = scores::unit(field(lengths, "share")?.as_bool().unwrap_or_default());
             let ranges = list(lengths, "ranges").iter().map(range).collect::<Outcome<_>>()?;
-            Outcome::Ok(Errors { of: text(lengths, "of")?, by: text(lengths, "by")?, share, ranges })
+            Outcome::Ok(Errors { of: text(lengths, "of")?, by: text(lengths, "by")?, unit, ranges })
         });
         let example = |one: &Value| {
             Ok(Example::Pair {

@@ -2,6 +2,7 @@
 
 use super::page::{ClassRow, ClassTable, Errors, LengthErrors, Score};
 use super::*;
+use unpadded::metrics::Unit;
 use unpadded::recipes::Alignment;
 
 const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
@@ -88,7 +89,12 @@ fn evil_scores() -> TestScores {
         dataset: evil(),
         metric: evil(),
         figures: vec![
-            Score { name: evil(), value: f64::NAN, share: true, interval: Some([f64::NAN, f64::INFINITY]) },
+            Score {
+                name: evil(),
+                value: f64::NAN,
+                unit: Unit::Share,
+                interval: Some([f64::NAN, f64::INFINITY]),
+            },
             Score { name: "loss".into(), value: f64::INFINITY, ..Score::default() },
         ],
         counts: vec![(evil(), u64::MAX)],
@@ -100,7 +106,7 @@ fn evil_scores() -> TestScores {
         errors: Some(Errors {
             of: evil(),
             by: evil(),
-            share: true,
+            unit: Unit::Share,
             ranges: vec![range(0, f64::INFINITY), range(3, 1e300), range(usize::MAX, 0.0)],
         }),
         examples: vec![evil_pair()],
@@ -115,6 +121,7 @@ fn evil_runs() -> SeveralRuns {
         task: evil(),
         data: evil(),
         epochs: evil_page().epochs.into_iter().skip(at % 3).collect(),
+        units: vec![(evil(), Unit::Share)],
         tested: at.is_multiple_of(2).then(evil_scores),
     };
     SeveralRuns { runs: (0..12).map(run).collect(), settings: vec![(evil(), vec![evil(); 12])] }

@@ -16,7 +16,7 @@ use self::state::{State, Trial};
 use super::outcome::{Ending, Outcome, UsageError, bad, plain};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
-use super::scores::{Table, shares};
+use super::scores::{Table, factor};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, parts, prepared};
 use super::{file, json};
@@ -96,15 +96,15 @@ impl Tune {
             }
             None => {
                 // All that may be wrong with the config itself is found before anything is written.
-                let metric = prepare(&config).usage()?.metric;
+                let (.., scoring) = parts(prepare(&config).usage()?);
                 check_new(&path, false)?;
                 State {
                     seed: config.run.seed,
                     budget: self.budget.unwrap_or_default().as_secs_f64(),
                     most: self.trials,
                     used: 0.0,
-                    metric: metric.to_owned(),
-                    share: shares(metric),
+                    metric: scoring.metric.to_owned(),
+                    unit: scoring.unit,
                     higher: None,
                     rungs: rungs(config.training.epochs),
                     trials: Vec::new(),
@@ -287,7 +287,7 @@ impl Search<'_> {
         let (trainer, data, scoring) = parts(prepared);
         let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
         let fitted = training.fit(trainer, &data, epochs.unwrap_or(config.training.epochs), &mut None)?;
-        let (ended, better) = (fitted.report.ended, fitted.better);
+        let (ended, better) = (fitted.report.ended, fitted.report.best.and(scoring.better));
         let whole = ended == StopReason::Done && fitted.report.epochs >= config.training.epochs;
         let report = match whole || ended == StopReason::Early {
             true => training.finish(fitted, scoring.without_test())?.report,
@@ -366,7 +366,7 @@ impl Search<'_> {
             "train it: unpadded train {name}/best.toml\nask it:   unpadded predict {}",
             folder.display()
         ))?;
-        let percent = if state.share { 100.0 } else { 1.0 };
+        let percent = factor(state.unit);
         console.object(|| {
             let path = |path: &Path| Value::from(path.to_string_lossy());
             json::object([

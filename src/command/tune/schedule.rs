@@ -124,6 +124,7 @@ fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unpadded::metrics::Unit;
 
     fn search(budget: f64, most: Option<u64>) -> State {
         State {
@@ -132,7 +133,7 @@ mod tests {
             most,
             used: 0.0,
             metric: "accuracy".into(),
-            share: true,
+            unit: Unit::Share,
             higher: Some(true),
             rungs: rungs(27),
             trials: Vec::new(),

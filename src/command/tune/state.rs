@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::super::json;
+use super::super::{json, scores};
+use unpadded::metrics::Unit;
 use unpadded::recipes;
 
 /// A config that was drawn, and what came of it.
@@ -40,8 +41,8 @@ pub(super) struct State {
     pub(super) used: f64,
     /// What a trial is measured by.
     pub(super) metric: String,
-    /// Whether the metric is a share.
-    pub(super) share: bool,
+    /// The unit of the metric.
+    pub(super) unit: Unit,
     /// Whether a higher value is better; known after the first epoch of all.
     pub(super) higher: Option<bool>,
     /// The epochs at which trials are compared, rising.
@@ -113,7 +114,7 @@ impl State {
             ("most_trials", self.most.into()),
             ("seconds", json::number(self.used)),
             ("metric", self.metric.as_str().into()),
-            ("share", self.share.into()),
+            ("share", (self.unit == Unit::Share).into()),
             ("higher_is_better", self.higher.into()),
             ("rungs", self.rungs.clone().into()),
             ("trials", self.trials.iter().map(Trial::object).collect::<Vec<_>>().into()),
@@ -133,7 +134,7 @@ impl State {
                 most: object.get("most_trials").and_then(Value::as_u64),
                 used: seconds("seconds")?,
                 metric: object.get("metric")?.as_str()?.to_owned(),
-                share: object.get("share")?.as_bool()?,
+                unit: scores::unit(object.get("share")?.as_bool()?),
                 higher: object.get("higher_is_better").and_then(Value::as_bool),
                 rungs: rungs.iter().map(Value::as_u64).collect::<Option<_>>()?,
                 trials: trials.iter().map(Trial::of).collect::<Option<_>>()?,
@@ -158,7 +159,7 @@ impl State {
 
     /// A value of the metric for people.
     pub(super) fn shown(&self, value: f64) -> String {
-        if self.share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
+        scores::shown(self.unit, value)
     }
 }
 
@@ -186,7 +187,7 @@ mod tests {
             most: Some(9),
             used: 1.5,
             metric: "accuracy".into(),
-            share: true,
+            unit: Unit::Share,
             higher: Some(true),
             rungs: vec![1, 3],
             trials: vec![Trial::default(), trial, failed],

@@ -2,7 +2,7 @@
 
 use super::objective::labels_in;
 use crate::data::Vocabulary;
-use crate::metrics::{Counts, ratio};
+use crate::metrics::{Counts, Unit, ratio};
 use crate::recipes::by_length::ByLength;
 use crate::recipes::evaluation::{Evaluation, ScoreRow, ScoreTable, UnseenLabel};
 use crate::recipes::sample::{Bootstrap, FigureFn};
@@ -37,7 +37,7 @@ impl<'a> LabelSets<'a> {
             separator,
             rows: vec![[0; 3]; labels.len()],
             sample: Bootstrap::default(),
-            lengths: ByLength::new("texts with a wrong label", true),
+            lengths: ByLength::new("texts with a wrong label", Unit::Share),
             loss: [0.0; 2],
             unseen: Vec::new(),
         }
@@ -106,10 +106,10 @@ impl<'a> LabelSets<'a> {
 
     /// The scores of all texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
-        let figures: [(&'static str, bool, FigureFn); 3] = [
-            ("micro F1", true, |x| f1(x.get(..3).unwrap_or_default())),
-            ("exact match", true, |x| ratio(x[EXACT], x[SETS])),
-            ("macro F1", true, macro_f1),
+        let figures: [(&'static str, Unit, FigureFn); 3] = [
+            ("micro F1", Unit::Share, |x| f1(x.get(..3).unwrap_or_default())),
+            ("exact match", Unit::Share, |x| ratio(x[EXACT], x[SETS])),
+            ("macro F1", Unit::Share, macro_f1),
         ];
         let few = self.labels.len() <= MOST_LABELS;
         let row = |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow {
@@ -129,7 +129,7 @@ impl<'a> LabelSets<'a> {
         let scored = Evaluation::of(self.sample, OF_LABELS, &figures[..if few { 3 } else { 2 }]);
         let scored = match few {
             true => scored,
-            false => scored.with("macro F1", true, crate::recipes::evaluation::macro_f1(&rows)),
+            false => scored.with("macro F1", Unit::Share, crate::recipes::evaluation::macro_f1(&rows)),
         };
         let scored = Evaluation {
             lengths: Some(self.lengths),
@@ -171,7 +171,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) fn new() -> Self {
-        let lengths = ByLength::new("mean absolute error", false);
+        let lengths = ByLength::new("mean absolute error", Unit::Number);
         Self { sample: Bootstrap::default(), lengths, pairs: [Vec::new(), Vec::new()] }
     }
 
@@ -186,16 +186,16 @@ impl Numbers {
 
     /// The scores of all texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
-        let figures: [(&'static str, bool, FigureFn); 2] = [
-            ("mean squared error", false, |x| ratio(x[SQUARED], x[TEXTS])),
-            ("mean absolute error", false, |x| ratio(x[ABSOLUTE], x[TEXTS])),
+        let figures: [(&'static str, Unit, FigureFn); 2] = [
+            ("mean squared error", Unit::Number, |x| ratio(x[SQUARED], x[TEXTS])),
+            ("mean absolute error", Unit::Number, |x| ratio(x[ABSOLUTE], x[TEXTS])),
         ];
         let [truth, found] = &self.pairs;
         let (spearman, pearson) = (pearson(&ranks(truth), &ranks(found)), pearson(truth, found));
         let mut scored = Evaluation::of(self.sample, 3, &figures);
         for (name, value) in [("Spearman correlation", spearman), ("Pearson correlation", pearson)] {
             match value {
-                Some(value) => scored = scored.with(name, false, value),
+                Some(value) => scored = scored.with(name, Unit::Number, value),
                 None => scored.notes.push(format!("{name}: undefined, since all numbers are equal")),
             }
         }

@@ -1,0 +1,12 @@
+//! Units of metrics.
+
+/// What the values of a metric count: how they are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Unit {
+    /// A plain number, shown as it is: a loss, a perplexity, bits.
+    #[default]
+    Number,
+    /// A share, shown in percent: 1 is 100 %. Error rates may be above 1.
+    Share,
+}

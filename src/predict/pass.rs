@@ -1,0 +1,98 @@
+//! A pass over data: each batch is run for inference, and metrics take in its values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::batch_runner::{BatchRunner, DataBatch};
+use crate::data::{Batch, Data, until_stopped};
+use crate::error::{Error, Result, Setting};
+use crate::executor::{Executor, Run, Scope};
+use crate::metrics::{Metric, Scores};
+use crate::operator::VarId;
+use crate::tensor::Variable;
+
+/// A metric, with the line that made it.
+pub(crate) type Measure = Setting<Box<dyn Metric>>;
+
+/// What passes on from batch to batch.
+pub(crate) struct BatchState<'a> {
+    pub(crate) carried: &'a mut BTreeMap<String, Variable>,
+    pub(crate) metrics: &'a mut [Measure],
+}
+
+impl BatchRunner {
+    /// Runs a batch as [`Self::run`], takes its values into the metrics and hands its states on.
+    pub(crate) fn measure(
+        &mut self,
+        scope: &mut Scope,
+        of: DataBatch<'_>,
+        BatchState { carried, metrics }: BatchState<'_>,
+        how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
+        then: impl FnOnce(&mut Executor) -> Result<()>,
+        failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
+    ) -> Result<()> {
+        self.run(scope, of, carried, how, then, failed)?;
+        for metric in metrics {
+            self.update(&mut *metric.what, of.batch).map_err(|e| e.called(metric.line))?;
+        }
+        self.hand_on(carried)
+    }
+
+    /// [`Self::measure`] of a run for inference.
+    pub(crate) fn infer(
+        &mut self,
+        scope: &mut Scope,
+        of: DataBatch<'_>,
+        carry: BatchState<'_>,
+    ) -> Result<()> {
+        self.measure(scope, of, carry, |feeds| Run::infer(feeds), |_| Ok(()), |_, _, e| e)
+    }
+
+    /// Takes all batches of data into the metrics, from states of zeros. Returns whether the data ended before `stop` was set.
+    pub(crate) fn infer_all(
+        &mut self,
+        scope: &mut Scope,
+        data: &dyn Data,
+        stop: Option<&Arc<AtomicBool>>,
+        metrics: &mut [Measure],
+    ) -> Result<bool> {
+        let mut carried = BTreeMap::new();
+        each_batch(data, stop, |_, batch| {
+            self.infer(scope, DataBatch { data, batch }, BatchState { carried: &mut carried, metrics })
+        })
+    }
+}
+
+/// Gives each batch of a pass to `run`, with its number. Returns whether the data ended before `stop` was set.
+///
+/// # Errors
+/// Those of the data and of `run`; if the data have no batch.
+pub(crate) fn each_batch(
+    data: &dyn Data,
+    stop: Option<&Arc<AtomicBool>>,
+    mut run: impl FnMut(usize, &Batch) -> Result<()>,
+) -> Result<bool> {
+    let mut empty = true;
+    let batches = data.batches(None, 0)?;
+    let (batches, given_up) = match stop {
+        Some(stop) => until_stopped(data, batches, stop)?,
+        None => (batches, Arc::default()),
+    };
+    for (number, batch) in batches.enumerate() {
+        if given_up.load(Ordering::SeqCst) || stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+            return Ok(false);
+        }
+        run(number, &batch?)?;
+        empty = false;
+    }
+    match empty {
+        true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
+        false => Ok(true),
+    }
+}
+
+/// The values of metrics, by name.
+pub(crate) fn scores(metrics: &[Measure]) -> Scores {
+    Scores(metrics.iter().map(|metric| (metric.name().to_owned(), metric.value())).collect())
+}
