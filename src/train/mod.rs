@@ -339,7 +339,8 @@ impl Trainer {
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
-    /// The tables of the metrics that have one ([`Metric::table`]) over all of `data`, by the metrics' names: as [`Self::evaluate`].
+    /// The tables of the metrics that have one ([`Metric::table`](crate::metrics::Metric::table)) over all of `data`, by the metrics'
+    /// names: as [`Self::evaluate`].
     ///
     /// # Errors
     /// As [`Self::evaluate`].
