@@ -440,19 +440,19 @@ impl From<std::io::Error> for Error {
 }
 
 /// A value that a user's call gave, with the line of the call, for errors about it.
-pub(crate) struct Setting<T> {
+pub(crate) struct CallerSetting<T> {
     pub(crate) what: T,
     pub(crate) line: &'static Location<'static>,
 }
 
-impl<T> Setting<T> {
+impl<T> CallerSetting<T> {
     #[track_caller]
     pub(crate) fn new(what: T) -> Self {
         Self { what, line: Location::caller() }
     }
 }
 
-impl<T> Deref for Setting<T> {
+impl<T> Deref for CallerSetting<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -460,7 +460,7 @@ impl<T> Deref for Setting<T> {
     }
 }
 
-impl<T> DerefMut for Setting<T> {
+impl<T> DerefMut for CallerSetting<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.what
     }

@@ -16,10 +16,10 @@ use super::outcome::{Outcome, UsageError, bad};
 use super::run::{self, Folder, Log};
 use super::{ranks, report, scores as show};
 use unpadded::ErrorKind;
-use unpadded::checkpoint::{Better, Checkpoint};
+use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::executor::Profile;
-use unpadded::metrics::{Metric, Unit};
+use unpadded::metrics::{Better, Metric, Unit};
 use unpadded::parallel::World;
 use unpadded::recipes::{
     Case, Config, Evaluation, HeldOutTexts, Model, Preparation, finished, prepare, prepare_resumed,

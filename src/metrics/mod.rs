@@ -82,7 +82,7 @@ mod sums;
 mod tokens;
 mod unit;
 
-pub use crate::checkpoint::Better;
+pub use crate::checkpoint::position::Better;
 pub use crate::kernels::edit_distance;
 pub use bleu::{Bleu, tokens_13a};
 pub use calibration::{CalibrationBin, CalibrationError};

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::batch_runner::{BatchRunner, DataBatch};
 use crate::data::{Batch, Data, until_stopped};
-use crate::error::{Error, Result, Setting};
+use crate::error::{CallerSetting, Error, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::metrics::{Metric, Scores};
 use crate::operator::VarId;
 use crate::tensor::Variable;
 
 /// A metric, with the line that made it.
-pub(crate) type Measure = Setting<Box<dyn Metric>>;
+pub(crate) type Measure = CallerSetting<Box<dyn Metric>>;
 
 /// What passes on from batch to batch.
 pub(crate) struct BatchState<'a> {

@@ -1,7 +1,7 @@
 //! Averages of the parameters over the steps, to evaluate and to predict with.
 
 use super::trainer::Trainer;
-use crate::error::{Error, Result, Setting};
+use crate::error::{CallerSetting, Error, Result};
 use crate::operator::Attributes;
 use crate::optimizer::{average, averages};
 use crate::tensor::Storage;
@@ -71,7 +71,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn averaged(mut self, averaging: Averaging) -> Self {
-        let told = Setting::new(());
+        let told = CallerSetting::new(());
         let appended = self.append_averages(&averaging, told.line.to_string());
         self.averaged_wrongly = appended.err().map(|error| error.called(told.line));
         self.compiled = None;

@@ -20,7 +20,7 @@ mod start;
 mod trainer;
 mod until;
 
-pub use crate::checkpoint::EpochScores;
+pub(crate) use crate::checkpoint::EpochScores;
 pub use averaging::Averaging;
 pub use plateau::Plateau;
 pub(crate) use processes::MOST_PARTS;

@@ -10,7 +10,7 @@ use super::trainer::Trainer;
 use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
-use crate::error::{Error, ErrorKind, Result, Setting};
+use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::executor::{BatchLoss, Executor, Run, Stage, Totals, Whole};
 use crate::metrics::restore;
 use crate::operator::VarId;
@@ -79,7 +79,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn accumulate(mut self, batches: u64) -> Self {
-        (self.accumulate, self.compiled) = (Some(Setting::new(batches)), None);
+        (self.accumulate, self.compiled) = (Some(CallerSetting::new(batches)), None);
         self
     }
 
@@ -112,7 +112,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn parts(mut self, parts: u64) -> Self {
-        (self.parts, self.compiled) = (Some(Setting::new(parts)), None);
+        (self.parts, self.compiled) = (Some(CallerSetting::new(parts)), None);
         self
     }
 

@@ -9,7 +9,7 @@ use super::until::Until;
 use super::{Process, Stop, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
-use crate::error::{Error, ErrorKind, Result, Setting};
+use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::operator::VarId;
 use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
 use crate::predict::{BatchState, DataBatch, each_batch};
@@ -203,7 +203,7 @@ impl Trainer {
         let plateau = self.plateau.as_deref().map_or(String::new(), |of| {
             format!("factor {}, patience {}, least {}", of.factor, of.patience, of.least)
         });
-        let number = |told: &Option<Setting<u64>>| told.as_deref().copied().unwrap_or_default();
+        let number = |told: &Option<CallerSetting<u64>>| told.as_deref().copied().unwrap_or_default();
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
             format!("seed: {}", self.state.program.seed),

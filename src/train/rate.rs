@@ -5,7 +5,7 @@ use super::plateau::Plateau;
 use super::progress::shown;
 use super::trainer::Trainer;
 use crate::checkpoint::{Checkpoint, Position};
-use crate::error::{Error, Result, Setting};
+use crate::error::{CallerSetting, Error, Result};
 use crate::optimizer::{self, RATE_SCALE};
 use crate::program::Program;
 use crate::tensor::{Dense, Storage};
@@ -37,7 +37,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn plateau(mut self, plateau: Plateau) -> Self {
-        self.plateau = Some(Setting::new(plateau));
+        self.plateau = Some(CallerSetting::new(plateau));
         self.adjustable()
     }
 
@@ -68,7 +68,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn rate_by(mut self, factor: impl Fn(&Position) -> f64 + 'static) -> Self {
-        self.rate_by = Some(Setting::new(Box::new(factor)));
+        self.rate_by = Some(CallerSetting::new(Box::new(factor)));
         self.adjustable()
     }
 

@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::until::Steps;
 use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
-use crate::error::{Error, Result, Setting};
+use crate::error::{CallerSetting, Error, Result};
 use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
 use crate::operator::{Registry, VarId};
@@ -74,7 +74,7 @@ pub struct Trainer {
     pub(super) forward: usize,
     pub(super) loss: Var,
     /// How much a batch counts, where the loss does not tell.
-    pub(super) weight: Option<Setting<Var>>,
+    pub(super) weight: Option<CallerSetting<Var>>,
     /// The first metric is the trainer's own, and no other one of the name `loss`.
     pub(super) own_loss: bool,
     /// Why the loss of several batches is not known from theirs, and the line of the trainer.
@@ -89,14 +89,14 @@ pub struct Trainer {
     pub(super) threads: usize,
     /// The loss first.
     pub(super) metrics: Vec<Measure>,
-    pub(super) select: Option<Setting<String>>,
-    pub(super) outputs: Vec<Setting<(String, Var)>>,
+    pub(super) select: Option<CallerSetting<String>>,
+    pub(super) outputs: Vec<CallerSetting<(String, Var)>>,
     pub(super) file: Option<PathBuf>,
-    pub(super) every: Option<Setting<u64>>,
-    pub(super) patience: Option<Setting<u64>>,
+    pub(super) every: Option<CallerSetting<u64>>,
+    pub(super) patience: Option<CallerSetting<u64>>,
     pub(super) on_epoch: Option<OnEpoch>,
-    pub(super) accumulate: Option<Setting<u64>>,
-    pub(super) parts: Option<Setting<u64>>,
+    pub(super) accumulate: Option<CallerSetting<u64>>,
+    pub(super) parts: Option<CallerSetting<u64>>,
     /// The processes that train together.
     pub(super) world: Option<World>,
     /// The carried states of each part that this process computes, where a batch has several parts.
@@ -107,8 +107,8 @@ pub struct Trainer {
     pub(super) stopping: bool,
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
-    pub(super) plateau: Option<Setting<Plateau>>,
-    pub(super) rate_by: Option<Setting<RateFn>>,
+    pub(super) plateau: Option<CallerSetting<Plateau>>,
+    pub(super) rate_by: Option<CallerSetting<RateFn>>,
     /// A resumed training may have another rate.
     pub(super) change_rate: bool,
     /// What does not fit of what was said of averages.
@@ -181,7 +181,7 @@ impl Trainer {
             scope,
             compiled: None,
             threads: 0,
-            metrics: vec![Setting::new(Box::new(own))],
+            metrics: vec![CallerSetting::new(Box::new(own))],
             select: None,
             outputs: Vec::new(),
             file: None,
@@ -227,7 +227,7 @@ impl Trainer {
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
         self.compiled = None;
-        let metric: Measure = Setting::new(Box::new(metric));
+        let metric: Measure = CallerSetting::new(Box::new(metric));
         match self.metrics.first_mut() {
             Some(loss) if loss.name() == metric.name() => {
                 (*loss, self.own_loss, self.unseen) = (metric, false, None);
@@ -260,7 +260,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn weight(mut self, weight: Var) -> Self {
-        (self.weight, self.unseen, self.compiled) = (Some(Setting::new(weight)), None, None);
+        (self.weight, self.unseen, self.compiled) = (Some(CallerSetting::new(weight)), None, None);
         if let (Some(loss), true) = (self.metrics.first_mut(), self.own_loss) {
             loss.what = Box::new(Loss::new(self.loss).weighted(weight));
         }
@@ -271,7 +271,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn select(mut self, metric: &str) -> Self {
-        (self.select, self.compiled) = (Some(Setting::new(metric.to_owned())), None);
+        (self.select, self.compiled) = (Some(CallerSetting::new(metric.to_owned())), None);
         self
     }
 
@@ -282,7 +282,7 @@ impl Trainer {
     pub fn output(mut self, name: &str, var: Var) -> Self {
         self.compiled = None;
         self.state.outputs.insert(name.to_owned(), self.net.name_of(var));
-        self.outputs.push(Setting::new((name.to_owned(), var)));
+        self.outputs.push(CallerSetting::new((name.to_owned(), var)));
         self
     }
 
@@ -320,7 +320,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn every(mut self, steps: Steps) -> Self {
-        self.every = Some(Setting::new(steps.0));
+        self.every = Some(CallerSetting::new(steps.0));
         self
     }
 
@@ -328,7 +328,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn patience(mut self, epochs: u64) -> Self {
-        self.patience = Some(Setting::new(epochs));
+        self.patience = Some(CallerSetting::new(epochs));
         self
     }
 
@@ -372,7 +372,7 @@ impl Trainer {
         self
     }
 
-    /// Setting it to `true` does what Ctrl-C does: [`Self::fit`] finishes its step, saves and returns.
+    /// CallerSetting it to `true` does what Ctrl-C does: [`Self::fit`] finishes its step, saves and returns.
     /// It is `false` again then.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()

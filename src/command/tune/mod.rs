@@ -21,7 +21,7 @@ use super::terminal::{self, Console};
 use super::training::{Training, check_new, parts, prepared};
 use super::{file, json};
 use unpadded::ErrorKind;
-use unpadded::checkpoint::Better;
+use unpadded::metrics::Better;
 use unpadded::recipes::{Config, Space, prepare};
 use unpadded::train::{Report, StopReason};
 

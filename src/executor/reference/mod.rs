@@ -1,7 +1,7 @@
 //! The reference interpreter, and the diagnosis of numbers that are not finite.
 
 mod diagnose;
-pub mod interpret;
+mod interpret;
 mod rows;
 mod values;
 
