@@ -147,11 +147,6 @@ impl RowMerge {
         &self.ids
     }
 
-    /// Number of distinct ids.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
     /// Where the `i`-th distinct id occurs, ascending.
     ///
     /// # Panics
@@ -160,7 +155,7 @@ impl RowMerge {
         &self.order[self.starts[i]..self.starts[i + 1]]
     }
 
-    /// How many occurrences the distinct ids before the `i`-th have together; `i` may be [`Self::len`].
+    /// How many occurrences the distinct ids before the `i`-th have together; `i` may be the number of ids.
     ///
     /// # Panics
     /// If there are fewer than `i`.
@@ -173,7 +168,7 @@ impl RowMerge {
     /// # Panics
     /// Unless `values` has the planned number of rows and `out` one for every distinct id, equally wide.
     pub fn merge<T: Float>(&self, values: View<'_, T>, out: ViewMut<'_, T>) {
-        self.merge_range(values, 0..self.len(), out);
+        self.merge_range(values, 0..self.ids().len(), out);
     }
 
     /// The same for a range of the distinct ids, so that threads may share the work; `out` has a row for each.
@@ -256,10 +251,10 @@ mod tests {
             }
             plan.prepare(&ids);
             assert_eq!(plan.ids(), expected.keys().copied().collect::<Vec<_>>());
-            let mut out = vec![f32::NAN; plan.len() * width];
-            plan.merge(View::new(&values, len, width), ViewMut::new(&mut out, plan.len(), width));
+            let mut out = vec![f32::NAN; plan.ids().len() * width];
+            plan.merge(View::new(&values, len, width), ViewMut::new(&mut out, plan.ids().len(), width));
             assert_eq!(out, expected.values().flatten().copied().collect::<Vec<_>>());
-            assert!((0..plan.len()).all(|i| plan.occurrences(i).is_sorted()));
+            assert!((0..plan.ids().len()).all(|i| plan.occurrences(i).is_sorted()));
         }
     }
 }

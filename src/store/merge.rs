@@ -105,7 +105,7 @@ fn rows<T: RowValue + Element>(parts: &[WeighedGradient]) -> Result<Storage> {
     let (height, width) = (shape.first().copied().unwrap_or(0), shape.iter().skip(1).product());
     let mut plan = RowMerge::new();
     plan.prepare(&ids);
-    let count = plan.len();
+    let count = plan.ids().len();
     if count < ids.len() || !ids.is_sorted() {
         let mut merged = vec![T::ZERO; count * width];
         plan.merge(View::new(&numbers, ids.len(), width), ViewMut::new(&mut merged, count, width));

@@ -19,7 +19,7 @@ use crate::tensor::DType;
 /// `multiply-adds 87 %` says that no kernel could save more than 13 % of the entry, `memory 60 %` that reading these
 /// bytes once from memory takes 60 % of it.
 ///
-/// *Waiting* are a loop's steps outside its calls ([`Part::Stepping`]), and an entry that ran on several threads side by
+/// *Waiting* are a loop's steps outside its calls ([`LoopPhase::Stepping`]), and an entry that ran on several threads side by
 /// side, one of them less than half as long as another.
 ///
 /// # Its limits

@@ -134,9 +134,9 @@ fn rows_get_the_sum_over_their_occurrences() {
                 }
             }
             let gradient = BagGradient { plan: &plan, bags: &bags, share };
-            let mut listed = vec![f64::NAN; plan.len() * width];
-            let whole = ViewMut::new(&mut listed, plan.len(), width);
-            gradient.put(case.dout(), 0..plan.len(), BagTarget::Listed, whole);
+            let mut listed = vec![f64::NAN; plan.ids().len() * width];
+            let whole = ViewMut::new(&mut listed, plan.ids().len(), width);
+            gradient.put(case.dout(), 0..plan.ids().len(), BagTarget::Listed, whole);
             for (i, &id) in plan.ids().iter().enumerate() {
                 for j in 0..width {
                     let (got, expected) = (listed[i * width + j], expected[id as usize * width + j]);
@@ -145,7 +145,7 @@ fn rows_get_the_sum_over_their_occurrences() {
             }
             // In two parts, into a table that has something.
             let mut table = vec![1.0; HEIGHT * width];
-            let (middle, all) = (plan.len() / 2, plan.len());
+            let (middle, all) = (plan.ids().len() / 2, plan.ids().len());
             let first = plan.ids()[middle] as usize;
             let (head, tail) = ViewMut::new(&mut table, HEIGHT, width).split_rows(first);
             gradient.put(case.dout(), middle..all, BagTarget::Table { first }, tail);

@@ -120,11 +120,6 @@ impl<T: Float> Columns<T> {
         &self.ids
     }
 
-    /// How many columns occur.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
     /// `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
     pub fn transposed(&self) -> CsrView<'_, T> {
         // Empty before anything was planned.
@@ -161,7 +156,7 @@ mod tests {
 
     fn agrees<T: Float>() {
         let mut columns = Columns::<T>::default();
-        assert_eq!((columns.len(), columns.transposed().rows()), (0, 0));
+        assert_eq!((columns.ids().len(), columns.transposed().rows()), (0, 0));
         // The widest is sorted, the others are counted.
         for (rows, many, most) in [(0, 4, 3), (5, 0, 0), (1, 1, 9), (23, 11, 9), (40, 300, 60), (6, 900, 9)] {
             let x = Sparse::<T>::any(rows, many, most, 3);
@@ -170,15 +165,15 @@ mod tests {
             ids.sort_unstable();
             ids.dedup();
             assert_eq!(columns.ids(), &ids[..]);
-            for r in 0..columns.len() {
+            for r in 0..columns.ids().len() {
                 assert!(columns.transposed().row(r).0.is_sorted());
             }
             for width in [0, 1, 2, 7, 64, 70, 300] {
                 let d = numbers::<T>(rows * width, 5);
                 let expected = naive(&turned(&x.dense(), rows, many), &wide(&d), [many, rows, width]);
                 let d = View::new(&d, rows, width);
-                let mut out = vec![T::NEG_INFINITY; columns.len() * width];
-                let len = columns.len();
+                let mut out = vec![T::NEG_INFINITY; columns.ids().len() * width];
+                let len = columns.ids().len();
                 columns.product(d, ViewMut::new(&mut out, len, width), Assign::Write, 1);
                 let place = |id: &i64| *id as usize * width..(*id as usize + 1) * width;
                 let some: Vec<f64> = ids.iter().flat_map(|id| expected[place(id)].to_vec()).collect();
@@ -205,8 +200,8 @@ mod tests {
         let mut columns = Columns::default();
         columns.prepare(x.view());
         let run = |columns: &Columns<f32>, threads| {
-            let mut out = vec![0.0; columns.len() * width];
-            columns.product(d, ViewMut::new(&mut out, columns.len(), width), Assign::Write, threads);
+            let mut out = vec![0.0; columns.ids().len() * width];
+            columns.product(d, ViewMut::new(&mut out, columns.ids().len(), width), Assign::Write, threads);
             out
         };
         let expected = run(&columns, 1);

@@ -172,7 +172,7 @@ impl Narrow {
     /// If a column is negative or not below those of `x`, or there are 2^32 entries.
     pub(super) fn of<'a, T: Float>(&'a mut self, x: CsrView<'a, T>) -> (CsrView<'a, T>, &'a [i64]) {
         self.number(x);
-        (x.renamed(self.merge.len(), &self.indices), self.merge.ids())
+        (x.renamed(self.merge.ids().len(), &self.indices), self.merge.ids())
     }
 
     /// The same of two matrices by the columns that occur in the first. All others are one, the last.

@@ -260,7 +260,7 @@ impl<T: Float> Scratch<T> {
     fn table<'a>(&'a self, dense: Option<View<'a, T>>, width: usize) -> (View<'a, T>, &'a [i64]) {
         match dense {
             Some(table) => (table, &self.rows),
-            None => (View::new(&self.gathered, self.plan.len(), width), &self.places),
+            None => (View::new(&self.gathered, self.plan.ids().len(), width), &self.places),
         }
     }
 
@@ -361,7 +361,7 @@ impl<T: RowValue> Scratch<T> {
         check_count(rows.len())?;
         plan.prepare(rows);
         let (table, width) = (table.rows::<T>()?, table.width());
-        gathered.resize(plan.len() * width, T::ZERO);
+        gathered.resize(plan.ids().len() * width, T::ZERO);
         for (&id, row) in plan.ids().iter().zip(gathered.chunks_exact_mut(width.max(1))) {
             table.read(id, row);
         }
@@ -457,7 +457,7 @@ impl EmbeddingBag {
             _ => BagShare::Factors(&room.factors),
         };
         let gradient = BagGradient { plan: &room.plan, bags: &room.bags, share };
-        let (threads, all) = (run.run().threads, 0..room.plan.len());
+        let (threads, all) = (run.run().threads, 0..room.plan.ids().len());
         if let Some((rows, assign)) = run.gradient_rows(Self::TABLE) {
             let out = if assign == Assign::Write || rows.dtype().is_none() {
                 rows.refill::<T>(height, dout.width(), room.plan.ids())

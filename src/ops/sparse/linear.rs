@@ -380,7 +380,7 @@ impl<T: Float> Scratch<T> {
         rows: Option<&[i64]>,
         threads: usize,
     ) {
-        let (len, width) = (self.columns.len(), dout.width());
+        let (len, width) = (self.columns.ids().len(), dout.width());
         self.gradient.resize(len * width, T::ZERO);
         self.columns.product(dout, ViewMut::new(&mut self.gradient, len, width), Assign::Write, threads);
         assign.put_nothing(dw.reborrow());

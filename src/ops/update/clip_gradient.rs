@@ -47,7 +47,7 @@ impl<T: RowValue> Sums<T> {
     /// Makes the rows distinct, in place.
     fn merge(&mut self, rows: &mut RowBuffer) -> Result<()> {
         self.plan.prepare(rows.ids());
-        let (count, width) = (self.plan.len(), rows.width());
+        let (count, width) = (self.plan.ids().len(), rows.width());
         self.values.resize(count * width, T::ZERO);
         self.plan.merge(rows.values::<T>()?, ViewMut::new(&mut self.values, count, width));
         let mut sums = rows.refill::<T>(rows.height(), width, self.plan.ids());

@@ -44,7 +44,7 @@ impl<T: RowValue> MergedRows<T> {
             return Ok((rows.ids(), values));
         }
         self.plan.prepare(rows.ids());
-        let (count, width) = (self.plan.len(), rows.width());
+        let (count, width) = (self.plan.ids().len(), rows.width());
         self.values.resize(count * width, T::ZERO);
         self.plan.merge(values, ViewMut::new(&mut self.values, count, width));
         Ok((self.plan.ids(), View::new(&self.values, count, width)))

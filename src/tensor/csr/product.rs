@@ -159,8 +159,8 @@ fn transposed_kernel<T: Element + Float>(x: &Csr, y: &Dense) -> Result<SelectedR
     let (n, threads) = (y.width(), rayon::current_num_threads());
     let mut columns = Columns::<T>::default();
     columns.prepare(view(x)?);
-    let mut out = Dense::zeros(T::DTYPE, &[&[columns.len()], &y.shape()[1..]].concat())?;
-    let to = ViewMut::new(out.as_mut_slice()?, columns.len(), n);
+    let mut out = Dense::zeros(T::DTYPE, &[&[columns.ids().len()], &y.shape()[1..]].concat())?;
+    let to = ViewMut::new(out.as_mut_slice()?, columns.ids().len(), n);
     columns.product(View::new(y.as_slice()?, x.shape[0], n), to, Assign::Write, threads);
     SelectedRows::new(x.shape[1], columns.ids().to_vec(), out)
 }
