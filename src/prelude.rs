@@ -3,13 +3,16 @@
 //! ```
 //! use unpadded::prelude::*;
 //!
+//! let samples: Samples = (0..64).map(|i| vec![Field::from(vec![3, 1, 4 + i % 2]), (i % 2).into()]).collect();
+//! let data = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(8));
+//!
 //! let net = Builder::new();
 //! let words = net.feed("words", DType::I64, &[], 1);
-//! let logits = words.embedding(1000, 32).lstm(64).sequence_pool(Pool::Last).linear(2);
-//! let loss = logits.cross_entropy(net.feed("label", DType::I64, &[], 0)).mean();
-//! let mut trainer = Trainer::new(net, loss, &Adam::new(1e-3))?.output("logits", logits);
-//! let words = vec![vec![3, 1, 4], vec![1, 5]];
-//! let data = Samples::new([("words", words)]);
+//! let label = net.feed("label", DType::I64, &[], 0);
+//! let logits = words.embedding(Embedding::new(6, 8)).lstm(8).sequence_pool(Pool::Last).linear(2);
+//! let loss = logits.cross_entropy(label).mean();
+//! let mut trainer = Trainer::new(net, loss, &Adam::new(0.05))?.progress(Progress::Quiet);
+//! trainer.fit(&data, &data, Until::Epochs(5))?;
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 

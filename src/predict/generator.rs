@@ -26,7 +26,7 @@ use crate::tensor::{DType, Variable, with_element};
 /// # let start = net.gru_states(source, Gru::new(4)).1;
 /// # let words = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(7, 4));
 /// # let logits = net.gru_states(words, Gru::new(4).initial(start)).0.linear(7);
-/// # let (outputs, program) = ([("logits".to_owned(), net.name_of(logits))].into(), net.finish()?);
+/// # let (outputs, program) = ([("logits".to_owned(), net.name_of(logits))], net.finish()?);
 /// # let mut checkpoint = Checkpoint::of(program, outputs);
 /// # let mut scope = Scope::of(&checkpoint.program)?;
 /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {

@@ -183,7 +183,7 @@ impl Predictor {
     /// # let before = net.carried_state(4);
     /// # let (h, last) = net.gru_states(x, Gru::new(4).initial(before));
     /// # net.carry(before, last);
-    /// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))].into(), net.finish()?);
+    /// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))], net.finish()?);
     /// # let mut checkpoint = Checkpoint::of(program, outputs);
     /// # let mut scope = Scope::of(&checkpoint.program)?;
     /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {

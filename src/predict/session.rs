@@ -25,7 +25,7 @@ use crate::tensor::Variable;
 /// # use unpadded::{Builder, DType, Variable, executor::Scope, layers::Embedding, ops};
 /// # let net = Builder::new();
 /// # let h = net.feed("x", DType::I64, &[], 1).embedding(Embedding::new(5, 4)).gru(4);
-/// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))].into(), net.finish()?);
+/// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))], net.finish()?);
 /// # let mut checkpoint = Checkpoint::of(program, outputs);
 /// # let mut scope = Scope::of(&checkpoint.program)?;
 /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {

@@ -114,7 +114,7 @@ impl Entry {
 /// [listing](crate::executor::Listing), which says why each is where it is.
 ///
 /// ```
-/// use unpadded::executor::{Executor, Part, Run, Scope};
+/// use unpadded::executor::{Executor, LoopPhase, Run, Scope};
 /// use unpadded::{Builder, DType, Lod, Variable};
 /// use ndarray::Array2;
 /// let net = Builder::new();
@@ -132,8 +132,8 @@ impl Entry {
 /// // A product is 2·M·K·N operations. The input's is one over all 7 tokens, the state's one a step; both rows × 4 gates.
 /// let products: Vec<_> = profile.entries.iter().filter(|e| e.kind == "linear").collect();
 /// let facts = |part| products.iter().find(|e| e.part == part).map(|e| (e.calls, e.rows, e.cost.flops));
-/// assert_eq!(facts(Part::Before), Some((1, 7, 2 * 7 * 8 * 64)));
-/// assert_eq!(facts(Part::Loop), Some((4, 7, 2 * 7 * 16 * 64)));
+/// assert_eq!(facts(LoopPhase::Before), Some((1, 7, 2 * 7 * 8 * 64)));
+/// assert_eq!(facts(LoopPhase::Loop), Some((4, 7, 2 * 7 * 16 * 64)));
 /// assert!(profile.chrome_trace().starts_with('{'));
 /// # Ok::<(), unpadded::Error>(())
 /// ```
