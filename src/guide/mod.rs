@@ -17,8 +17,6 @@
 //! | [`coming_from_pytorch`], [`coming_from_keras`], [`coming_from_paddle`] | the same model in both, and what is called what |
 //!
 //! Only documentation and its tests read the pages, so that an edit of one compiles nothing anew.
-//!
-//! The [`tour`](crate::tour) is the shortest way through all of it, on one page.
 
 /// From labelled texts to a model that answers, line by line.
 #[cfg_attr(any(doc, doctest), doc = include_str!("first_model.md"))]
