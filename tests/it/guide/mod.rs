@@ -3,7 +3,10 @@
 //! rustdoc could hide the other lines by `# `, but code hosts and package pages show them.
 #![allow(clippy::all, unused)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
+
+use unpadded::recipes::{Config, Task};
 
 macro_rules! pages {
     ($($page:ident),* $(,)?) => {
@@ -46,6 +49,65 @@ fn missing(page: &str, programs: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// Page, program and reason of each program that builds a model and does not run it.
+const ALLOWED: [(&str, &str, &str); 5] = [
+    ("cells", "what_may_stand_in_a_step", "the builder refuses the model"),
+    ("first_model", "the_model", "the next program trains the same model"),
+    ("how_do_i", "export_to_pytorch", "it writes weights to a file, and checks the names there"),
+    ("lod", "in_a_program", "it declares feeds, and there is nothing to compute"),
+    ("first_model", "mistakes", "the builder refuses the model"),
+];
+
+/// The calls that run a model.
+const RUNS: [&str; 6] = [".fit(", ".evaluate(", ".run(", ".run_on(", ".likeliest(", "interpret("];
+
+/// The pages whose models run.
+const RUNNING: [&str; 6] = ["cells", "first_model", "how_do_i", "lod", "sparse", "structured"];
+
+/// The name of each program that builds a model and does not run it, or is only compiled.
+fn without_run(programs: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut before = "";
+    for program in programs.split("\nfn ") {
+        let (name, code) = program.split_once('(').unwrap_or((program, ""));
+        let runs = RUNS.iter().any(|run| code.contains(run)) && !before.contains("#[ignore");
+        if code.contains("Builder::new") && !runs {
+            found.push(name);
+        }
+        before = program.rsplit("\n}\n").next().unwrap_or_default();
+    }
+    found
+}
+
+#[test]
+fn models_of_the_guide_run() {
+    let pages = PAGES.iter().filter(|(page, _)| RUNNING.contains(page));
+    let mut found: Vec<(&str, &str)> =
+        pages.flat_map(|(page, programs)| without_run(programs).into_iter().map(move |name| (*page, name))).collect();
+    let mut allowed: Vec<(&str, &str)> = ALLOWED.iter().map(|&(page, name, _)| (page, name)).collect();
+    allowed.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, allowed, "left: programs without one of {RUNS:?}; right: those that `ALLOWED` lists");
+}
+
+#[test]
+fn the_rule_of_runs_bites() {
+    let program = |code: &str| format!("//! Page.\n\n#[test]\nfn a() {{\n    {code}\n}}\n");
+    assert_eq!(without_run(&program("let net = Builder::new();")), ["a"]);
+    assert_eq!(without_run(&program("let net = Builder::new(); trainer.fit(&data)?;")), [""; 0]);
+    assert_eq!(without_run(&program("let bags = words.bags(texts)?;")), [""; 0]);
+    let ignored = program("let net = Builder::new(); trainer.fit(&data)?;").replace("#[test]", "#[test]\n#[ignore = \"\"]");
+    assert_eq!(without_run(&ignored), ["a"]);
+}
+
+#[test]
+fn every_setting_is_on_its_page_of_the_guide() {
+    let page = include_str!("../../../src/guide/settings.md");
+    let keys = Task::ALL.iter().flat_map(|&task| Config::keys(task)).map(|key| format!("`{key}`"));
+    let missing: BTreeSet<String> = keys.filter(|key| !page.contains(key.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
