@@ -3,8 +3,8 @@
 //! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a
 //! [`Lod`]. A model is a [`Program`], plain data built by a [`Builder`] and run by an
 //! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope), which a
-//! [`Trainer`](train::Trainer) does for you. The [`tour`] goes from lines of text to a model that predicts, on one page; the [`guide`] takes
-//! its time, and answers what is asked often.
+//! [`Trainer`](train::Trainer) does for you. The [`guide`] begins with a
+//! first model, and answers frequent questions.
 //!
 //! # The map
 //!
@@ -25,7 +25,7 @@
 //! | [`store`] | the key-value store: several trainers of one model |
 //! | [`parallel`] | the processes of one training |
 //! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
-//! | [`guide`], [`tour`] | no code: pages that teach, each example of which is a test |
+//! | [`guide`] | no code: pages that teach, each example of which is a test |
 //!
 //! Below a training, each of these is used on its own as well:
 //!
@@ -83,10 +83,6 @@ pub use program::construction::warning::Fallback;
 pub use program::description::program::Program;
 pub use tensor::dtype::DType;
 pub use tensor::variable::Variable;
-
-/// The tour: from lines of text to a model that predicts, on one page.
-#[cfg_attr(any(doc, doctest), doc = include_str!("../TOUR.md"))]
-pub mod tour {}
 
 /// The README's examples are tests.
 #[cfg(doctest)]

@@ -21,6 +21,8 @@ mod processes;
 mod repeated;
 #[path = "command/reports.rs"]
 mod reports;
+#[path = "command/snapshots.rs"]
+mod snapshots;
 #[path = "command/started.rs"]
 mod started;
 #[path = "command/translate.rs"]

@@ -9,16 +9,16 @@
 //! | [`sparse`] | embeddings with sparse gradients, bags of words, update rules, the key-value store |
 //! | [`structured`] | tags that hang together (CRF), labels without places (CTC), attention in the step |
 //! | [`generation`] | writing: greedy, sampling, beam search, sessions, many callers at once |
+//! | [`without_rust`] | the command: file formats, tasks, what to tune first, the report, the way to a service |
 //! | [`settings`] | models without Rust: what the command learns, every setting |
 //! | [`experiments`] | seeds, folds, a search of settings, ensembles |
 //! | [`fine_tuning`] | starting from a trained model or a language model, gradual unfreezing |
 //! | [`several_machines`] | training over `mpirun` or Slurm: starting, parts and bits, failures |
+//! | [`why`] | decisions that may surprise, with their reasons |
 //! | [`how_do_i`] | short answers to common tasks, to be copied |
 //! | [`coming_from_pytorch`], [`coming_from_keras`], [`coming_from_paddle`] | the same model in both, and what is called what |
 //!
 //! Only documentation and its tests read the pages, so that an edit of one compiles nothing anew.
-//!
-//! The [`tour`](crate::tour) is the shortest way through all of it, on one page.
 
 /// From labelled texts to a model that answers, line by line.
 #[cfg_attr(any(doc, doctest), doc = include_str!("first_model.md"))]
@@ -44,6 +44,10 @@ pub mod structured {}
 #[cfg_attr(any(doc, doctest), doc = include_str!("generation.md"))]
 pub mod generation {}
 
+/// The command: file formats, tasks, what to tune first, rare classes, the report, the way to a service.
+#[cfg_attr(any(doc, doctest), doc = include_str!("without_rust.md"))]
+pub mod without_rust {}
+
 /// Models without Rust: what the command learns, every setting.
 #[cfg_attr(any(doc, doctest), doc = include_str!("settings.md"))]
 pub mod settings {}
@@ -59,6 +63,10 @@ pub mod fine_tuning {}
 /// Training over `mpirun` or Slurm: starting, parts and bits, failures.
 #[cfg_attr(any(doc, doctest), doc = include_str!("several_machines.md"))]
 pub mod several_machines {}
+
+/// Decisions that may surprise, with their reasons.
+#[cfg_attr(any(doc, doctest), doc = include_str!("why.md"))]
+pub mod why {}
 
 /// Short answers to common tasks, to be copied.
 #[cfg_attr(any(doc, doctest), doc = include_str!("how_do_i.md"))]

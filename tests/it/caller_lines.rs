@@ -101,16 +101,17 @@ const LEFT_OUT: [(&str, &str); 58] = [
     ("Source::open", "a user's own: what it returns is an error at the line of `Loader::new`"),
 ];
 
-/// What was called, and where the call begins; and what its error says.
+/// What was called, and where the call begins; the line that its error names, and its message.
 #[derive(Default)]
-struct Calls(Vec<(&'static str, &'static Location<'static>, Option<String>)>);
+struct Calls(Vec<(&'static str, &'static Location<'static>, Option<String>)>, Vec<String>);
 
 impl Calls {
     /// A call that fails, written behind this one, on the same line or further down.
     #[track_caller]
     fn at<T: Outcome>(&mut self, name: &'static str, call: impl FnOnce() -> T) {
-        let said =
-            call().error().map(|e| e.place().caller.clone().unwrap_or_else(|| format!("{e}: no line")));
+        let error = call().error();
+        self.1.extend(error.as_ref().map(|e| format!("{name}: {}", without_line(&e.to_string()))));
+        let said = error.map(|e| e.place().caller.clone().unwrap_or_else(|| format!("{e}: no line")));
         self.0.push((name, Location::caller(), said));
     }
 
@@ -130,6 +131,16 @@ impl Calls {
         }
         found
     }
+}
+
+/// A message without the lines of this crate and without paths of this machine.
+fn without_line(message: &str) -> String {
+    let temporary = std::env::temp_dir().to_string_lossy().into_owned();
+    let process = std::process::id().to_string();
+    let message = message.replace(&temporary, "TEMP").replace(&process, "PROCESS");
+    let mut parts = message.split(" (at tests/");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + part.split_once(')').map_or("", |(_, rest)| rest))
 }
 
 #[test]
@@ -157,6 +168,8 @@ fn every_public_call_that_fails_names_its_line() {
     let known = |name: &&&str| !public.contains(**name);
     wrong.extend(called.iter().chain(&left_out).filter(known).map(|name| format!("{name}: there is none")));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    // What each of them says, whole, so that a change of words is reviewed as words: see `snapshots.rs`.
+    insta::assert_snapshot!("messages", calls.1.join("\n"));
 }
 
 /// The public functions of `src/` that return a `Result`, or write errors down, as `Type::name` or `module::name`.

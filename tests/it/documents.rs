@@ -1,4 +1,4 @@
-//! What the documents say of the library, held against it: methods by family, and the messages in the README.
+//! What the documents say of the library, held against it: methods by family, and the messages in the guide.
 
 use std::collections::BTreeSet;
 
@@ -72,9 +72,9 @@ fn block<'a>(text: &'a str, heading: &str, language: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_readme_prints_what_its_mistakes_print() {
-    let readme = include_str!("../../README.md");
-    let (code, printed) = (block(readme, "### Mistakes", "rust"), block(readme, "### Mistakes", "text"));
+fn the_guide_prints_what_its_mistakes_print() {
+    let page = include_str!("../../src/guide/first_model.md");
+    let (code, printed) = (block(page, "## Mistakes", "rust"), block(page, "## Mistakes", "text"));
 
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[8], 1);
