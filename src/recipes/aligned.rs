@@ -16,8 +16,8 @@ use crate::ops;
 use crate::program::Builder;
 use crate::tensor::Variable;
 
-/// Finds how much a translation attends to each source token, by the weights of the attention of a checkpoint (Bahdanau, Cho and Bengio,
-/// 2015). The program of the checkpoint itself computes no such output: another one is built, with its parameters.
+/// Aligner of a translation with its source, by the attention weights of a checkpoint (Bahdanau, Cho and Bengio, 2015). The
+/// program of the checkpoint has no such output, so another program is built with the checkpoint's parameters.
 pub struct Aligner {
     executor: Executor,
     scope: Scope,
@@ -26,7 +26,7 @@ pub struct Aligner {
     feeds: [VarId; 2],
     /// The queries of the written tokens, and the keys of the source tokens.
     looked: [VarId; 2],
-    /// What scores are weighed by.
+    /// The score vector of the attention.
     score: Vec<f32>,
 }
 
@@ -43,10 +43,10 @@ pub struct Alignment {
 }
 
 impl Aligner {
-    /// The aligner of a checkpoint that the recipe `translate` has saved, trained with this config.
+    /// Returns the aligner of a checkpoint of the recipe `translate`, trained with this config.
     ///
     /// # Errors
-    /// If it is a checkpoint of another task, or of another config.
+    /// If the checkpoint is of another task or of another config.
     #[track_caller]
     pub fn new(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(config, checkpoint, threads).at_caller()
@@ -85,10 +85,10 @@ impl Aligner {
         Ok(Self { executor, scope, known, cuts: [cut(CUT)?, cut(TARGET_CUT)?], feeds, looked, score })
     }
 
-    /// The attention of each token of a translation to the tokens of its source.
+    /// Computes the attention of each token of a translation to the tokens of its source.
     ///
     /// # Errors
-    /// If a token is not known, and its vocabulary has none for tokens that are not.
+    /// If a token is unknown and its vocabulary has no entry for unknown tokens.
     #[track_caller]
     pub fn align(&mut self, source: &str, written: &str) -> Result<Alignment> {
         self.aligned(source, written).at_caller()
@@ -103,7 +103,7 @@ impl Aligner {
             return Ok(Alignment { source, written, weights: Vec::new() });
         }
         let [sources, targets] = &self.known;
-        // A token is written when those before it are given.
+        // The decoder reads the tokens before the one that it predicts.
         let before = written.iter().take(written.len() - 1).map(String::as_str);
         let given = targets.ids([ENDS[0]].into_iter().chain(before))?;
         let fed = [Variable::from_sequence(sources.ids(&source)?)?, Variable::from_sequence(given)?];
@@ -115,7 +115,7 @@ impl Aligner {
         Ok(Alignment { source, written, weights })
     }
 
-    /// The weight of each key for each query.
+    /// Returns the weight of each key for each query.
     fn weights(&self, queries: &[f32], keys: &[f32], written: usize) -> Result<Variable> {
         let rows = |numbers: Vec<f32>| {
             let width = self.score.len();
