@@ -152,7 +152,7 @@ struct BySource {
 impl BySource {
     const MOST: usize = 1 << 16;
 
-    /// Adds a pair; a full window goes to `each`.
+    /// Adds a pair; a full window is passed to `each`.
     fn add(&mut self, pair: Pair, each: EachWindow<'_>) -> Result<()> {
         self.window.push(pair);
         if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
