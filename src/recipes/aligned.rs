@@ -54,28 +54,33 @@ impl Aligner {
 
     fn of(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         let wrong = |got: &str| {
-            Error::of(ErrorKind::Program, "checkpoint to align by", "one of `translate`", got.to_owned())
+            Error::of(
+                ErrorKind::Program,
+                "checkpoint to align by",
+                "a checkpoint of `translate`",
+                got.to_owned(),
+            )
         };
         let Checkpoint { tensors, best, mut vocabularies, notes, .. } = checkpoint;
         if notes.get(TASK).map(String::as_str) != Some(Task::Translate.name()) {
-            return Err(wrong("one of another task"));
+            return Err(wrong("a checkpoint of another task"));
         }
         let mut known =
-            |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("one without vocabularies"));
+            |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("a checkpoint without vocabularies"));
         let known = [known(KNOWN[0])?, known(KNOWN[1])?];
         let cut = |note: &str| Tokenizer::from_name(notes.get(note).map_or("", String::as_str));
         let net = Builder::new();
         let attention = layers(&net, config, [&known[0], &known[1]], true).2;
-        let [queries, keys, score] = attention.ok_or_else(|| wrong("one without attention"))?;
+        let [queries, keys, score] = attention.ok_or_else(|| wrong("a checkpoint without attention"))?;
         let (looked, score) = ([queries.id(), keys.id()], net.name_of(score));
         let program = net.finish()?.inference(&looked)?;
-        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
+        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("a checkpoint with other feeds"));
         let feeds = [feed(FEEDS[0])?, feed(FEEDS[1])?];
         let mut scope = Scope::new();
         let read = program.reads();
         let parameter = |name: &str| {
             let value = best.get(name).or_else(|| tensors.get(name)).cloned();
-            value.ok_or_else(|| wrong(&format!("one without the parameter `{name}`")))
+            value.ok_or_else(|| wrong(&format!("a checkpoint without the parameter `{name}`")))
         };
         for (_, var) in program.vars().filter(|(id, var)| var.persistable && read.contains(id)) {
             scope.set_of(&program, &var.name, parameter(&var.name)?)?;

@@ -67,12 +67,12 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
             continue;
         };
         if before.task() != model.task() {
-            let expected = format!("ones of the task `{}`, as the first", before.task().name());
+            let expected = format!("models of the task `{}`, as the first model", before.task().name());
             return Err(Error::of(
                 ErrorKind::Program,
                 "models",
                 expected,
-                format!("one of `{}`", model.task().name()),
+                format!("a model of `{}`", model.task().name()),
             ));
         }
         let (mut at, mut alike, mut differ) = (0, true, 0);

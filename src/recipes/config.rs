@@ -52,7 +52,7 @@ impl Config {
         let task = self.run.task;
         if !Self::has(task, name) {
             if let Some(other) = Task::ALL.iter().find(|other| Self::has(**other, name)) {
-                let expected = format!("one that it has; that one is of `{}`", other.name());
+                let expected = format!("a setting of this task (this one is of `{}`)", other.name());
                 return Err(Error::new(
                     format!("settings of `{}`", task.name()),
                     expected,

@@ -103,7 +103,7 @@ fn read(path: &Path) -> Result<String> {
     }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        Error::of(ErrorKind::Format, what(), "TOML in UTF-8", format!("other bytes from byte {at} on"))
+        Error::of(ErrorKind::Format, what(), "TOML in UTF-8", format!("invalid UTF-8 from byte {at} on"))
     })
 }
 
@@ -143,7 +143,7 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
             None => Err(Error::new(
                 path,
                 "a number, a text, a list of texts or numbers, true or false",
-                "another kind of value",
+                "a value of another type",
             )),
         };
         wrong.extend(outcome.err().map(|e| (at, e.within(&place(at)))));
@@ -218,7 +218,7 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     match value {
         DeValue::Array(of) => {
             let values = of.iter().map(|value| scalar(value.get_ref())).collect::<Option<_>>();
-            values.map_or_else(|| wrong("a list with another kind of value"), |of| Ok(Values::OneOf(of)))
+            values.map_or_else(|| wrong("a list with a value of another type"), |of| Ok(Values::OneOf(of)))
         }
         DeValue::Table(of) => {
             let known = ["from", "to", "log"];

@@ -171,8 +171,8 @@ pub fn preview(config: &Config) -> Result<Preview> {
 }
 
 /// Returns the texts of `data.test`, tokenized and numbered as a model does, for
-/// [`Predictor::evaluate`](crate::predict::Predictor::evaluate). Columns and the tag scheme are those of the config; without
-/// them, as in the files that the model was trained on.
+/// [`Predictor::evaluate`](crate::predict::Predictor::evaluate). Columns and the tag scheme are read as the config sets, else as
+/// in the files that the model was trained on.
 ///
 /// # Errors
 /// If the texts cannot be read, are not of the model's task, or have a label or tag that the model does not know.

@@ -54,14 +54,14 @@ impl Model {
     #[track_caller]
     pub fn new(checkpoint: Checkpoint) -> Result<Self> {
         let wrong = |got: String| {
-            let expected = "one that a recipe has saved, which says its task";
+            let expected = "a checkpoint of a recipe, with its task in a note";
             Error::of(ErrorKind::Format, "checkpoint", expected, got)
         };
         let task = match checkpoint.notes.get(TASK) {
             Some(name) => Task::from_name(name).ok_or_else(|| wrong(format!("task `{name}`"))),
             None => match checkpoint.notes.get("model") {
-                Some(model) => Err(wrong(format!("one of the program `{model}`"))),
-                None => Err(wrong("one of another program".into())),
+                Some(model) => Err(wrong(format!("a checkpoint of the program `{model}`"))),
+                None => Err(wrong("a checkpoint of another program".into())),
             },
         }
         .at_caller()?;
@@ -105,14 +105,14 @@ impl Model {
     #[track_caller]
     pub fn join(mut self, other: Self) -> Result<Self> {
         if other.task != self.task {
-            let expected = format!("ones of the task `{}`, as the first", self.task.name());
-            let got = format!("one of `{}`", other.task.name());
+            let expected = format!("models of the task `{}`, as the first model", self.task.name());
+            let got = format!("a model of `{}`", other.task.name());
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
         let (own, theirs) = (self.reads().at_caller()?, other.reads().at_caller()?);
         if own != theirs {
-            let expected = format!("ones that read {own}, as the first");
-            let got = format!("one that reads {theirs}");
+            let expected = format!("models that read {own}, as the first model");
+            let got = format!("a model that reads {theirs}");
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
         self.trained.join(&self.predictor, other.predictor).at_caller()?;
@@ -179,7 +179,7 @@ impl Model {
     pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<String>)> {
         let Some(Query { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
         else {
-            let expected = "a model that answers records; `generate` goes on from lines of standard input";
+            let expected = "a model that answers records; `generate` continues lines of standard input";
             let got = format!("a language model for the file `{path}`");
             return Err(Error::of(ErrorKind::Program, "model", expected, got));
         };

@@ -100,7 +100,7 @@ pub(super) trait TrainedModel: Send + Sync {
             ErrorKind::Program,
             "model that writes",
             "a language model (`lm`)",
-            "one of another task",
+            "a model of another task",
         ))
     }
 }

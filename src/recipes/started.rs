@@ -161,9 +161,8 @@ impl Origin {
             return Ok(());
         }
         let error = Error::new(note, format!("`{theirs}`, as `{name}`"), format!("`{}`", cut.name()));
-        Err(error.noted(
-            "`text.tokens`, `text.lowercase` and `text.tokenizer` are those of the model to start from",
-        ))
+        Err(error
+            .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
     }
 
     /// Returns limits with which a vocabulary extends the vocabulary of a parameter's table.

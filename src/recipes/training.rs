@@ -240,7 +240,8 @@ pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOpti
 /// Checks that neither the training part nor the held-out part is empty.
 pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
     let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
-    let expected = "texts to learn from and others to measure on: more of them (equal ones stay together), or `data.dev`";
+    let expected =
+        "training texts and held-out texts: use more texts (equal texts stay together), or set `data.dev`";
     Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
 }
 

@@ -40,17 +40,22 @@ impl Weigher {
 
     fn of(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         let wrong = |got: &str| {
-            Error::of(ErrorKind::Program, "checkpoint to weigh words by", "one of `classify`", got.to_owned())
+            Error::of(
+                ErrorKind::Program,
+                "checkpoint to weigh words by",
+                "a checkpoint of `classify`",
+                got.to_owned(),
+            )
         };
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, metrics, .. } = checkpoint;
         if notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
-            return Err(wrong("another"));
+            return Err(wrong("a checkpoint of another task"));
         }
         let registry = ops::catalogue();
         let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
         let of_accuracy = accuracy.map(|metric| &metric.variables[..]).unwrap_or_default();
         let found: Vec<VarId> = of_accuracy.iter().filter_map(|name| program.find(name)).collect();
-        let &[logits, label] = &found[..] else { return Err(wrong("one without logits")) };
+        let &[logits, label] = &found[..] else { return Err(wrong("a checkpoint without logits")) };
         let mut program: Program = program.inference(&[logits, label])?;
 
         // The plain loss −ln p: the training's loss may have smoothing or class weights.
@@ -69,14 +74,17 @@ impl Weigher {
         let losses = append("cross_entropy", vec![("logits", vec![logits]), ("labels", vec![label])])?;
         let mean = append("mean", vec![("x", vec![losses])])?;
         let gradients = differentiate(&mut program, &registry, mean)?;
-        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
+        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("a checkpoint with other feeds"));
         let words = feed(FIRST[0])?;
         let looked_up = program.blocks().flat_map(|(_, block)| &block.ops).find(|op| {
             op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
         });
-        let vectors =
-            looked_up.and_then(|op| op.writes().next()).ok_or_else(|| wrong("one without vectors"))?;
-        let gradient = *gradients.get(&vectors).ok_or_else(|| wrong("one whose vectors say nothing"))?;
+        let vectors = looked_up
+            .and_then(|op| op.writes().next())
+            .ok_or_else(|| wrong("a checkpoint without word vectors"))?;
+        let gradient = *gradients
+            .get(&vectors)
+            .ok_or_else(|| wrong("a checkpoint whose word vectors have no gradient"))?;
         let mut scope = Scope::new();
         let persistent: Vec<String> =
             program.vars().filter(|(_, var)| var.persistable).map(|(_, var)| var.name.clone()).collect();

@@ -315,12 +315,11 @@ impl TrainedModel for Classifier {
 
     fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
         let wrong = |got: &str| {
-            let expected =
-                "classifiers of texts that have learnt the same: a label, several labels or a number";
+            let expected = "classifiers of texts with the same target: a label, several labels or a number";
             Err(Error::of(ErrorKind::Program, "models to join", expected, got))
         };
         if other.note(rows::COLUMNS).is_some() {
-            return wrong("one of rows of features");
+            return wrong("a classifier of rows of features");
         }
         let classifier = Self::of(&other)?;
         let places = match (&self.learnt, &classifier.learnt) {
@@ -329,7 +328,7 @@ impl TrainedModel for Classifier {
                 labels::places("labels", first, known)?
             }
             (Objective::Number, Objective::Number) => vec![0],
-            _ => return wrong("one that has learnt another kind"),
+            _ => return wrong("a classifier with another target"),
         };
         let models = self.others.len() as f32 + 2.0;
         for (mean, &place) in self.thresholds.iter_mut().zip(&places) {

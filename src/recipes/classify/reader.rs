@@ -80,7 +80,7 @@ impl Reader {
                     ErrorKind::Format,
                     "vocabularies of the checkpoint",
                     format!("`{name}`"),
-                    "none of this name",
+                    "no vocabulary with this name",
                 )
             };
             vocabularies.get(name).cloned().ok_or_else(none)
