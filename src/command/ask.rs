@@ -114,12 +114,13 @@ Examples:
   unpadded predict runs/classify-1 --json < texts.txt | jq .label
   unpadded predict --ensemble runs/classify-1 runs/classify-2 reviews.csv
   unpadded predict --ensemble runs/classify-3 reviews.csv      all runs of `train --seeds` or `--folds`
-With a FILE, which is read as the files of the training were (CSV, TSV, JSON Lines, CoNLL, Parquet, a text a line), its
-records keep their order and their columns and get columns more: label and probability, tags, or translation. Labels
-that are in it are kept and never read. Line ends stay; answers are in UTF-8. Lines of standard input are texts; each answer is a line, as soon as it is known.
-A record or line that cannot be answered is named and gets an empty answer (--json: an object with `error`); the exit
-code is then 1. --ensemble joins runs of `classify` or `tag` with equal labels: probabilities and numbers are means; each run votes for
-the tag of each word. Control characters are escaped in plain lines, as \\u001b; --json and files keep each text as it was.")]
+FILE is read in the format of the training files (CSV, TSV, JSON Lines, CoNLL, Parquet, one text per line). Its records
+keep their order and columns, and each gets new columns: label and probability, tags, or translation. Labels in FILE are
+kept and never read. Line ends are kept; answers are in UTF-8. Without FILE, each line of standard input is a text, and
+its answer is printed as one line, at once. A record or line without an answer is reported and gets an empty answer
+(--json: an object with `error`); the exit code is then 1. --ensemble joins runs of `classify` or `tag` with equal
+labels: probabilities and numbers are means; each run votes for the tag of each word. Plain lines have control
+characters escaped, as \\u001b; --json and files keep each text unchanged.")]
 pub(crate) struct Predict {
     #[command(flatten)]
     which: ModelChoice,
@@ -291,7 +292,7 @@ impl Generate {
         if model.task() != Task::Lm {
             let got = model.task().name();
             return bad(format!(
-                "model: expected a language model (`lm`), got one of `{got}`: `unpadded predict` asks it"
+                "model: expected a language model (`lm`), got a model of `{got}`: use `unpadded predict`"
             ));
         }
         let json = self.lines.json;

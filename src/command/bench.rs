@@ -27,7 +27,7 @@ const NAMED: usize = 8;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  unpadded bench                                     the model of the embedded reviews
+  unpadded bench                                     the reviews that come with it
   unpadded bench reviews.toml --seconds 30
   unpadded bench --train reviews.tsv --set model.hidden=512 --threads 1 --json | jq .train")]
 pub(crate) struct Bench {
@@ -170,11 +170,12 @@ impl Bench {
         if let (Some(together), Some(alone)) = (together, alone) {
             let Measured([middle, lowest, highest]) = alone;
             console.result(format!("predict: {together} texts/s, {} together", texts.len()))?;
-            console
-                .result(format!("         one alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"))?;
+            console.result(format!(
+                "         one text alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"
+            ))?;
         }
         if !console.quiet {
-            let mut table = Table::new("where training's time goes:", &["operator", "share", "bound by"]);
+            let mut table = Table::new("training time by operator:", &["operator", "share", "bound by"]);
             let row = |(name, share, bound)| vec![name, format!("{:.1} %", 100.0 * share), bound];
             table.rows = operators.into_iter().map(row).collect();
             table.print(console)?;

@@ -19,9 +19,9 @@ use unpadded::recipes::Config;
 Examples:
   unpadded report runs/classify-1 runs/classify-2 -o both.html
   unpadded report runs/* > all.html
-The page has the curves of all runs over each other, their scores with 95 % intervals, the settings that differ, and F1 of each class of
-the test set. It reads config.toml, metrics.jsonl, the units of the metrics in best.ckpt or last.ckpt and, where `train --test` wrote it,
-test.json of each run.")]
+The page has the curves of all runs in one chart, their scores with 95 % intervals, the settings that differ, and the F1 of
+each class of the test set. It reads config.toml, metrics.jsonl, best.ckpt or last.ckpt (for the units of the metrics) and,
+if `train --test` wrote it, test.json of each run.")]
 pub(crate) struct Report {
     /// Run folders; a folder of several runs (--seeds, --folds, tune) adds all its runs
     #[arg(value_name = "RUN", required = true, num_args = 1..)]

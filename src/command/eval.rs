@@ -27,9 +27,9 @@ Examples:
   unpadded eval runs/classify-1 test.tsv               scores with 95 % intervals, and each class
   unpadded eval runs/tag-1 test.conll --json           the same as a line of JSON
   unpadded eval runs/tag-1 runs/tag-2 test.conll       side by side, with a paired bootstrap test
-  unpadded eval --ensemble runs/tag-1 runs/tag-2 test.conll   both as one: means of probabilities, votes for tags
+  unpadded eval --ensemble runs/tag-1 runs/tag-2 test.conll   ensemble: means of probabilities, votes for tags
   unpadded eval --ensemble runs/tag-3 test.conll       all runs of `train --seeds` or `--folds` as one
-Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are named with
+Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are reported with
 their places, and scored as wrong.")]
 pub(crate) struct Eval {
     /// Run folders (their best epoch) or checkpoints; several are compared
@@ -150,16 +150,14 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
         let (one, two) = (terminal::shown(&one.name), terminal::shown(&run.name));
         let tested = match p_value {
             Some(p) => format!("p = {p:.3} for {} ({METHOD})", first.headline),
-            None => {
-                "no test: they read other texts, or have other headline scores, or learn other labels or tags"
-                    .to_owned()
-            }
+            None => "no test: the runs differ in their texts, their headline score, or their labels or tags"
+                .to_owned(),
         };
         console.more("")?;
         console.result(format!("{two} against {one}: {tested}"))?;
         if *differ > 0 {
             let shown = texts.len();
-            console.more(format!("{differ} texts are answered otherwise; the first {shown}:"))?;
+            console.more(format!("{differ} texts have different answers; the first {shown}:"))?;
         }
         for Disagreement { text, truth, found: [a, b], .. } in texts {
             let lines = [("text", text), ("truth", truth), (one.as_str(), a), (two.as_str(), b)];

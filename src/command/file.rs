@@ -61,7 +61,7 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     // A separator may be a space.
     let (name, text) = (name.trim(), if text.trim().is_empty() { text } else { text.trim() });
     if name == "task" {
-        return bad(format!("--set {flag}: expected a setting of the task, got the task: --task says it"));
+        return bad(format!("--set {flag}: expected a setting of the task, got the task: --task sets it"));
     }
     let value = match (text.parse::<i64>(), text.parse::<f64>(), text.parse::<bool>()) {
         (Ok(number), ..) => Value::Int(number),

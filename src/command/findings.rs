@@ -104,8 +104,7 @@ impl Findings<'_> {
             page.examples_of = match &page.tested {
                 Some(tested) => {
                     page.examples = tested.examples.clone();
-                    "Of the test set: the first 8 texts, and the 4 of the others with the lowest chrF."
-                        .to_owned()
+                    "Test set: the first 8 texts, and the 4 other texts with the lowest chrF.".to_owned()
                 }
                 None => format!("The first {} held-out texts.", page.examples.len()),
             };

@@ -8,9 +8,9 @@ use unpadded::recipes::{Config, Space, Task};
 
 /// The comment above the table of the space.
 const SPACE: &str = "\
-# Space: the settings that `tune` varies, each in the place of its value above. A list has values that are equally
-# likely; from and to are the ends of a range, log = true draws evenly on a logarithmic scale. Any setting of [text],
-# [model] and [training] can be here, but training.epochs.
+# Search space: the settings that `tune` varies; a drawn value replaces the value above. The values of a list are equally
+# likely; from and to are the ends of a range; log = true draws evenly on a logarithmic scale. Any setting of [text],
+# [model] and [training] can be here, except training.epochs.
 ";
 
 #[derive(Args)]

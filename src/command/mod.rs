@@ -57,8 +57,8 @@ Examples:
   unpadded train reviews.toml --set model.hidden=256
   unpadded tune reviews.toml --budget 30m            searches settings
   echo 'What a film!' | unpadded predict runs/classify-1
-Exit codes: 0 done, 1 it failed on the way, 2 what was asked for makes no sense, 130 interrupted and saved;
-`predict --output` that is interrupted writes no file: 128 and the number of the signal."
+Exit codes: 0 done, 1 error while running, 2 invalid request (nothing was begun), 130 interrupted and saved;
+an interrupted `predict --output` writes no file and exits with 128 plus the number of the signal."
 )]
 struct Cli {
     #[command(subcommand)]

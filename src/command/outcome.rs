@@ -32,7 +32,7 @@ pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
 /// Checks that a new file does not exist yet.
 pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
     match path.exists() {
-        true => bad(format!("{}: expected the name of a new file, got one that is there", path.display())),
+        true => bad(format!("{}: expected the name of a new file, got an existing file", path.display())),
         false => Ok(()),
     }
 }

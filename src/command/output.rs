@@ -133,7 +133,7 @@ impl Output {
             }
             if !overwrite {
                 return bad(format!(
-                    "--output {name}: expected a new file, got one that is there; --overwrite replaces it"
+                    "--output {name}: expected a new file, got an existing one; --overwrite replaces it"
                 ));
             }
         }

@@ -73,7 +73,7 @@ impl RepeatedTraining {
         }
         if let (Kind::Folds, Some(dev)) = (kind, &config.data.dev) {
             return bad(format!(
-                "--folds {count}: expected no `data.dev` (`--dev`), since each fold is measured on in its turn, got `{dev}`"
+                "--folds {count}: expected no `data.dev` (`--dev`), since each fold is held out once, got `{dev}`"
             ));
         }
         let path = path.unwrap_or_else(|| run::free(&config));

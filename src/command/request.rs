@@ -89,7 +89,7 @@ impl TrainingRequest {
                 if self.task.is_none() && self.config.is_none() && config.run.task == Task::Lm =>
             {
                 error.noted(format!(
-                    "the task is `lm`, that of `{run}`; `--task classify` trains a classifier over it"
+                    "the task is `lm`, because `{run}` is a language model; `--task classify` trains a classifier over it"
                 ))
             }
             _ => error,

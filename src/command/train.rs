@@ -24,15 +24,15 @@ Examples:
   unpadded train reviews.toml                       as a config says (`unpadded init` writes one)
   unpadded train --train reviews.tsv --epochs 5     lines of text<TAB>label; a tenth is held out
   unpadded train --task tag --train train.conll --dev dev.conll
-  unpadded train --from runs/classify-1 --train new.tsv   starts from a trained model: fine-tuning
+  unpadded train --from runs/classify-1 --train new.tsv   fine-tuning: starts from a trained model
   unpadded train --task classify --from runs/lm-1 --train reviews.tsv   over a language model
   unpadded train --train reviews.tsv --seeds 5      five trainings: mean and standard deviation
   unpadded train --train reviews.tsv --folds 5      cross-validation: each fold is held out once
-  unpadded train --resume runs/classify-1           goes on where it was interrupted
---json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.
---seeds and --folds make a run folder of each training inside one folder (seed-1, fold-1 …). With --json, `value` and
-`test` are means, `deviation` and `test_deviation` standard deviations (n − 1), and `runs` has the figures of each.
-Without --dev, each seed also holds out other texts. Each fold's figure is of its best epoch, chosen on that fold.")]
+  unpadded train --resume runs/classify-1           continues an interrupted training
+--json writes `value` (in percent if it is a share), `test_scores`, and `run`, the run folder.
+--seeds and --folds write one run folder per training inside one folder (seed-1, fold-1 …). With --json, `value` and
+`test` are means, `deviation` and `test_deviation` are standard deviations (n − 1), and `runs` has the figures of each run.
+Without --dev, each seed also holds out other texts. A fold's figure is of the best epoch, which is chosen on the same fold.")]
 pub(crate) struct Train {
     #[command(flatten)]
     wanted: TrainingRequest,
@@ -172,7 +172,7 @@ impl Train {
         let (trainer, data, scoring) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {
-            terminal::say(format!("--resume {} goes on", folder.path().display()));
+            terminal::say(format!("--resume {} continues", folder.path().display()));
             return Ok(Ending::Interrupted);
         }
         let finished = training.finish(fitted, scoring)?;
@@ -192,7 +192,7 @@ impl Train {
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
         console.result(format!(
-            "held-out {metric}: {:.2}{unit}, in epoch {epoch} of {}, which was chosen by it",
+            "held-out {metric}: {:.2}{unit}, best epoch {epoch} of {}",
             percent * value,
             report.epochs
         ))?;

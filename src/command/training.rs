@@ -245,14 +245,14 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
         return bad(match run::several(path) {
             true => format!(
                 "--run {name}: expected a new folder, got one that holds several runs; `--resume {name}` of the same \
-                 command goes on with them"
+                 command continues them"
             ),
             false => format!("--run {name}: {expected}, got one with other files in it"),
         });
     }
     if !overwrite {
         let advice = match run::last(path).is_file() {
-            true => format!("--resume {name} goes on with it, --overwrite replaces it"),
+            true => format!("--resume {name} continues it, --overwrite replaces it"),
             false => "nothing was saved in it yet; --overwrite replaces it".to_owned(),
         };
         return bad(format!("--run {name}: expected a new folder, got one that holds a run; {advice}"));

@@ -87,7 +87,7 @@ impl Import {
         let names = self.renamed.names()?;
         fresh(&self.output)?;
         let mut checkpoint = self.which.checkpoint()?;
-        let hint = "`--rename OURS=THEIRS` says what a layer is called in the file";
+        let hint = "`--rename OURS=THEIRS` maps a layer's name to its name in the file";
         safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).usage()?;
         checkpoint.save(&self.output).usage()?;
         terminal::print(format!("written: {}", self.output.display()))?;

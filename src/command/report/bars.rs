@@ -135,7 +135,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         brief(&told.of, LABEL),
         brief(&told.by, LABEL)
     );
-    // The number of tokens before a token is a measure of tokens, not of texts.
+    // By `tokens read before`, each range counts tokens and not texts.
     let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
     let name = |from: usize, to: usize| match from == to {
         true => count(from as u64),
@@ -206,7 +206,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         &mut out,
         format_args!(
             "</svg>\n<p class=\"note\">{}{} {many}.</p>\n</figure>\n",
-            if labels > 1 { "Each bar is named by where its range begins. " } else { "" },
+            if labels > 1 { "Each bar has the number at which its range begins. " } else { "" },
             if ranges.iter().any(|range| range.texts < FEW) {
                 "Pale bars: fewer than 10"
             } else {

@@ -16,8 +16,8 @@ pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     }
     let mut out = String::from(
         "<section aria-labelledby=\"mistakes\">\n<h2 id=\"mistakes\">Worst errors</h2>\n<p class=\"note\">Words shaded \
-         <span class=\"w for\" style=\"--v:.8\">red and underlined</span> spoke for what was predicted, words shaded \
-         <span class=\"w against\" style=\"--v:.8\">blue and dotted</span> against it: gradient × input, divided by the largest of \
+         <span class=\"w for\" style=\"--v:.8\">red and underlined</span> support the prediction, words shaded \
+         <span class=\"w against\" style=\"--v:.8\">blue and dotted</span> oppose it: gradient × input, divided by the largest of \
          the text. A pointer over a word shows its number.</p>\n<ol class=\"samples\">\n",
     );
     for mistake in mistakes.iter().take(SAMPLES) {
@@ -106,7 +106,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
         );
     }
     if shown().any(|e| matches!(e, Example::Tagged { .. })) {
-        out.push_str("<p class=\"note\">Each word with the tag that was found; where it is wrong, it is marked ✗ and the right one follows.</p>\n");
+        out.push_str("<p class=\"note\">Each word with its predicted tag; a wrong tag is marked ✗, and the right tag follows.</p>\n");
     }
     if shown().any(|e| matches!(e, Example::Attention { .. })) {
         out.push_str("<p class=\"note\">The darker a word, the more it counted; a pointer over it shows its weight.</p>\n");

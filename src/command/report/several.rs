@@ -199,7 +199,7 @@ fn scores(out: &mut String, runs: &[Run]) {
         out.push_str("</tr>\n");
     }
     out.push_str(END);
-    out.push_str("<p class=\"note\">Held-out scores are those of the best epoch; below a test score is its 95 % interval.</p>\n");
+    out.push_str("<p class=\"note\">Held-out scores are from the best epoch; below each test score is its 95 % interval.</p>\n");
     let untested = runs.iter().filter(|run| run.tested.is_none()).count();
     if untested > 0 && untested < runs.len() {
         let of = counted(untested as u64, "run has", "runs have");

@@ -38,13 +38,14 @@ Examples:
   unpadded tune space.toml --budget 2h
   unpadded tune --resume runs/tune-1                    continues an interrupted search
   unpadded tune --resume runs/tune-1 --budget 4h        continues until 4 hours are used in all
-  unpadded train runs/tune-1/best.toml --test test.tsv  the best settings, measured once
-Random search with successive halving: each trial trains a ninth of the epochs, the best third of the trials a third of
-them, and the best of these all. Trial 1 is the config as it is. Trials go on from their checkpoints; schedules of the
-learning rate are over all epochs from the start. A trial that would not fit into the budget is not begun, and training
-stops where the budget ends. Each trial is a run folder (trial-1 …) of one folder, beside tune.json,
-the state, and best.toml. The test set is left for the end: --test is refused. Equal seeds draw equal settings.
---json writes `value`, in percent where it is a share, `best`, the run folder, `config` and `trials`, whose values are shares.")]
+  unpadded train runs/tune-1/best.toml --test test.tsv  the best settings, tested once
+Random search with successive halving: each trial trains a ninth of the epochs, the best third of the trials trains a
+third of the epochs, and the best third of these trains all epochs. Trial 1 is the config without drawn values. Trials
+continue from their checkpoints; a learning-rate schedule is over all epochs from the start. A trial that would not fit
+into the budget is not begun, and training stops when the budget ends. Each trial has a run folder (trial-1 …) inside one
+folder, beside tune.json (the state) and best.toml. The test set is for the end: --test is refused. Equal seeds draw
+equal settings. --json writes `value` (in percent if it is a share), `best` (the run folder), `config`, and `trials`, whose
+values are shares.")]
 pub(crate) struct Tune {
     #[command(flatten)]
     wanted: TrainingRequest,

@@ -142,7 +142,7 @@ impl State {
         })();
         found
             .filter(|state| state.rungs.is_sorted() && !state.rungs.is_empty())
-            .ok_or_else(|| "an object without what a search has tried".to_owned())
+            .ok_or_else(|| "an object without the trials of a search".to_owned())
     }
 
     /// Returns the trials that have a value and did not fail later, the best first; of equal values, the earlier trial first.
