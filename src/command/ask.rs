@@ -1,4 +1,4 @@
-//! `unpadded predict` and `generate`: a trained model is asked.
+//! `unpadded predict` and `unpadded generate`: answers of a trained model.
 
 use std::path::PathBuf;
 
@@ -14,18 +14,18 @@ use super::{json, terminal, together};
 use unpadded::predict::Sampling;
 use unpadded::recipes::{Answer, Model, Task};
 
-/// How lines of standard input are answered.
+/// Output of answers to lines of standard input.
 #[derive(Args)]
 struct Lines {
-    /// A line of JSON for each line of standard input
+    /// JSON output: one line of JSON per line of standard input
     #[arg(long)]
     json: bool,
-    /// End at the first line that cannot be answered
+    /// Stop at the first line without an answer
     #[arg(long)]
     strict: bool,
 }
 
-/// What has become of the lines so far.
+/// Counts of the lines so far.
 struct Tally<'a> {
     how: &'a Lines,
     lines: u64,
@@ -33,8 +33,8 @@ struct Tally<'a> {
 }
 
 impl Lines {
-    /// Answers the lines of standard input, up to `most` together. One that cannot be answered leaves an empty line, or an
-    /// object with `error`, in its place.
+    /// Answers the lines of standard input, up to `most` at a time. A line without an answer becomes an empty line, or an object
+    /// with `error`.
     fn answer(
         &self,
         most: usize,
@@ -43,7 +43,7 @@ impl Lines {
     ) -> Outcome<Ending> {
         let mut done = Tally { how: self, lines: 0, failed: 0 };
         terminal::lines(most, |lines| {
-            // Unreadable lines are rare: what is between two of them is answered together.
+            // Unreadable lines are rare: the lines between two of them are answered together.
             for part in lines.chunk_by(|one, next| one.text.is_ok() && next.text.is_ok()) {
                 let texts: Result<Vec<&str>, &String> =
                     part.iter().map(|line| line.text.as_deref()).collect();
@@ -61,14 +61,14 @@ impl Lines {
                         answered.try_for_each(|(text, found)| done.found(text, found, &show))?;
                         continue;
                     }
-                    // Alone, it fails again, and its beginning is written already.
+                    // A single line is not tried again; the beginning of its answer is already written.
                     (Err(e), [text]) => {
                         done.failed(first, Some(text), &super::outcome::plain(&e))?;
                         continue;
                     }
                     _ => {}
                 }
-                // One by one, so that each bad line is named and all others are answered.
+                // One by one, so that each failing line is named and all others are answered.
                 for (number, text) in (first..).zip(&texts) {
                     match predict(number, &[text]).map(|found| found.into_iter().next()) {
                         Ok(Some(found)) => done.found(text, &found, &show)?,
@@ -114,37 +114,38 @@ Examples:
   unpadded predict runs/classify-1 --json < texts.txt | jq .label
   unpadded predict --ensemble runs/classify-1 runs/classify-2 reviews.csv
   unpadded predict --ensemble runs/classify-3 reviews.csv      all runs of `train --seeds` or `--folds`
-With a FILE, which is read as the files of the training were (CSV, TSV, JSON Lines, CoNLL, Parquet, a text a line), its
-records keep their order and their columns and get columns more: label and probability, tags, or translation. Labels
-that are in it are kept and never read. Line ends stay; answers are in UTF-8. Lines of standard input are texts; each answer is a line, as soon as it is known.
-A record or line that cannot be answered is named and gets an empty answer (--json: an object with `error`); the exit
-code is then 1. --ensemble joins runs of `classify` or `tag` with equal labels: probabilities and numbers are means; each run votes for
-the tag of each word. Control characters are escaped in plain lines, as \\u001b; --json and files keep each text as it was.")]
+FILE is read in the format of the training files (CSV, TSV, JSON Lines, CoNLL, Parquet, one text per line). Its records
+keep their order and columns, and each gets new columns: label and probability, tags, or translation. Labels in FILE are
+kept and never read. Line ends are kept; answers are in UTF-8. Without FILE, each line of standard input is a text, and
+its answer is printed as one line, at once. A record or line without an answer is reported and gets an empty answer
+(--json: an object with `error`); the exit code is then 1. --ensemble joins runs of `classify` or `tag` with equal
+labels: probabilities and numbers are means; each run votes for the tag of each word. Plain lines have control
+characters escaped, as \\u001b; --json and files keep each text unchanged.")]
 pub(crate) struct Predict {
     #[command(flatten)]
     which: ModelChoice,
-    /// The records to answer; without it, lines of standard input. With --ensemble, more runs before it
+    /// Records to answer: a file; without it, lines of standard input. With --ensemble, more runs before the file
     #[arg(value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Ensemble: all runs answer together
+    /// Ensemble: combine all runs into one model
     #[arg(long)]
     ensemble: bool,
-    /// Where the records of FILE are written; without it, to standard output
+    /// Output file for the answered records of FILE [default: standard output]
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Replace the file that is there
+    /// Overwrite the output file
     #[arg(long, requires = "output")]
     overwrite: bool,
-    /// A setting, such as decoding.beam=8, or data.text=review for FILE; may be given several times
+    /// Setting of the config, as decoding.beam=8, or data.text=review for FILE; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// How many are answered together
+    /// Batch size: records or lines answered together
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 256, value_parser = whole::<usize>)]
     batch: usize,
-    /// Threads to run on, 0 for one a core
+    /// Threads to run on, 0 for one per core
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>)]
     threads: usize,
-    /// Neither progress nor how FILE was read
+    /// Quiet: no progress, and no lines on how FILE was read
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -152,7 +153,7 @@ pub(crate) struct Predict {
 }
 
 impl Predict {
-    /// The model, or several as one, and the file of the records.
+    /// Loads the model, or several models as one, and returns it with the file of records.
     fn model(&self) -> Outcome<(Model, Option<String>)> {
         let text = |file: &PathBuf| file.to_string_lossy().into_owned();
         if !self.ensemble {
@@ -211,7 +212,7 @@ impl Predict {
     }
 }
 
-/// An answer as JSON.
+/// Returns an answer as JSON.
 fn of(text: &str, answer: &Answer) -> Value {
     let x = |x: f32| json::number(f64::from(x));
     match answer {
@@ -263,19 +264,19 @@ Examples:
 pub(crate) struct Generate {
     #[command(flatten)]
     which: ModelChoice,
-    /// How many tokens to write, at most 100000
+    /// Length of the generated text in tokens, at most 100000
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     length: u32,
-    /// Below 1 likely tokens become likelier, at 0 it is always the likeliest
+    /// Temperature of sampling: below 1 likely tokens become likelier; 0 always takes the likeliest
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 0.8)]
     temperature: f64,
-    /// Draw only from so many tokens, the likeliest
+    /// Top-k sampling: draw only from this many likeliest tokens [default: all]
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]
     top_k: Option<usize>,
-    /// Draw only from the likeliest tokens that together have this probability
+    /// Top-p (nucleus) sampling: draw only from the likeliest tokens with this total probability
     #[arg(long, allow_negative_numbers = true, value_name = "SHARE", default_value_t = 1.0)]
     top_p: f64,
-    /// Where the draws start: equal seeds write equal texts
+    /// Seed of the draws: equal seeds generate equal texts
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 1, value_parser = whole::<u64>)]
     seed: u64,
     #[command(flatten)]
@@ -291,7 +292,7 @@ impl Generate {
         if model.task() != Task::Lm {
             let got = model.task().name();
             return bad(format!(
-                "model: expected a language model (`lm`), got one of `{got}`: `unpadded predict` asks it"
+                "model: expected a language model (`lm`), got a model of `{got}`: use `unpadded predict`"
             ));
         }
         let json = self.lines.json;
@@ -300,7 +301,7 @@ impl Generate {
             for text in texts {
                 let mut written = String::new();
                 if !json {
-                    // As it is written.
+                    // Text is printed as soon as it is drawn.
                     terminal::print_piece(text);
                 }
                 model.write_each(text, sampling, seed, length as usize, &mut |piece| match json {

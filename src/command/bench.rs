@@ -1,4 +1,4 @@
-//! `unpadded bench`: how fast a model is trained and answers on this machine, beside what the machine can do. It writes no file.
+//! `unpadded bench`: the speed of training and prediction, beside the peak rates of the machine. It writes no file.
 
 use std::time::{Duration, Instant};
 
@@ -14,26 +14,26 @@ use unpadded::executor::Rates;
 use unpadded::recipes::{Model, Preparation, Task, prepare};
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
-/// So often each thing is measured; the middle one is said.
+/// The number of repetitions of each measurement; the median is printed.
 const ROUNDS: usize = 5;
-/// Steps before anything is measured.
+/// The warm-up steps before measurements.
 const WARM: u64 = 5;
-/// So many held-out texts are asked, at most, and so many of them one by one.
+/// The most held-out texts that are predicted together, and one by one.
 const ASKED: usize = 1_000;
 const ALONE: usize = 200;
-/// So many operators are named.
+/// The number of operators in the table.
 const NAMED: usize = 8;
 
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  unpadded bench                                     the model of the embedded reviews
+  unpadded bench                                     the reviews that come with it
   unpadded bench reviews.toml --seconds 30
   unpadded bench --train reviews.tsv --set model.hidden=512 --threads 1 --json | jq .train")]
 pub(crate) struct Bench {
     #[command(flatten)]
     wanted: TrainingRequest,
-    /// How long to train for, about
+    /// Seconds of training, roughly
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
     #[command(flatten)]
@@ -45,7 +45,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     got.ok_or_else(|| "expected a number of seconds above 0".into())
 }
 
-/// Measured several times: the middle, the lowest and the highest.
+/// Result of several measurements: the median, the lowest and the highest.
 struct Measured([f64; 3]);
 
 impl Measured {
@@ -68,7 +68,7 @@ impl std::fmt::Display for Measured {
     }
 }
 
-/// Ctrl-C.
+/// An interrupt by Ctrl-C.
 #[derive(Debug)]
 struct Stopped;
 
@@ -90,7 +90,7 @@ impl Bench {
 
     fn measured(self) -> Outcome<Ending> {
         let mut config = self.wanted.config()?;
-        // It is measured for so long, however well it learns.
+        // Early stopping would end the measurement.
         config.training.patience = 0;
         config.check().usage()?;
         let Preparation { trainer, train, dev, held_out, said, name, .. } = prepare(&config).usage()?;
@@ -108,7 +108,7 @@ impl Bench {
             }
         };
         fit(&mut trainer, WARM)?;
-        // With evaluations in it, where data are so few that an epoch ends: they take time, too.
+        // With little data, the measured steps include evaluations.
         let begun = Instant::now();
         fit(&mut trainer, WARM)?;
         let step = begun.elapsed().as_secs_f64() / WARM as f64;
@@ -127,7 +127,7 @@ impl Bench {
 
         let model = Model::new(trainer.for_inference()?)?;
         let texts: Vec<&str> = held_out.cases.iter().take(ASKED).map(|case| case.text.as_str()).collect();
-        // A language model is not asked for answers.
+        // A language model is not measured on answers.
         let texts = if model.task() == Task::Lm { Vec::new() } else { texts };
         let (together, alone) = answer_speed(&model, &texts)?;
 
@@ -170,11 +170,12 @@ impl Bench {
         if let (Some(together), Some(alone)) = (together, alone) {
             let Measured([middle, lowest, highest]) = alone;
             console.result(format!("predict: {together} texts/s, {} together", texts.len()))?;
-            console
-                .result(format!("         one alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"))?;
+            console.result(format!(
+                "         one text alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"
+            ))?;
         }
         if !console.quiet {
-            let mut table = Table::new("where training's time goes:", &["operator", "share", "bound by"]);
+            let mut table = Table::new("training time by operator:", &["operator", "share", "bound by"]);
             let row = |(name, share, bound)| vec![name, format!("{:.1} %", 100.0 * share), bound];
             table.rows = operators.into_iter().map(row).collect();
             table.print(console)?;
@@ -183,7 +184,7 @@ impl Bench {
     }
 }
 
-/// Texts a second when they are asked together, and milliseconds of one that is asked alone.
+/// Returns the texts per second when predicted together, and the milliseconds of a text alone.
 fn answer_speed(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
     if texts.is_empty() {
         return Ok((None, None));

@@ -19,14 +19,14 @@ use unpadded::recipes::Config;
 Examples:
   unpadded report runs/classify-1 runs/classify-2 -o both.html
   unpadded report runs/* > all.html
-The page has the curves of all runs over each other, their scores with 95 % intervals, the settings that differ, and F1 of each class of
-the test set. It reads config.toml, metrics.jsonl, the units of the metrics in best.ckpt or last.ckpt and, where `train --test` wrote it,
-test.json of each run.")]
+The page has the curves of all runs in one chart, their scores with 95 % intervals, the settings that differ, and the F1 of
+each class of the test set. It reads config.toml, metrics.jsonl, best.ckpt or last.ckpt (for the units of the metrics) and,
+if `train --test` wrote it, test.json of each run.")]
 pub(crate) struct Report {
-    /// Run folders; of a folder of several runs (`--seeds`, `--folds`, `tune`) all runs in it
+    /// Run folders; a folder of several runs (--seeds, --folds, tune) adds all its runs
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
     runs: Vec<PathBuf>,
-    /// The new file that it goes to [default: standard output]
+    /// Output file, which must not exist [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ impl Report {
         let mut folders = Vec::new();
         for path in &self.runs {
             match run::several(path) {
-                // One that is not trained yet has nothing to show.
+                // A run that has not trained yet has nothing to show.
                 true => folders.extend(run::members(path)?.into_iter().filter(|path| run::is_run(path))),
                 false => folders.push(path.clone()),
             }
@@ -62,7 +62,7 @@ impl Report {
     }
 }
 
-/// The settings that are not the same in all configs, each with its values, but for the test file.
+/// Returns the settings that differ between configs, each with its values, without the test file.
 pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
     let mut keys: Vec<String> = Vec::new();
     for key in configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string()) {
@@ -80,7 +80,7 @@ pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
     keys.into_iter().filter_map(values).collect()
 }
 
-/// What a run folder holds.
+/// Reads the config and the scores of a run folder.
 fn read(folder: &Path) -> Outcome<(Config, Run)> {
     if !run::is_run(folder) {
         let got = if folder.is_dir() { "one without its files" } else { "no folder" };
@@ -106,7 +106,7 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
     Ok((config, run))
 }
 
-/// The units of the metrics of a run, as its checkpoint describes them; none if it has no checkpoint that can be read.
+/// Returns the units of the metrics of a run, from its checkpoint; none if no checkpoint can be read.
 fn units(folder: &Path) -> Vec<(String, Unit)> {
     let checkpoint = run::checkpoint(folder).ok().and_then(|path| Checkpoint::load(path).ok());
     checkpoint.map_or_else(Vec::new, |checkpoint| Unit::of_metrics(&checkpoint, &ops::catalogue()))
@@ -123,7 +123,7 @@ fn scores(path: &Path) -> Outcome<TestScores> {
     TestScores::of(&object).or_else(|e| bad(format!("{}: {e}; `train --test` writes it", path.display())))
 }
 
-/// The epochs of a metrics.jsonl. A last line without an end is being written.
+/// Parses the epochs of a metrics.jsonl. A last line without a line end is still being written, and is skipped.
 fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
     let text = text(path)?;
     let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
@@ -143,7 +143,7 @@ fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
 }
 
 fn epoch(of: &Value) -> Option<Epoch> {
-    // A number that JSON does not have is null.
+    // A number that JSON cannot hold is null.
     let numbers = |name: &str| -> Option<Vec<(String, f64)>> {
         let all = of.get(name)?.as_object()?;
         Some(all.iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect())

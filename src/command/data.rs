@@ -1,4 +1,4 @@
-//! `unpadded data`: what there is to train on, before anything is trained.
+//! `unpadded data`: checks and statistics of texts before a training.
 
 use clap::{Args, Subcommand};
 
@@ -24,32 +24,32 @@ pub(crate) struct Data {
 
 #[derive(Subcommand)]
 enum DataCommand {
-    /// Lengths, labels, how much of held-out texts is known, and what padding would cost
+    /// Statistics of texts: lengths, labels, the known share of held-out tokens, and the cost of padding
     #[command(after_help = "Example:\n  unpadded data stats reviews.tsv --json | jq .coverage")]
     Stats(Texts),
-    /// The known tokens and how often they occur
+    /// Vocabulary: the known tokens with their counts
     #[command(after_help = "Example:\n  unpadded data vocab --task tag train.conll --top 50")]
     Vocab {
         #[command(flatten)]
         texts: Texts,
-        /// How many of them, the most frequent ones
+        /// Number of tokens to show, the most frequent ones
         #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = 30, value_parser = whole::<usize>)]
         top: usize,
     },
-    /// Read everything and say whether a training could begin; bad lines are named
+    /// Check every record for a training; malformed lines are reported with their numbers
     #[command(after_help = "Example:\n  unpadded data check data.csv --set data.text=review")]
     Check(Texts),
 }
 
 #[derive(Args)]
 struct Texts {
-    /// The texts: a file or a folder
+    /// Data: a file or a folder
     #[arg(value_name = "PATH")]
     path: String,
-    /// What is to be learnt of them: classify, tag, lm or translate
+    /// Task to train for: classify, tag, lm or translate
     #[arg(long, value_parser = init::task, default_value = "classify")]
     task: Task,
-    /// Any other setting, as text.tokens=characters; may be given several times
+    /// Setting of the config, as text.tokens=characters; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     let Preview { said: shown, how, records, .. } = preview(&config).usage()?;
     let how: Value = serde_json::from_str(&how).unwrap_or_default();
     let console = texts.console;
-    // What is understood is shown even if there is too little to train on.
+    // The parsed records are shown even if there are too few to train on.
     shown.iter().try_for_each(|line| console.more(line))?;
     if !records.is_empty() {
         console.more(format!("the first {} records:", records.len()))?;
@@ -95,10 +95,10 @@ fn check(texts: &Texts) -> Outcome<()> {
     }
     let prepared = match &config.data.window {
         None if config.run.task == Task::Classify && how["format"] != FileFormat::Libsvm.name() => {
-            // Each text is looked at once, and none has to stay in memory.
+            // Each text is read once, and none has to stay in memory.
             let mut windowed = config.clone();
             windowed.data.window = Some(1);
-            // Without a window more bytes decide the encoding, as in a training.
+            // Without a window, more bytes decide the encoding, as in a training.
             prepare(&windowed).or_else(|error| prepare(&config).map_err(|_| error))
         }
         _ => prepare(&config),
@@ -124,7 +124,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     })
 }
 
-/// How often each label occurs; nothing where texts have none.
+/// Returns the count of each label; nothing where texts have no labels.
 fn counts(prepared: &Preparation) -> Vec<(String, u64)> {
     let labels = prepared.trainer.vocabularies().find(|(name, _)| *name == "labels");
     let Some((_, labels)) = labels else { return Vec::new() };
@@ -132,7 +132,7 @@ fn counts(prepared: &Preparation) -> Vec<(String, u64)> {
     labels.tokens().enumerate().map(count).collect()
 }
 
-/// Labels with their counts as JSON.
+/// Returns labels with their counts as JSON.
 fn labelled(counts: Vec<(String, u64)>) -> Value {
     Value::Object(counts.into_iter().map(|(label, count)| (label, count.into())).collect())
 }

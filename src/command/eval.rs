@@ -1,4 +1,4 @@
-//! `unpadded eval`: trained models are measured.
+//! `unpadded eval`: evaluation of trained models.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use unpadded::recipes::{
     Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
 };
 
-/// How the difference of two models is tested.
+/// The test of the difference between two models.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
-/// The most characters of a text that is shown.
+/// The most characters of a text that are shown.
 const TEXT: usize = 200;
 
 #[derive(Args)]
@@ -27,21 +27,21 @@ Examples:
   unpadded eval runs/classify-1 test.tsv               scores with 95 % intervals, and each class
   unpadded eval runs/tag-1 test.conll --json           the same as a line of JSON
   unpadded eval runs/tag-1 runs/tag-2 test.conll       side by side, with a paired bootstrap test
-  unpadded eval --ensemble runs/tag-1 runs/tag-2 test.conll   both as one: means of probabilities, votes for tags
+  unpadded eval --ensemble runs/tag-1 runs/tag-2 test.conll   ensemble: means of probabilities, votes for tags
   unpadded eval --ensemble runs/tag-3 test.conll       all runs of `train --seeds` or `--folds` as one
-Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are named with
+Intervals are percentiles of 1,000 bootstrap samples of the texts. Labels and tags that training never saw are reported with
 their places, and scored as wrong.")]
 pub(crate) struct Eval {
-    /// Run folders, of which the best epoch is taken, or checkpoints: several are set side by side
+    /// Run folders (their best epoch) or checkpoints; several are compared
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
     runs: Vec<PathBuf>,
-    /// The texts, with what is right, as for a training
+    /// Test data: texts with right answers, in the format of the training data
     #[arg(value_name = "FILE", required = true)]
     data: String,
-    /// Ensemble: all runs answer together, and are scored as one
+    /// Ensemble: combine all runs into one model, and score it
     #[arg(long)]
     ensemble: bool,
-    /// How FILE is read, as data.text=review; may be given several times
+    /// Setting of the config for FILE, as data.text=review; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -51,9 +51,9 @@ pub(crate) struct Eval {
 /// A model with its name.
 struct Run {
     name: String,
-    /// How the texts are read.
+    /// The config with which the texts are read.
     config: Config,
-    /// The config that it was trained with, whose columns may be others than those of the texts.
+    /// The config of the training; its columns may differ from the columns of the texts.
     trained: Config,
     model: Model,
 }
@@ -97,7 +97,7 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
 
 fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> Outcome<()> {
     let ModelComparison { scored, against_first, .. } = compared;
-    // Files are read alike by models that were trained alike.
+    // Models with the same training options read files alike.
     for (at, of) in scored.iter().enumerate() {
         if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
             show::say(of, console);
@@ -150,16 +150,14 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
         let (one, two) = (terminal::shown(&one.name), terminal::shown(&run.name));
         let tested = match p_value {
             Some(p) => format!("p = {p:.3} for {} ({METHOD})", first.headline),
-            None => {
-                "no test: they read other texts, or have other headline scores, or learn other labels or tags"
-                    .to_owned()
-            }
+            None => "no test: the runs differ in their texts, their headline score, or their labels or tags"
+                .to_owned(),
         };
         console.more("")?;
         console.result(format!("{two} against {one}: {tested}"))?;
         if *differ > 0 {
             let shown = texts.len();
-            console.more(format!("{differ} texts are answered otherwise; the first {shown}:"))?;
+            console.more(format!("{differ} texts have different answers; the first {shown}:"))?;
         }
         for Disagreement { text, truth, found: [a, b], .. } in texts {
             let lines = [("text", text), ("truth", truth), (one.as_str(), a), (two.as_str(), b)];
@@ -173,7 +171,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
     Ok(())
 }
 
-/// How many texts and tokens each run has read, and how many tokens it does not know.
+/// Returns the table with the texts and tokens of each run, and its unknown tokens.
 fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     let mut names: Vec<&'static str> = Vec::new();
     for (name, _) in scored.iter().flat_map(|of| &of.counts) {
@@ -189,7 +187,7 @@ fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     table
 }
 
-/// A text in a line, and not too long.
+/// Returns a text as one line, shortened if it is long.
 fn cut(text: &str) -> String {
     let text = terminal::shown(text);
     match text.char_indices().nth(TEXT) {
@@ -198,7 +196,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Several runs as an object.
+/// Returns several runs as an object.
 fn several(
     data: &str,
     runs: &[Run],

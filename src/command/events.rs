@@ -1,4 +1,4 @@
-//! Event files, as TensorBoard reads them: the numbers and texts of a training, by step.
+//! Event files for TensorBoard: the numbers and texts of a training, by step.
 //!
 //! An event file is a list of records. Each is `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of the
 //! bytes: u32`, little endian (TensorFlow's `record_writer.cc`); the bytes are a message `Event` of Protocol Buffers
@@ -10,19 +10,18 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// An event file that is being written. What is written stays in memory until [`Events::flush`], or until much has come
-/// together.
+/// Writer of an event file. Events stay in memory until [`Events::flush`], or until the buffer is full.
 #[derive(Debug)]
 pub(crate) struct Events {
     out: BufWriter<File>,
 }
 
 impl Events {
-    /// What the names of its files end with.
+    /// The suffix of the file names.
     pub(crate) const ENDING: &str = ".unpadded";
 
-    /// A new event file in `folder`, which is made if it is missing. Files that are there stay: TensorBoard reads all of
-    /// a folder as one training.
+    /// Creates an event file in `folder`, and the folder if it is missing. Existing files are kept: TensorBoard reads all files
+    /// of a folder as one training.
     ///
     /// # Errors
     /// If the folder or the file cannot be made or written.
@@ -46,8 +45,8 @@ impl Events {
         Ok(events)
     }
 
-    /// A number at a step, shown under Scalars. A tag with `/` (`loss/train`) is shown in a group of its first part. The
-    /// file holds numbers as f32.
+    /// Writes a number at a step, shown under Scalars. A tag with `/` (`loss/train`) is grouped by the text before it. The file
+    /// holds numbers as f32.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -55,7 +54,7 @@ impl Events {
         self.value(step, tag, |entry| entry.f32(2, value as f32))
     }
 
-    /// A text in Markdown at a step, shown under Text.
+    /// Writes a text in Markdown at a step, shown under Text.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -75,7 +74,7 @@ impl Events {
         })
     }
 
-    /// Writes to the file what is still in memory; TensorBoard then sees it within seconds.
+    /// Writes buffered events to the file; TensorBoard then shows them within seconds.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -83,7 +82,7 @@ impl Events {
         self.out.flush()
     }
 
-    /// An event with one value of a summary.
+    /// Writes an event with one value of a summary.
     fn value(&mut self, step: u64, tag: &str, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
         self.event(|event| {
             event.number(2, step);
@@ -112,7 +111,7 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The machine's name, as far as it can stand in the name of a file.
+/// Returns the machine's name without characters that a file name may not have.
 fn host() -> String {
     let told = fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told =
@@ -122,7 +121,7 @@ fn host() -> String {
     if name.is_empty() { "localhost".into() } else { name }
 }
 
-/// A message of Protocol Buffers as its bytes: fields, each with its number and how it is stored.
+/// Encoder of a Protocol Buffers message: fields, each with its number and wire type.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -163,7 +162,7 @@ impl Message {
     }
 }
 
-/// CRC-32C (Castagnoli), bit order reversed. The crate `crc32fast`, which checkpoints use, has another polynomial.
+/// Computes CRC-32C (Castagnoli), bit order reversed. The crate `crc32fast`, which checkpoints use, has another polynomial.
 fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -182,7 +181,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ crc >> 8)
 }
 
-/// The form in which records hold their checksums, so that a checksum over checksums stays a good one.
+/// Masks a checksum as records store it, so that a checksum of data with checksums stays reliable.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -231,7 +230,7 @@ mod tests {
         events.flush().unwrap();
         let bytes = fs::read(&files[0]).unwrap();
         let mut rest = bytes.as_slice();
-        // Of each event, what follows its time (field 1, 8 bytes).
+        // The bytes of each event after its time (field 1, 8 bytes).
         assert_eq!(&record(&mut rest)[9..], b"\x1a\x0dbrain.Event:2");
         assert_eq!(&record(&mut rest)[9..], b"\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0aloss/train\x15\0\0\0\x3f");
         let text = record(&mut rest);

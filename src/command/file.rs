@@ -1,4 +1,4 @@
-//! Config files of run folders, and flags over them.
+//! Config files of run folders, with flags over them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use toml::de::DeTable;
 use super::outcome::{Outcome, UsageError, bad, plain};
 use unpadded::recipes::{Config, Model, Value};
 
-/// The config of a run folder, which a training has written: one that was emptied or cut would go on with other settings.
+/// Loads the config of a run folder. An empty or truncated file is an error: the training would continue with other settings.
 pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let path = super::run::config(folder);
     let config = Config::load(&path).usage()?;
@@ -27,11 +27,11 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     ))
 }
 
-/// The config that a model was trained with, and flags `--set name=value` over it.
+/// Returns the config that a model was trained with, with the flags `--set name=value`.
 pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     let config = Config::from_toml(model.config()).map_err(|e| e.noted("in the config of the checkpoint"));
     let mut config = config.usage()?;
-    // The checkpoint notes the columns that the training had; those that are set here are no guess.
+    // The checkpoint notes the columns of the training; a column that is set here is explicit.
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), None);
     }
@@ -50,10 +50,10 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     Ok(config)
 }
 
-/// The settings of the data that decide what a model learns, and from which texts.
+/// The data settings that decide the target and the texts of a training.
 const OF_TRAINING: [&str; 7] = ["train", "dev", "test", "hold_out", "fold", "target", "phrases"];
 
-/// Sets what a flag `--set name=value` says; a value that is neither a number nor true or false is a text.
+/// Sets the value of a flag `--set name=value`; a value that is neither a number nor true or false is a text.
 pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     let Some((name, text)) = flag.split_once('=') else {
         return bad(format!("--set {flag}: expected name=value, as model.hidden=256, got no `=`"));
@@ -61,7 +61,7 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     // A separator may be a space.
     let (name, text) = (name.trim(), if text.trim().is_empty() { text } else { text.trim() });
     if name == "task" {
-        return bad(format!("--set {flag}: expected a setting of the task, got the task: --task says it"));
+        return bad(format!("--set {flag}: expected a setting of the task, got the task: --task sets it"));
     }
     let value = match (text.parse::<i64>(), text.parse::<f64>(), text.parse::<bool>()) {
         (Ok(number), ..) => Value::Int(number),
@@ -83,14 +83,14 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     if matches!(value, Value::List(_)) && takes_lists(config, name) {
         return bad(format!("--set {flag}: {}", plain(&e)));
     }
-    // A column may be called 2, and a shell takes quotation marks away.
+    // A column may have the name 2, and a shell removes quotation marks.
     match config.set(name, &Value::Text(text.to_owned())) {
         Ok(()) => Ok(()),
         Err(_) => bad(format!("--set {flag}: {}", plain(&e))),
     }
 }
 
-/// Whether a setting may be a list.
+/// Returns whether a setting may be a list.
 fn takes_lists(config: &Config, name: &str) -> bool {
     config.clone().set(name, &Value::List(vec![String::new()])).is_ok()
 }

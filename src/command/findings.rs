@@ -1,4 +1,4 @@
-//! What a report shows, found out of a trained model and the texts that were held out.
+//! The contents of a report, computed from a trained model and the held-out texts.
 
 use super::outcome::Outcome;
 use super::ranks;
@@ -14,12 +14,12 @@ use unpadded::recipes::{
 };
 use unpadded::train::Report;
 
-/// So many mistakes and examples are shown.
+/// The most errors and examples that are shown.
 const SHOWN: usize = 12;
-/// So many held-out texts are translated.
+/// The most held-out texts that are translated.
 const TRANSLATED: usize = 100;
 
-/// What a training came to.
+/// Results of a training, from which the report is made.
 pub(crate) struct Findings<'a> {
     pub(crate) config: &'a Config,
     pub(crate) model: &'a Model,
@@ -36,7 +36,7 @@ pub(crate) struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// The page of the report.
+    /// Computes the contents of the report.
     pub(crate) fn page(self) -> Outcome<Page> {
         let Self { config, model, name, metric, unit, report, .. } = self;
         let task = config.run.task.name();
@@ -84,7 +84,7 @@ impl Findings<'_> {
         let cases = &self.held_out.cases[..];
         let most = match cases.first().map(|case| &case.truth) {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
-            // Beams take their time.
+            // Beam search is slow.
             Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
             _ => SHOWN,
         };
@@ -104,13 +104,12 @@ impl Findings<'_> {
             page.examples_of = match &page.tested {
                 Some(tested) => {
                     page.examples = tested.examples.clone();
-                    "Of the test set: the first 8 texts, and the 4 of the others with the lowest chrF."
-                        .to_owned()
+                    "Test set: the first 8 texts, and the 4 other texts with the lowest chrF.".to_owned()
                 }
                 None => format!("The first {} held-out texts.", page.examples.len()),
             };
             let aligned = Aligner::new(config, self.checkpoint, config.run.threads);
-            // What is trained and scored is shown, with attention or without.
+            // The report of a finished training is written even without attention.
             if let Err(e) = aligned.and_then(|aligner| align(&mut page, aligner)) {
                 page.examples_of += &format!(" Their attention is not shown: {}", super::outcome::plain(&e));
             }
@@ -122,7 +121,7 @@ impl Findings<'_> {
     }
 }
 
-/// Of several translations the best one.
+/// Keeps only the best of several translations.
 fn best(answer: Answer) -> Answer {
     match answer {
         Answer::Ranked(mut texts) if !texts.is_empty() => Answer::Text(texts.swap_remove(0).0),
@@ -130,7 +129,7 @@ fn best(answer: Answer) -> Answer {
     }
 }
 
-/// The attention of each example.
+/// Adds the attention to each example.
 fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
     for example in &mut page.examples {
         if let Example::Pair { source, target, attention, .. } = example {
@@ -140,7 +139,7 @@ fn align(page: &mut Page, mut aligner: Aligner) -> unpadded::Result<()> {
     Ok(())
 }
 
-/// The errors of held-out texts by length; none of texts that go on in many ways.
+/// Returns the errors of held-out texts by length; none for language models, whose texts have many continuations.
 fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength> {
     let mut found = match cases.first()?.truth {
         Truth::Label(_) => ByLength::new("wrong texts", Unit::Share),
@@ -148,7 +147,7 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
         Truth::Number(_) => ByLength::new("mean absolute error", Unit::Number),
         Truth::Tags(..) => ByLength::new("wrong tags", Unit::Share).by("length in words"),
         Truth::Texts(_) => ByLength::new("chrF", Unit::Share),
-        // Open texts have no truth to be wrong about.
+        // Such texts have no right answer.
         _ => return None,
     };
     for (case, answer) in cases.iter().zip(answers) {
@@ -189,7 +188,7 @@ fn parameters(checkpoint: &Checkpoint) -> usize {
         .sum()
 }
 
-/// The time of each kind of operator, longest first.
+/// Returns the time of each kind of operator, the longest first.
 fn operators(profile: &Profile) -> Vec<OperatorTime> {
     let mut found: Vec<OperatorTime> = Vec::new();
     for entry in &profile.entries {
@@ -209,7 +208,7 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
     found
 }
 
-/// Which labels of tagged texts were taken for which, where texts have them.
+/// Returns the confusion of the labels of tagged texts; none without labels.
 fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
     let mut confusion = Confusion::new("label");
     for (case, answer) in cases.iter().zip(answers) {
@@ -222,7 +221,7 @@ fn intents(cases: &[Case], answers: &[Answer]) -> Option<Confusion> {
     (!confusion.labels.is_empty()).then_some(confusion)
 }
 
-/// Which labels were taken for which, how sure the model was, and its worst mistakes.
+/// Adds the confusion of labels, the calibration and the worst errors to the page.
 fn labels(
     page: &mut Page,
     cases: &[Case],
@@ -264,7 +263,7 @@ fn labels(
     page.calibration = Some(sums.iter().filter(|(.., count)| *count > 0).map(bin).collect());
     page.confusion = Some(confusion);
     wrong.sort_by(|a, b| b.0.total_cmp(&a.0));
-    // Words are cut and weighed where there are any.
+    // Attribution needs words; rows of features have none.
     let mut weigher = match model.tokenizer() {
         Some(_) => Some(Weigher::new(checkpoint, threads)?),
         None => None,
@@ -284,7 +283,7 @@ fn labels(
     Ok(())
 }
 
-/// A text with what the model makes of it.
+/// Returns a text with the model's answer.
 fn example(case: &Case, answer: &Answer) -> Option<Example> {
     match (&case.truth, answer) {
         (Truth::Tags(truth, _), Answer::Tags { words, tags, .. }) => {

@@ -8,9 +8,9 @@ use unpadded::recipes::{Config, Space, Task};
 
 /// The comment above the table of the space.
 const SPACE: &str = "\
-# Space: the settings that `tune` varies, each in the place of its value above. A list has values that are equally
-# likely; from and to are the ends of a range, log = true draws evenly on a logarithmic scale. Any setting of [text],
-# [model] and [training] can be here, but training.epochs.
+# Search space: the settings that `tune` varies; a drawn value replaces the value above. The values of a list are equally
+# likely; from and to are the ends of a range; log = true draws evenly on a logarithmic scale. Any setting of [text],
+# [model] and [training] can be here, except training.epochs.
 ";
 
 #[derive(Args)]
@@ -19,18 +19,18 @@ Examples:
   unpadded init classify --train reviews.tsv > reviews.toml
   unpadded init classify --train reviews.tsv --space > space.toml   for `unpadded tune space.toml --budget 30m`")]
 pub(crate) struct Init {
-    /// What is to be learnt: classify, tag, lm or translate
+    /// Task to train for: classify, tag, lm or translate
     #[arg(value_parser = task)]
     task: Task,
-    /// What to train on
+    /// Training data: a file or a folder, entered as `data.train`
     #[arg(long, value_name = "PATH")]
     train: Option<String>,
-    /// Also write a table [space] with the settings that `tune` varies
+    /// Search space: also write a table [space] with the settings that `tune` varies
     #[arg(long)]
     space: bool,
 }
 
-/// A task by its name.
+/// Parses the name of a task.
 pub(crate) fn task(name: &str) -> Result<Task, String> {
     let names: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
     Task::from_name(name).ok_or_else(|| format!("expected one of `{}`", names.join("`, `")))

@@ -1,4 +1,4 @@
-//! `unpadded inspect`: what a checkpoint holds.
+//! `unpadded inspect`: the contents of a checkpoint.
 
 use clap::Args;
 use serde_json::Value;
@@ -21,17 +21,17 @@ Examples:
 pub(crate) struct Inspect {
     #[command(flatten)]
     which: ModelChoice,
-    /// Show the program, too
+    /// Program: also print the operators
     #[arg(long)]
     program: bool,
-    /// Write the config of the training alone, as TOML
+    /// Config of the training as TOML, and nothing else
     #[arg(long, conflicts_with_all = ["program", "json"])]
     config: bool,
     #[command(flatten)]
     console: Console,
 }
 
-/// What trains a program: the kinds of operators that update it, each with how many there are, and how many numbers they keep.
+/// Returns the kinds of operators that update the program, each with its count, and the total size of their states.
 fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for op in checkpoint.program.blocks().flat_map(|(_, block)| &block.ops) {
@@ -49,7 +49,7 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
-/// Numbers as a line of blocks, the lowest to the highest.
+/// Returns numbers as a line of blocks, the lowest to the highest.
 fn sparkline(numbers: &[f64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let finite = || numbers.iter().copied().filter(|x| x.is_finite());
@@ -72,13 +72,13 @@ impl Inspect {
                     "--config: expected a checkpoint of `unpadded train`, got `{name}`, which has no config"
                 ));
             };
-            // A config of another version may have settings that there are no more.
+            // A config of another version may have settings that no longer exist.
             let config =
                 Config::from_toml(config).map_err(|e| e.noted("in the config of the checkpoint")).usage()?;
             terminal::print(config.to_toml().trim_end())?;
             return Ok(Ending::Done);
         }
-        // A run's file for prediction has no history, the other one beside it has.
+        // The checkpoint for inference has no history; the training checkpoint beside it has one.
         let beside = self.which.path.is_dir().then(|| super::run::last(&self.which.path));
         let training = match beside {
             Some(path) if path.is_file() => Some(Checkpoint::load(path)?),

@@ -1,4 +1,4 @@
-//! Signals while a file is written: the first ends the command once its temporary file is removed.
+//! Signals while a file is written: the first signal ends the command after its temporary file is removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,15 +8,15 @@ use signal_hook::flag;
 use super::outcome::Outcome;
 use unpadded::train::interrupt_signals;
 
-/// The signal that came, 0 for none.
+/// The received signal, 0 for none.
 pub(super) struct Interrupts(Arc<AtomicUsize>);
 
 impl Interrupts {
-    /// Catches signals from now to the end of the program; the second signal ends it at once.
+    /// Catches signals until the program ends; the second signal ends it at once.
     pub(super) fn catch() -> Outcome<Self> {
         let (came, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for signal in interrupt_signals() {
-            // In this order: the first action reads what an earlier signal has set with the second.
+            // In this order: the first action reads the flag that the second action sets at a signal.
             flag::register_conditional_shutdown(signal, 128 + signal, came.clone())?;
             flag::register(signal, came.clone())?;
             flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?;
@@ -24,7 +24,7 @@ impl Interrupts {
         Ok(Self(first))
     }
 
-    /// The signal that came, if one did.
+    /// Returns the received signal, if any.
     pub(super) fn signal(&self) -> Option<u8> {
         u8::try_from(self.0.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
     }

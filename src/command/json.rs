@@ -1,18 +1,18 @@
-//! Lines of JSON.
+//! JSON output.
 
 use serde_json::{Map, Value};
 
-/// A number, or null where JSON has none for it.
+/// Returns a number, or null if JSON cannot hold it.
 pub(crate) fn number(x: f64) -> Value {
     serde_json::Number::from_f64(x).map_or(Value::Null, Value::Number)
 }
 
-/// An object of these entries, in this order.
+/// Returns an object with these entries, in this order.
 pub(crate) fn object<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Object(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// Numbers by name.
+/// Returns an object of numbers by name.
 pub(crate) fn numbers<'a>(of: impl IntoIterator<Item = &'a (String, f64)>) -> Value {
     Value::Object(of.into_iter().map(|(name, x)| (name.clone(), number(*x))).collect::<Map<_, _>>())
 }

@@ -1,4 +1,4 @@
-//! The command: what each of its parts takes, and how it ends. A part is a file of its own here.
+//! The command line: subcommands, their flags, and exit codes. Each subcommand has a file of its own here.
 
 mod ask;
 mod bench;
@@ -39,7 +39,7 @@ use outcome::{BadInput, Ending, Outcome};
 use terminal::say;
 use unpadded::Printable;
 
-/// Trains, measures and asks models of text, without padding and without a line of Rust.
+/// Train, evaluate and use models of text, without padding and without a line of Rust.
 ///
 /// `unpadded train` alone trains on film reviews that come with it.
 #[derive(Parser)]
@@ -57,8 +57,8 @@ Examples:
   unpadded train reviews.toml --set model.hidden=256
   unpadded tune reviews.toml --budget 30m            searches settings
   echo 'What a film!' | unpadded predict runs/classify-1
-Exit codes: 0 done, 1 it failed on the way, 2 what was asked for makes no sense, 130 interrupted and saved;
-`predict --output` that is interrupted writes no file: 128 and the number of the signal."
+Exit codes: 0 done, 1 error while running, 2 invalid request (nothing was begun), 130 interrupted and saved;
+an interrupted `predict --output` writes no file and exits with 128 plus the number of the signal."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -71,38 +71,39 @@ enum Command {
     Init(init::Init),
     /// Train a model, into a run folder with its checkpoints, metrics and report
     Train(Box<train::Train>),
-    /// Search settings within a budget of time, by random trials of which the best are trained on
+    /// Search settings (hyperparameters) within a time budget, by random search with successive halving
     Tune(Box<tune::Tune>),
-    /// Measure a model on texts
+    /// Evaluate models on texts with right answers
     Eval(eval::Eval),
-    /// Write one page with the curves, scores and settings of several runs
+    /// Write one HTML page with the curves, scores and settings of several runs
     Report(beside::Report),
-    /// Answer each record of a file, or each line of standard input: a label, tags, a translation
+    /// Predict a label, tags or a translation for each record of a file, or each line of standard input
     Predict(ask::Predict),
-    /// Go on from each line of standard input with a language model
+    /// Generate text with a language model, from the beginning in each line of standard input
     Generate(ask::Generate),
-    /// Say what a checkpoint holds
+    /// Show the contents of a checkpoint
     Inspect(inspect::Inspect),
-    /// Draw the program of a checkpoint as SVG, each step block in the box of its operator
+    /// Draw the program of a checkpoint as SVG, with each step block inside the box of its operator
     Graph(graph::Graph),
-    /// Write a model's weights as safetensors, under the names that PyTorch has for them
+    /// Export a model's weights as safetensors, with PyTorch's parameter names
     #[cfg(feature = "safetensors")]
     Export(weights::Export),
-    /// Put weights of a safetensors file into a model, which is written to another file
+    /// Import weights from a safetensors file into a model, and write the model to a new file
     #[cfg(feature = "safetensors")]
     Import(weights::Import),
-    /// Look at texts before training on them
+    /// Check and count texts before training on them
     Data(data::Data),
-    /// Say how fast a model is trained and answers on this machine
+    /// Measure the speed of training and prediction on this machine
     Bench(bench::Bench),
-    /// Write the completions of a shell, to standard output
+    /// Write shell completions to standard output
     Completions {
-        /// Which shell
+        /// Shell to complete for
         shell: clap_complete::Shell,
     },
 }
 
-/// Makes a file beyond the limit of sizes (`ulimit -f`) an error of the write, as a full disk is, and not the end of the program.
+/// Turns a write beyond the file-size limit (`ulimit -f`) into an error of the write, as with a full disk; by default it ends the
+/// program.
 #[cfg(unix)]
 fn catch_file_limit() -> std::io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()).map(drop)
@@ -150,7 +151,7 @@ pub(crate) fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             let said = error.render().to_string();
-            // Arguments are names of files, too, and clap shows them as they are.
+            // Arguments may be file names, and clap prints them unescaped.
             if Printable(&said).to_string() == said {
                 error.exit()
             }
@@ -164,7 +165,7 @@ pub(crate) fn main() -> ExitCode {
     match run(cli.command) {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Interrupted) => ExitCode::from(130),
-        // As a shell reports it.
+        // Shells report a signal in this way.
         Ok(Ending::Signal(signal)) => ExitCode::from(128 + signal),
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();

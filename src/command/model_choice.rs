@@ -1,4 +1,4 @@
-//! Which model is asked.
+//! The model of a command.
 
 use std::path::PathBuf;
 
@@ -9,21 +9,21 @@ use super::run;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::Model;
 
-/// Which model is asked.
+/// Model that a command loads.
 #[derive(Args)]
 pub(crate) struct ModelChoice {
-    /// A run folder, of which the best epoch is taken, or a checkpoint
+    /// Run folder (its best epoch) or checkpoint
     #[arg(value_name = "RUN")]
     pub(crate) path: PathBuf,
 }
 
 impl ModelChoice {
-    /// The model in a run folder or a checkpoint.
+    /// Loads the model in a run folder or a checkpoint.
     pub(crate) fn load(&self) -> Outcome<Model> {
         Model::load(run::checkpoint(&self.path)?).usage()
     }
 
-    /// The checkpoint.
+    /// Loads the checkpoint.
     pub(crate) fn checkpoint(&self) -> Outcome<Checkpoint> {
         Checkpoint::load(run::checkpoint(&self.path)?).usage()
     }

@@ -1,4 +1,4 @@
-//! `unpadded predict RUN FILE`: the records of a file are answered, each with all that the file has of it.
+//! `unpadded predict RUN FILE`: answers the records of a file; each answer is written with the whole record.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -16,25 +16,25 @@ use unpadded::recipes::{Answer, Config, Model, Task};
 
 /// Text limit of taggers and translators, in characters: the whole text is in memory, at some kilobytes per character.
 const MOST_CHARACTERS: usize = 1 << 18;
-/// How many bad records are shown one by one.
+/// The most failing records that are reported one by one.
 const SHOWN: u64 = 20;
-/// Limit of the records that are answered together, in bytes of text: what a batch computes is all in memory.
+/// Limit of the records that are answered together, in bytes of text: a whole batch is in memory.
 const BYTES_TOGETHER: usize = 1 << 16;
 /// Limit for taggers, which also read the characters of each word, and for translators, in bytes of text.
 const WORDS_TOGETHER: usize = 1 << 14;
 
-/// What is asked, and where the answers are written.
+/// The file to answer, and the output of the answers.
 pub(super) struct OnFile<'a> {
     pub(super) model: &'a Model,
     pub(super) config: &'a Config,
     pub(super) path: &'a str,
-    /// Standard output without it.
+    /// The output file; without it, standard output.
     pub(super) output: Option<&'a Path>,
     pub(super) overwrite: bool,
-    /// End at the first record that cannot be answered.
+    /// Stop at the first record without an answer.
     pub(super) strict: bool,
     pub(super) quiet: bool,
-    /// How many records are answered together.
+    /// The number of records that are answered together.
     pub(super) batch: usize,
 }
 
@@ -63,7 +63,7 @@ impl OnFile<'_> {
             (true, Some(path)) => check_ending(path, self.path, questions.read_as())?,
             _ => {}
         }
-        // Standard output has no file to remove: a signal ends the command there.
+        // Standard output has no temporary file to remove: a signal ends the command at once.
         let interrupts = self.output.map(|_| Interrupts::catch()).transpose()?;
         let signal = || interrupts.as_ref().and_then(Interrupts::signal);
         let output = Output::open(self.output, self.path, self.overwrite)?;
@@ -89,7 +89,7 @@ impl OnFile<'_> {
             size += question.as_ref().map_or(0, |question| question.text.as_ref().map_or(0, String::len));
             waiting.extend(question);
             if ended || waiting.len() >= self.batch || size >= most {
-                // What was answered before an error is there.
+                // The answers before an error are written.
                 done.answer(&mut questions, &waiting)?;
                 waiting.clear();
                 size = 0;
@@ -106,7 +106,7 @@ impl OnFile<'_> {
         done.end()
     }
 
-    /// Two files whose lines belong together are for a training: the source alone is translated.
+    /// Adds to an error about two files with parallel lines that only the source file is translated.
     fn advised(&self, error: Error) -> Error {
         let parts = self.path.split_once('{').zip(self.path.rsplit_once('}'));
         let Some(((before, _), (inside, behind))) = parts else { return error };
@@ -123,13 +123,13 @@ impl OnFile<'_> {
     }
 }
 
-/// What has become of the records so far.
+/// Progress through the records.
 struct AnswerProgress<'a> {
     how: &'a OnFile<'a>,
     records: u64,
     failed: u64,
     begun: Instant,
-    /// When the progress was shown last; never where nobody sees it.
+    /// The time of the last progress line; none if progress is not shown.
     shown: Option<Instant>,
 }
 
@@ -149,7 +149,7 @@ impl<'a> AnswerProgress<'a> {
             let answer = match (&question.text, &mut found) {
                 (Err(why), _) => Err(plain(why)),
                 (Ok(_), Some(found)) => found.next().ok_or_else(|| "expected an answer, got none".to_owned()),
-                // One by one, so that the bad record is named and all others are answered.
+                // One by one, so that the failing record is named and all others are answered.
                 (Ok(text), None) => answers(self.how.model, &[text])
                     .map_err(|e| format!("{}:{}: {}", questions.name(), question.line, plain(&e)))
                     .and_then(|found| {
@@ -199,7 +199,7 @@ impl<'a> AnswerProgress<'a> {
         }
     }
 
-    /// The temporary file is removed by the caller's return.
+    /// The temporary file is removed when the caller returns.
     fn interrupted(&self, signal: u8) -> Ending {
         if self.shown.is_some() {
             eprint!("\r");
@@ -223,12 +223,12 @@ impl<'a> AnswerProgress<'a> {
     }
 }
 
-/// Whether a model computes something for each word or character of a text at once.
+/// Returns whether a model computes rows for all words or characters of a text at once.
 fn reads_whole(model: &Model) -> bool {
     matches!(model.task(), Task::Tag | Task::Translate)
 }
 
-/// An answer for each text, none of which may be too long.
+/// Answers each text; a text that is too long is an error.
 pub(super) fn answers(model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Answer>> {
     let whole = reads_whole(model);
     let sizes = texts.iter().map(|text| text.chars().count());

@@ -1,18 +1,18 @@
-//! How the command ends.
+//! Results, errors and exit codes of the command.
 
-/// What goes wrong: an error of the library, or a sentence.
+/// The result of a subcommand; its error is an error of the library or a message.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// How it ended, where nothing went wrong.
+/// Ending of a command without an error.
 pub(crate) enum Ending {
     Done,
-    /// A training was interrupted, and is saved.
+    /// The training was interrupted, and is saved.
     Interrupted,
-    /// This signal came, and nothing is saved.
+    /// A signal ended the command, and nothing is saved.
     Signal(u8),
 }
 
-/// What was asked for makes no sense: nothing was begun.
+/// Invalid request: nothing was begun.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
@@ -24,37 +24,37 @@ impl std::fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// An error of what was asked for.
+/// Returns the error of an invalid request.
 pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }
 
-/// That a file that is to be written is not there yet.
+/// Checks that a new file does not exist yet.
 pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
     match path.exists() {
-        true => bad(format!("{}: expected the name of a new file, got one that is there", path.display())),
+        true => bad(format!("{}: expected the name of a new file, got an existing file", path.display())),
         false => Ok(()),
     }
 }
 
-/// Says that an error of the library is one of what was asked for.
+/// Conversion of a library error into an invalid request.
 pub(crate) trait UsageError<T> {
     fn usage(self) -> Outcome<T>;
 }
 
 impl<T> UsageError<T> for unpadded::Result<T> {
     fn usage(self) -> Outcome<T> {
-        // The line of this program that it was called from tells its user nothing.
+        // The source line in this program does not help the user.
         self.map_err(|error| BadInput(plain(&error)).into())
     }
 }
 
-/// An error as its user reads it.
+/// Returns an error as the user reads it.
 pub(crate) fn said(error: &(dyn std::error::Error + 'static)) -> String {
     error.downcast_ref::<unpadded::Error>().map_or_else(|| error.to_string(), plain)
 }
 
-/// An error of the library for people who have no source: without the line of this program that it came through.
+/// Returns an error of the library without its source line in this program.
 pub(crate) fn plain(error: &unpadded::Error) -> String {
     format!("{error:#}")
 }

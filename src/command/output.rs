@@ -1,4 +1,4 @@
-//! Where the answers to a file's records are written: a file, which gets its name once it is whole, or standard output.
+//! The output of answers to a file's records: a file, which gets its name once it is complete, or standard output.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -11,16 +11,16 @@ use super::terminal;
 use unpadded::Printable;
 use unpadded::data::ReadOptions;
 
-/// Endings of compressed files.
+/// File extensions of compressed files.
 const PACKED: [&str; 6] = ["gz", "zip", "zst", "bz2", "xz", "lz4"];
-/// Endings that name a format, the fitting one of each format first.
+/// File extensions by format; the first extension of each format is suggested.
 const FORMATS: [&[&str]; 4] = [&["csv"], &["tsv", "tab"], &["jsonl", "json", "ndjson"], &["conll", "conllu"]];
 
 fn ending(path: &Path) -> String {
     path.extension().map(|of| of.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-/// Refuses an ending of another format than the format that is written.
+/// Refuses an extension of another format than the written format.
 pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outcome<()> {
     let (name, output) = (path.display(), ending(path));
     if PACKED.contains(&&*output) {
@@ -29,7 +29,7 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
             path.with_extension("").display()
         ));
     }
-    // A compressed file is read, too, and a file in a zip: `some.zip!a.csv`.
+    // The input may be compressed, or a file in a zip: `some.zip!a.csv`.
     let input = Path::new(input.rsplit('!').next().unwrap_or_default());
     let unpacked =
         if PACKED.contains(&&*ending(input)) { input.with_extension("") } else { input.to_owned() };
@@ -55,20 +55,20 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
     }
 }
 
-/// The file that is read, which may be before the name of a file in it: `some.zip!a.csv`.
+/// Returns the paths of the input: the path as given, and the archive before each `!`, as in `some.zip!a.csv`.
 fn read_files(input: &str) -> impl Iterator<Item = &Path> {
     let whole = Path::new(input).exists();
     let before = input.match_indices('!').filter_map(move |(at, _)| input.get(..at).filter(|_| !whole));
     std::iter::once(input).chain(before).map(Path::new)
 }
 
-/// A file that is there once it is whole, or standard output.
+/// Output: a file that appears once it is complete, or standard output.
 pub(super) enum Output {
     Standard,
     File { file: File, path: PathBuf, temporary: Temporary },
 }
 
-/// Standard output, whose text is without what commands a terminal.
+/// Standard output without control sequences of terminals.
 struct Standard {
     waiting: Vec<u8>,
     terminal: bool,
@@ -103,7 +103,7 @@ impl Drop for Standard {
     }
 }
 
-/// A file that is removed unless it got its name.
+/// Temporary file, removed on drop unless it was renamed.
 pub(super) struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -133,11 +133,11 @@ impl Output {
             }
             if !overwrite {
                 return bad(format!(
-                    "--output {name}: expected a new file, got one that is there; --overwrite replaces it"
+                    "--output {name}: expected a new file, got an existing one; --overwrite replaces it"
                 ));
             }
         }
-        // A symbolic link stays: the file that it leads to is replaced.
+        // A symbolic link is kept: its target is replaced.
         let path = real(path).unwrap_or_else(|| path.to_owned());
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.part", std::process::id()));
@@ -145,7 +145,7 @@ impl Output {
         Ok(Self::File { file, path, temporary: Temporary(temporary.into()) })
     }
 
-    /// What answers are written by.
+    /// Returns the writer of the answers.
     pub(super) fn writer(&self) -> Outcome<Box<dyn Write + Send>> {
         Ok(match self {
             Self::Standard => {
@@ -158,7 +158,7 @@ impl Output {
         })
     }
 
-    /// Gives the file its name.
+    /// Renames the temporary file to its final name.
     pub(super) fn end(self) -> Outcome<()> {
         let Self::File { file, path, temporary } = self else { return Ok(()) };
         let wrong = |e: io::Error| format!("{}: {e}", path.display());

@@ -1,4 +1,4 @@
-//! The processes that an MPI launcher (`mpirun`, `srun`) starts together: who this one is, and what they train in common.
+//! The processes that an MPI launcher (`mpirun`, `srun`) starts together: the rank of this process, and the common training.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use unpadded::parallel::World;
 use unpadded::recipes::Config;
 use unpadded::train::{Process, Report, Trainer};
 
-/// Environment variables of launchers: the number of processes, and the rank of this one.
+/// The environment variables of launchers: the number of processes, and the rank of this process.
 const LAUNCHERS: [[&str; 2]; 3] = [
     ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"], // `mpirun` of Open MPI
     ["PMI_SIZE", "PMI_RANK"],                         // `mpirun` of MPICH, `srun --mpi=pmi2`
     ["SLURM_STEP_NUM_TASKS", "PMIX_RANK"],            // `srun --mpi=pmix`
 ];
 
-/// The time that rank 0 has to report an error of another rank, before that rank reports it itself.
+/// The time in which rank 0 reports an error of another rank; after it, that rank reports the error itself.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// One of several processes that a launcher started.
@@ -24,7 +24,7 @@ pub(super) struct LaunchedProcess {
     pub(super) size: usize,
 }
 
-/// This process among those that a launcher started; none if it is the only one.
+/// Returns the rank of this process among the launched processes; none if it is the only one.
 pub(super) fn launched() -> Option<LaunchedProcess> {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
     let found = LAUNCHERS
@@ -33,7 +33,7 @@ pub(super) fn launched() -> Option<LaunchedProcess> {
     found.filter(|launched| launched.size > 1)
 }
 
-/// Refuses several processes: each of them would write the same output.
+/// Refuses several processes: each would write the same output.
 pub(super) fn alone() -> Outcome<()> {
     match launched() {
         Some(LaunchedProcess { size, .. }) => bad(format!(
@@ -43,7 +43,7 @@ pub(super) fn alone() -> Outcome<()> {
     }
 }
 
-/// Waits until rank 0 has reported an error, which ends all processes; returns what the error of this rank begins with.
+/// Waits until rank 0 has reported an error, which ends all processes; returns the prefix for an error of this rank.
 pub(super) fn before_error() -> String {
     match launched() {
         Some(LaunchedProcess { rank, .. }) if rank > 0 => {
@@ -54,7 +54,7 @@ pub(super) fn before_error() -> String {
     }
 }
 
-/// The world of several processes; none if this is the only one.
+/// Returns the world of several processes; none if there is only one.
 #[cfg(feature = "mpi")]
 pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
     if deadline == 0 {
@@ -81,7 +81,8 @@ pub(super) fn world() -> Outcome<Option<World>> {
     }
 }
 
-/// The config that all processes train with, and `training.parts` in it. `own` is the config of this process; none if it takes that of rank 0.
+/// Returns the config that all processes train with, with its `training.parts`. `own` is the config of this process; without it,
+/// the process takes the config of rank 0.
 pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outcome<Config> {
     let text = own.as_ref().map(Config::to_toml).unwrap_or_default();
     let first = world.broadcast("settings of rank 0", text.as_bytes())?;
@@ -109,14 +110,14 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
     Ok(config)
 }
 
-/// A trainer of the world. The signal USR1, which `mpirun` passes on to all processes, interrupts it.
+/// Returns a trainer of the world. The signal USR1, which `mpirun` passes to all processes, interrupts it.
 pub(super) fn distributed(trainer: Trainer, world: &World) -> Outcome<Trainer> {
     #[cfg(unix)]
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, trainer.stop_flag())?;
     Ok(trainer.distributed(world.clone()))
 }
 
-/// What the processes of a training waited, sent and computed; none of one process.
+/// Describes the time that processes waited, the bytes that they sent and their shares of the tokens; none for one process.
 pub(super) fn shares(report: &Report) -> Option<String> {
     let processes = &report.processes[..];
     if processes.is_empty() {
@@ -135,7 +136,7 @@ pub(super) fn shares(report: &Report) -> Option<String> {
     ))
 }
 
-/// The values of two processes, or the smallest and the largest of more.
+/// Returns the values of two processes, or the smallest and the largest value of more.
 fn span(values: &[f64], shown: impl Fn(f64) -> String) -> String {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);

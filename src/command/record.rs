@@ -1,10 +1,10 @@
-//! Lines of standard input that look like records of a file.
+//! Detection of file records in the lines of standard input.
 
 use serde_json::Value;
 
 use unpadded::recipes::{Model, Task};
 
-/// Why a line looks like a record of a training's file instead of a text, if it does.
+/// Returns the reason why a line looks like a record of a training's file instead of a text; none if it looks like a text.
 pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
     // Rows of features may have their label.
     if model.task() == Task::Classify && model.tokenizer().is_none() {
@@ -20,12 +20,12 @@ pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
         .or_else(|| columns(model.task(), line, known))
 }
 
-/// A known label beside a separator, or before the text as fastText has it.
+/// Detects a known label beside a separator, or before the text in the form of fastText.
 fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
         let Some((first, rest)) = line.split_once(separator) else { continue };
         let last = rest.rsplit(separator).next().unwrap_or_default();
-        // A sentence may begin with such a word and a comma or semicolon.
+        // A sentence may begin with a label's name and a comma or semicolon.
         let cells = [Some(last), Some(first).filter(|_| matches!(separator, '\t' | '|'))];
         let mut cells = cells.into_iter().flatten().map(|cell| cell.trim().trim_matches('"'));
         if let Some(label) = cells.find(|cell| known(cell)) {
@@ -41,7 +41,7 @@ fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// An object, or a list that has a string: a text may be a number in brackets.
+/// Detects an object, or a list with a string: a text may be a number in brackets.
 fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
         Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),
@@ -55,7 +55,7 @@ fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// The names of the columns of the training.
+/// Detects a header: the names of the training's columns.
 fn header(model: &Model, line: &str) -> Option<String> {
     let note: Value = serde_json::from_str(model.predictor().note("read as")?).ok()?;
     // A column without a name has a number.
@@ -67,7 +67,7 @@ fn header(model: &Model, line: &str) -> Option<String> {
     for separator in ['\t', ',', ';', '|'] {
         let cells: Vec<&str> = line.split(separator).map(|cell| cell.trim_matches('"')).collect();
         let has = |name: &str| cells.contains(&name);
-        // Beside the text there is its label, or nothing that a sentence has.
+        // Beside the text column there is the label column, or all cells are single words.
         let bare = cells.iter().all(|cell| !cell.is_empty() && !cell.contains(char::is_whitespace));
         if cells.len() > 1 && has(&text) && (bare || label.as_deref().is_some_and(has)) {
             return Some(format!(
@@ -79,7 +79,7 @@ fn header(model: &Model, line: &str) -> Option<String> {
     None
 }
 
-/// Columns of words and their tags, or of a text and its translation.
+/// Detects columns of words and their tags, or of a text and its translation.
 fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let expected = match task {
         Task::Tag => "a sentence a line, without tags",
@@ -89,7 +89,7 @@ fn columns(task: Task, line: &str, known: impl Fn(&str) -> bool) -> Option<Strin
     if line.contains('\t') {
         return Some(format!("all columns of a line with tabs are read as text: expected {expected}"));
     }
-    // Running text may end with a word that is a tag, as `O` and `.` are; hardly with `B-place` or, behind one word, `NNP`.
+    // A sentence may end with a word that is a tag, such as `O` or `.`; `B-place`, or `NNP` behind one word, is hardly a word.
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_capital = |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
     let tag = match (task, &words[..]) {

@@ -15,7 +15,7 @@ use unpadded::metrics::Unit;
 use unpadded::recipes::{Config, Preparation};
 use unpadded::train::StopReason;
 
-/// In what the trainings differ.
+/// Difference between the trainings: the seed or the fold.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Seeds,
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 2] = [Self::Seeds, Self::Folds];
 
-    /// One of them, and several.
+    /// Returns the noun, singular and plural.
     fn names(self) -> [&'static str; 2] {
         match self {
             Self::Seeds => ["seed", "seeds"],
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// The file with the figures.
+    /// Returns the name of the file with the figures.
     fn file(self) -> &'static str {
         match self {
             Self::Seeds => run::SEEDS,
@@ -42,20 +42,20 @@ impl Kind {
     }
 }
 
-/// Several trainings of one config.
+/// Repeated training of one config.
 pub(crate) struct RepeatedTraining {
     kind: Kind,
     count: u64,
     config: Config,
     /// The folder of the run folders.
     path: PathBuf,
-    /// The figures of the trainings that have ended; none before the first begins.
+    /// The figures of the finished trainings; none before the first training begins.
     ended: Option<Vec<Value>>,
     console: Console,
 }
 
 impl RepeatedTraining {
-    /// As many trainings as flags say, in a new folder.
+    /// Returns the trainings that the flags ask for, in a new folder.
     pub(crate) fn new(
         kind: Kind,
         count: u64,
@@ -73,14 +73,14 @@ impl RepeatedTraining {
         }
         if let (Kind::Folds, Some(dev)) = (kind, &config.data.dev) {
             return bad(format!(
-                "--folds {count}: expected no `data.dev` (`--dev`), since each fold is measured on in its turn, got `{dev}`"
+                "--folds {count}: expected no `data.dev` (`--dev`), since each fold is held out once, got `{dev}`"
             ));
         }
         let path = path.unwrap_or_else(|| run::free(&config));
         Ok(Self { kind, count, config, path, ended: None, console })
     }
 
-    /// The trainings of a folder that [`Self::run`] has begun; `config` is the config of the folder with flags over it.
+    /// Returns the trainings of a folder in which [`Self::run`] began; `config` is the folder's config with flags over it.
     pub(crate) fn resumed(path: &Path, config: Config, console: Console) -> Outcome<Self> {
         let name = path.display();
         let mut known = file::resumed(path)?;
@@ -117,7 +117,7 @@ impl RepeatedTraining {
         Ok(Self { kind, count, config, path: path.to_owned(), ended: Some(ended.clone()), console })
     }
 
-    /// The config of a training, from 1 on, and the name of its run folder.
+    /// Returns the config of a training, numbered from 1 on, and the name of its run folder.
     fn of(&self, number: u64) -> Outcome<(Config, String)> {
         let mut config = self.config.clone();
         let name = match self.kind {
@@ -136,7 +136,8 @@ impl RepeatedTraining {
 
     pub(crate) fn run(mut self) -> Outcome<Ending> {
         let [one, several] = self.kind.names();
-        // All that may be wrong is found before anything is written, as a seed that is too large. If a fold has no text, it is the last one.
+        // Every config is checked before a file is written; a seed may be too large. If any fold has no text, the last fold has
+        // none.
         (1..=self.count).try_for_each(|number| self.of(number).map(drop))?;
         let resumes = self.ended.is_some();
         let first = match &self.ended {
@@ -186,7 +187,7 @@ impl RepeatedTraining {
         self.conclude(&ended)
     }
 
-    /// Trains in a run folder of its own; no figures if it was interrupted.
+    /// Trains in a run folder of its own; returns no figures if the training was interrupted.
     fn train(&self, config: &Config, name: &str, prepared: Preparation) -> Outcome<Option<Value>> {
         let folder = Folder::take(self.path.join(name))?;
         let resumes = run::last(folder.path()).is_file();
@@ -220,7 +221,7 @@ impl RepeatedTraining {
         ])))
     }
 
-    /// The figures of a training for people.
+    /// Returns the figures of a training for people.
     fn line(&self, number: u64, config: &Config, figures: &Value) -> String {
         let name = match self.kind {
             Kind::Seeds => format!("seed {}", config.run.seed),
@@ -239,7 +240,7 @@ impl RepeatedTraining {
         )
     }
 
-    /// The figures of all trainings that have ended.
+    /// Returns the figures of all finished trainings.
     fn object(&self, ended: &[Value]) -> Value {
         let first = ended.first();
         let known = |name: &str| first.map_or(Value::Null, |of| of[name].clone());
@@ -262,7 +263,7 @@ impl RepeatedTraining {
         Value::Object(object)
     }
 
-    /// Writes the mean and the deviation.
+    /// Writes the mean and the standard deviation.
     fn conclude(&self, ended: &[Value]) -> Outcome<Ending> {
         let (console, several) = (self.console, self.kind.names()[1]);
         console.more("")?;
@@ -296,16 +297,16 @@ fn unit(figures: &Value) -> &'static str {
     if figures["share"] == true { " %" } else { "" }
 }
 
-/// The mean of some figures, and their standard deviation.
+/// Mean of some figures, with their standard deviation.
 struct Spread {
     count: usize,
     mean: f64,
-    /// Of a sample: divided by n − 1; none of one figure.
+    /// The sample standard deviation, divided by n − 1; none for a single figure.
     deviation: Option<f64>,
 }
 
 impl Spread {
-    /// Of the figure of this name; none if a training lacks it.
+    /// Computes the mean of the figures with this name; none if a training lacks it.
     fn of(ended: &[Value], name: &str) -> Option<Self> {
         let values: Vec<f64> = ended.iter().map(|of| of[name].as_f64()).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| {

@@ -1,4 +1,4 @@
-//! What is to be trained: a config file, flags, or both.
+//! The request of a training: a config file, flags, or both.
 
 use std::path::PathBuf;
 
@@ -9,38 +9,38 @@ use super::{file, init};
 use unpadded::data::DataPaths;
 use unpadded::recipes::{Config, DataConfig, Task};
 
-/// What is to be trained.
+/// Request of a training: a config file, flags, or both.
 #[derive(Args)]
 pub(crate) struct TrainingRequest {
-    /// A config file; without one, the settings that do well for the task
+    /// Config file in TOML; without it, the task's defaults, which do well on a few thousand texts
     #[arg(value_name = "CONFIG", conflicts_with = "task")]
     pub(crate) config: Option<PathBuf>,
-    /// Fine-tuning: the run folder or checkpoint of a trained model that the training starts from, with its settings; of classify and tag
-    /// also a language model's
+    /// Fine-tuning: start from the trained model in this run folder or checkpoint, with its settings; classify and tag can also
+    /// start from a language model
     #[arg(long, value_name = "RUN")]
     from: Option<String>,
-    /// What is to be learnt: classify, tag, lm or translate [default: classify, or that of --from]
+    /// Task to train for: classify, tag, lm or translate [default: classify, or the task of --from]
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
-    /// What to train on: a file or a folder; of `translate` also two files whose lines belong together, as 'train.{de,en}', or a
-    /// folder of such files, as 'corpus/*.{de,en}': the source first
+    /// Training data: a file or a folder; for translate also two files with parallel lines, the source first, as 'train.{de,en}',
+    /// or a folder of such files, as 'corpus/*.{de,en}'
     #[arg(long, value_name = "PATH")]
     train: Option<String>,
-    /// A file with a text a line to translate, whose translations are the lines of --train-target
+    /// Source texts to translate, one per line; line by line, their translations are in --train-target
     #[arg(long, value_name = "PATH", requires = "train_target", conflicts_with = "train")]
     train_source: Option<String>,
-    /// A file with the translations of the lines of --train-source
+    /// Target texts: the translations of the lines of --train-source
     #[arg(long, value_name = "PATH", requires = "train_source")]
     train_target: Option<String>,
-    /// Any other setting, as model.hidden=256; may be given several times
+    /// Setting of the config, as model.hidden=256; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Threads to run on, 0 for one a core
+    /// Threads to run on, 0 for one per core [default: as the config sets]
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]
     threads: Option<usize>,
 }
 
-/// A whole number of a flag.
+/// Parses a whole number of a flag.
 pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     // Files have no larger numbers.
     let number = text.parse().ok().filter(|number| *number <= i64::MAX as u64);
@@ -48,7 +48,8 @@ pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i64::MAX))
 }
 
-/// Data of the same kind in other files: which columns they have is detected, except where there are several texts.
+/// Returns the data settings that also hold for other files of the same kind. Columns are detected again, unless there are
+/// several texts.
 fn other_data(data: DataConfig) -> DataConfig {
     let DataConfig { hold_out, target, label_separator, binary, text, pair, label, .. } = data;
     let several = pair.is_some() || text.len() > 1;
@@ -60,7 +61,7 @@ fn other_data(data: DataConfig) -> DataConfig {
 }
 
 impl TrainingRequest {
-    /// The config: a file or the task's own, then flags.
+    /// Returns the config: a file or the task's defaults, then flags.
     pub(crate) fn config(&self) -> Outcome<Config> {
         let mut config = match (&self.config, &self.from) {
             (Some(path), _) => Config::load(path).usage()?,
@@ -76,26 +77,26 @@ impl TrainingRequest {
         self.over(config)
     }
 
-    /// Whether a flag `--set` sets a setting.
+    /// Returns whether a flag `--set` sets a setting.
     pub(crate) fn sets(&self, setting: &str) -> bool {
         self.set.iter().any(|flag| flag.split_once('=').is_some_and(|(name, _)| name.trim() == setting))
     }
 
-    /// Adds to an error of `prepare` that the task is that of a language model, where no flag names it.
+    /// Adds to an error of `prepare` that the task is `lm` because `--from` names a language model, if no flag sets the task.
     pub(crate) fn of_task(&self, config: &Config, error: unpadded::Error) -> unpadded::Error {
         match (&self.from, &self.train) {
             (Some(run), Some(_))
                 if self.task.is_none() && self.config.is_none() && config.run.task == Task::Lm =>
             {
                 error.noted(format!(
-                    "the task is `lm`, that of `{run}`; `--task classify` trains a classifier over it"
+                    "the task is `lm`, because `{run}` is a language model; `--task classify` trains a classifier over it"
                 ))
             }
             _ => error,
         }
     }
 
-    /// A config with what the flags say instead.
+    /// Returns the config with the values of the flags.
     pub(crate) fn over(&self, mut config: Config) -> Outcome<Config> {
         if self.train.is_some() {
             config.data.train.clone_from(&self.train);
@@ -120,22 +121,22 @@ impl TrainingRequest {
     }
 }
 
-/// What is trained for how long: the flags of a training and of a search.
+/// Course of a training or a search: development data, epochs and seed.
 #[derive(Args)]
 pub(crate) struct Course {
-    /// What to measure on after each epoch; without it, a part of the training texts is held out
+    /// Development data, scored after each epoch [default: a part of the training texts is held out]
     #[arg(long, value_name = "PATH")]
     dev: Option<String>,
-    /// Epochs of a whole training: passes over the training texts
+    /// Epochs: passes over the training texts [default: as the config sets]
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
     epochs: Option<u64>,
-    /// Seed of all random numbers: equal seeds give equal results
+    /// Seed of all random numbers: equal seeds give equal results [default: as the config sets]
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]
     seed: Option<u64>,
 }
 
 impl Course {
-    /// A config with the values of the flags.
+    /// Sets the values of the flags in a config.
     pub(crate) fn over(&self, config: &mut Config) {
         if self.dev.is_some() {
             config.data.dev.clone_from(&self.dev);

@@ -1,4 +1,4 @@
-//! A run folder: the config as it was resolved, the metrics of each epoch, the checkpoints, what TensorBoard reads, and the report.
+//! Run folders: the resolved config, the metrics of each epoch, the checkpoints, TensorBoard events, and the report.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};
@@ -12,25 +12,25 @@ use super::outcome::{Outcome, bad};
 use unpadded::checkpoint::EpochScores;
 use unpadded::recipes::Config;
 
-/// Where runs go that are not told a folder.
+/// The parent folder of runs without `--run`.
 const RUNS: &str = "runs";
-/// What a training holds while it writes to a folder.
+/// The file that a training locks while it writes to a folder.
 const LOCK: &str = ".lock";
-/// What a folder of several runs has: their figures.
+/// The file with the figures in a folder of several runs, by kind.
 pub(crate) const SEEDS: &str = "seeds.json";
 pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
-/// What a training writes, beside events.
+/// The files that a training writes, beside events.
 const OURS: [&str; 6] =
     ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html", "test.json"];
 
-/// A run folder that is this process's alone until it is dropped.
+/// Run folder that belongs to this process alone until it is dropped.
 pub(crate) struct Folder {
     path: PathBuf,
     _lock: File,
 }
 
-/// What is in a run folder.
+/// The paths of the files in a run folder.
 pub(crate) fn last(folder: &Path) -> PathBuf {
     folder.join("last.ckpt")
 }
@@ -43,9 +43,9 @@ pub(crate) fn config(folder: &Path) -> PathBuf {
     folder.join("config.toml")
 }
 
-/// The checkpoint that a path means: of a run folder its best one.
+/// Returns the checkpoint of a path; for a run folder, its best checkpoint.
 pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
-    // Until a training is over its last checkpoint has the best parameters, too.
+    // Until a training has ended, its last checkpoint also has the best parameters.
     let found = match path.is_dir() {
         true => [best(path), last(path)].into_iter().find(|path| path.is_file()),
         false => path.is_file().then(|| path.to_owned()),
@@ -64,18 +64,18 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
     })
 }
 
-/// The first folder `runs/<task>-<number>` that is not there.
+/// Returns the first folder `runs/<task>-<number>` that does not exist.
 pub(crate) fn free(config: &Config) -> PathBuf {
     free_of(config.run.task.name())
 }
 
-/// The first folder `runs/<of>-<number>` that is not there.
+/// Returns the first folder `runs/<of>-<number>` that does not exist.
 pub(crate) fn free_of(of: &str) -> PathBuf {
     let name = |number: u64| Path::new(RUNS).join(format!("{of}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
-/// Whether a training may begin in a folder: it is not there, or has nothing in it but a lock.
+/// Returns whether a training may begin in a folder: it does not exist, or contains at most a lock.
 pub(crate) fn is_new(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK)),
@@ -83,17 +83,17 @@ pub(crate) fn is_new(path: &Path) -> bool {
     }
 }
 
-/// Whether a training has written to a folder.
+/// Returns whether a training has written to a folder.
 pub(crate) fn is_run(path: &Path) -> bool {
     ["metrics.jsonl", "last.ckpt", "best.ckpt"].iter().any(|name| path.join(name).is_file())
 }
 
-/// Whether a folder holds several runs, which a command trained together.
+/// Returns whether a folder holds several runs, which one command trained.
 pub(crate) fn several(path: &Path) -> bool {
     [SEEDS, FOLDS, TRIALS].iter().any(|name| path.join(name).is_file())
 }
 
-/// The folders of the runs in a folder of several runs, by number.
+/// Returns the run folders in a folder of several runs, by number.
 pub(crate) fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
@@ -110,13 +110,13 @@ pub(crate) fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Whether a file in a run folder is of the events that TensorBoard reads, and of ours.
+/// Returns whether a file name in a run folder is an event file that this program wrote.
 fn is_events(name: &str) -> bool {
     name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)
 }
 
 impl Folder {
-    /// Makes the folder, if it is not there, and takes it.
+    /// Creates the folder, if it does not exist, and locks it.
     pub(crate) fn take(path: PathBuf) -> Outcome<Self> {
         let name = path.display().to_string();
         let io = |e: std::io::Error| super::outcome::BadInput(format!("run folder `{name}`: {e}"));
@@ -130,12 +130,12 @@ impl Folder {
             Err(TryLockError::WouldBlock) => bad(format!(
                 "run folder `{name}`: expected one that is not in use, got one that another training writes to; --run names another"
             )),
-            // Where nothing can be locked, it goes on without; the checkpoint has a lock of its own.
+            // Without locks in the file system, the training runs unlocked; the checkpoint has a lock of its own.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock }),
         }
     }
 
-    /// Takes the files of an earlier run away, and leaves whatever else there is.
+    /// Removes the files of an earlier run, and keeps all other files.
     pub(crate) fn clear(&self) -> Outcome<()> {
         let wrong = |e: std::io::Error| format!("run folder `{}`: {e}", self.path.display());
         for entry in fs::read_dir(&self.path).map_err(wrong)? {
@@ -153,30 +153,30 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file whole or not at all.
+    /// Writes a file atomically.
     pub(crate) fn write(&self, name: &str, text: &str) -> Outcome<()> {
         let (path, new) = (self.path.join(name), self.path.join(format!(".{name}.new")));
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
         written.map_err(|e| {
-            // Half of it is of no use, and may be what fills the disk.
+            // A partial file is useless, and may be what fills the disk.
             fs::remove_file(&new).ok();
             format!("{}: {e}", path.display()).into()
         })
     }
 }
 
-/// The metrics of a run, epoch by epoch: metrics.jsonl, and what TensorBoard reads.
+/// Metrics log of a run, by epoch: metrics.jsonl and TensorBoard events.
 pub(crate) struct Log {
     lines: File,
     events: Events,
 }
 
 impl Log {
-    /// Begins anew with the epochs that there were.
+    /// Starts the log again with the epochs so far.
     pub(crate) fn begin(folder: &Folder, history: &[EpochScores], config: &str) -> Outcome<Self> {
         let path = folder.path.join("metrics.jsonl");
         let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
-        // The events of an earlier part of this run hold the same epochs.
+        // The events of an earlier part of this run have the same epochs.
         for entry in fs::read_dir(&folder.path).map_err(wrong)?.flatten() {
             if is_events(&entry.file_name().to_string_lossy()) {
                 fs::remove_file(entry.path()).map_err(wrong)?;
@@ -192,7 +192,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Writes down an epoch.
+    /// Writes the scores of an epoch.
     pub(crate) fn epoch(&mut self, scores: &EpochScores) -> std::io::Result<()> {
         let EpochScores { epoch, step, rate, train, dev, best, .. } = scores;
         let line = json::object([
@@ -205,7 +205,7 @@ impl Log {
         ]);
         let before = self.lines.stream_position()?;
         if let Err(e) = self.lines.write_all(format!("{line}\n").as_bytes()) {
-            // Half a line is no JSON.
+            // Half a line is not JSON.
             self.lines.set_len(before).ok();
             return Err(e);
         }

@@ -1,4 +1,4 @@
-//! Scores for people, as tables with headings, and as JSON.
+//! Scores as tables for people, and as JSON.
 
 use serde_json::{Map, Value};
 
@@ -13,12 +13,12 @@ use unpadded::recipes::{
 
 /// The most rows of a table of classes.
 const ROWS: usize = 30;
-/// The most labels without training that are named.
+/// The most unseen labels that are named.
 const UNSEEN: usize = 10;
 /// The most characters of a name in a table.
 const NAME: usize = 40;
 
-/// The name of a figure for people, with the usual abbreviation.
+/// Returns the name of a figure for people, with the usual abbreviation.
 pub(crate) fn named(figure: &str) -> &str {
     match figure {
         "phoneme error rate" => "phoneme error rate (PER)",
@@ -27,27 +27,27 @@ pub(crate) fn named(figure: &str) -> &str {
     }
 }
 
-/// The unit of a metric as files store it: whether it is a share.
+/// Returns the unit of a metric from its form in files: whether it is a share.
 pub(crate) fn unit(share: bool) -> Unit {
     if share { Unit::Share } else { Unit::Number }
 }
 
-/// The factor by which values are multiplied to be shown: 100 for percent.
+/// Returns the factor with which values are shown: 100 for percent.
 pub(crate) fn factor(unit: Unit) -> f64 {
     if unit == Unit::Share { 100.0 } else { 1.0 }
 }
 
-/// The sign of a unit, to be written behind a value.
+/// Returns the sign of a unit, to be written behind a value.
 pub(crate) fn sign(unit: Unit) -> &'static str {
     if unit == Unit::Share { " %" } else { "" }
 }
 
-/// A value with its unit.
+/// Returns a value with its unit.
 pub(crate) fn shown(unit: Unit, value: f64) -> String {
     if unit == Unit::Share { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") }
 }
 
-/// An interval with its unit; nothing without one.
+/// Returns an interval with its unit; nothing without an interval.
 pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some([low, high]) if unit == Unit::Share => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),
@@ -56,7 +56,7 @@ pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     }
 }
 
-/// How the file was read, and which labels training never saw: the lines written beside the scores. Under `--quiet` the warnings alone.
+/// Writes how the file was read, and the labels that training never saw; under `--quiet` the warnings alone.
 pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);
@@ -79,7 +79,7 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
     }
 }
 
-/// The scores as tables.
+/// Returns the scores as tables.
 pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     let mut figures = Table::new("", &["score", "value", "95 % interval"]);
     for figure in &scored.figures {
@@ -92,7 +92,7 @@ pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     [figures].into_iter().chain(scored.tables.iter().map(classes)).collect()
 }
 
-/// The most frequent classes with precision, recall and F1.
+/// Returns the most frequent classes with precision, recall and F1.
 fn classes(of: &ScoreTable) -> Table {
     let mut rows: Vec<&ScoreRow> = of.rows.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.support), std::cmp::Reverse(row.found)));
@@ -113,13 +113,13 @@ fn classes(of: &ScoreTable) -> Table {
     table
 }
 
-/// A table with headings, the first column to the left and the others to the right.
+/// Table with headings: the first column is aligned left, the others right.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     pub(crate) caption: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// Lines below it.
+    /// The lines below the table.
     pub(crate) notes: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
     tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
-/// The scores as an object: shares from 0 to 1, but for `value` and `interval`, which are in percent where the metric is a share.
+/// Returns the scores as an object: shares are from 0 to 1, but `value` and `interval` are in percent if the metric is a share.
 pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| factor(figure.unit);
@@ -184,7 +184,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
         ])
     };
     let cells = |of: &Confusion| Value::from(of.cells.iter().map(cell).collect::<Vec<_>>());
-    // That of classes which have a table; of chunks there is one of their tags, too.
+    // The confusion of the classes that have a table; for chunks there is also a confusion of tags.
     let main = scored.confusions.iter().find(|of| scored.tables.iter().any(|table| table.of == of.of));
     let confusions = scored.confusions.iter().map(|of| (of.of.to_owned(), cells(of)));
     let range = |of: &LengthRange| {

@@ -1,6 +1,6 @@
-//! Standard input, output and error. That nobody reads the output any more is no error.
+//! Standard input, output and error. It is no error if nobody reads the output any more.
 //!
-//! All text goes through [`Printable`], answers to a pipe too: a plain line is for people, `--json` has each text as it was.
+//! All text is escaped by [`Printable`], also answers to a pipe: a plain line is for people, `--json` has the exact text.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
@@ -13,16 +13,16 @@ use unpadded::Printable;
 use unpadded::data::TextFile;
 use unpadded::recipes::Answer;
 
-/// Limit of a batch of lines that are answered together, in bytes of text.
+/// The size limit of a batch of lines that are answered together, in bytes of text.
 const BYTES_TOGETHER: usize = 1 << 18;
 
-/// Where a command writes: its result to standard output, messages around it to standard error.
+/// Output of a command: the result to standard output, messages to standard error.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Console {
-    /// Write the result as a line of JSON to standard output, all else to standard error
+    /// JSON output: the result as one line of JSON on standard output, all else on standard error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write the result alone: no progress, headings, examples or tables of classes
+    /// Quiet: the result alone, without progress, headings, examples or tables of classes
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -56,12 +56,12 @@ pub(crate) fn print(text: impl Display) -> Outcome<()> {
     print_bytes(format!("{}\n", Printable(text)).as_bytes())
 }
 
-/// Writes a part of a line to standard output. The end of the line is an error if that cannot be written.
+/// Writes a part of a line to standard output. An error appears at the end of the line.
 pub(crate) fn print_piece(text: &str) {
     print_bytes(Printable(text).to_string().as_bytes()).ok();
 }
 
-/// Writes to standard output; ends quietly where nobody reads any more.
+/// Writes to standard output; ends the command quietly if nobody reads any more.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -71,12 +71,12 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Outcome<()> {
     }
 }
 
-/// A text within a line: printable, with escapes for line breaks and tabs too.
+/// Returns a text for use within a line: printable, with escapes for line breaks and tabs too.
 pub(crate) fn shown(text: &str) -> String {
     Printable(text).to_string().replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// The columns of an answer for people.
+/// Returns the columns of an answer for people.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     let labelled = |label: &str, p: f32| [shown(label), format!("{p:.3}")];
     match answer {
@@ -101,7 +101,7 @@ pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     }
 }
 
-/// Writes to the standard error, if that is still there.
+/// Writes a line to standard error, if it is still open.
 pub(crate) fn say(text: impl Display) {
     drop(writeln!(io::stderr(), "{}", Printable(text)));
 }
@@ -109,11 +109,11 @@ pub(crate) fn say(text: impl Display) {
 /// A line of standard input.
 pub(crate) struct Line {
     pub(crate) number: u64,
-    /// The text without the end of the line, or why there is none.
+    /// The text without the line end, or the error.
     pub(crate) text: Result<String, String>,
 }
 
-/// Gives the lines of standard input in parts: all that has come, at most so many.
+/// Passes the lines of standard input to `each` in batches: all lines that have arrived, at most `most` at a time.
 pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -> Outcome<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     if io::stdin().is_terminal() {
@@ -126,7 +126,7 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
         let ended = line.is_none();
         size += line.as_ref().map_or(0, |line| line.text.as_ref().map_or(0, String::len));
         waiting.extend(line);
-        // Whoever types a line, or another program that waits for its answer, gets it at once.
+        // A line that is typed, or sent by a program that waits for the answer, is answered at once.
         let more = input.buffer().contains(&b'\n') && size < BYTES_TOGETHER;
         if !waiting.is_empty() && (ended || waiting.len() >= most || !more) {
             each(&waiting)?;
@@ -139,10 +139,10 @@ pub(crate) fn lines(most: usize, mut each: impl FnMut(&[Line]) -> Outcome<()>) -
     }
 }
 
-/// The next line; none behind the last.
+/// Reads the next line; none at the end.
 fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
     let mut bytes = Vec::new();
-    // The end of a line may take two bytes more than the line.
+    // A line end may have two bytes.
     let most = TextFile::MAX_LINE as u64 + 2;
     let read = input.by_ref().take(most).read_until(b'\n', &mut bytes)?;
     if read == 0 {
@@ -159,7 +159,7 @@ fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
             "expected at most {} bytes, got more: split the text into several lines",
             TextFile::MAX_LINE
         )),
-        // As in files: a text has no such byte.
+        // As in files, a text has no such byte.
         Ok(text) if text.contains('\0') => {
             Err("expected text, got byte 0x00: is it UTF-16? `iconv -f UTF-16 -t UTF-8` converts it"
                 .to_owned())

@@ -1,4 +1,4 @@
-//! `--ensemble`: several runs that answer together.
+//! `--ensemble`: several runs as one model.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{run, terminal};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::recipes::{Config, Model};
 
-/// The models of these runs as one. A folder of seeds or folds is all runs in it.
+/// Loads the models of these runs as one. A folder of seeds or folds adds all its runs.
 pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     let mut runs = Vec::new();
     for path in paths {
@@ -33,7 +33,7 @@ pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     }
 }
 
-/// Whether a path is a model or a folder of models, and no file of records.
+/// Returns whether a path is a model or a folder of models, and not a file of records.
 pub(crate) fn is_model(path: &Path) -> bool {
     match path.is_dir() {
         true => run::several(path) || run::checkpoint(path).is_ok(),
@@ -41,7 +41,7 @@ pub(crate) fn is_model(path: &Path) -> bool {
     }
 }
 
-/// The run folders of a path: of a folder of seeds or folds all that have a checkpoint, by number.
+/// Returns the run folders of a path: for a folder of seeds or folds, all runs with a checkpoint, by number.
 fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     if !run::several(path) {
         return Ok(vec![path.to_owned()]);
@@ -70,7 +70,7 @@ fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The names of the runs that `train --seeds` or `--folds` writes to a folder.
+/// Returns the names of the runs that `train --seeds` or `--folds` writes to a folder.
 fn planned(path: &Path) -> Outcome<Vec<String>> {
     for (file, count, name) in [(run::SEEDS, "seeds", "seed"), (run::FOLDS, "folds", "fold")] {
         let file = path.join(file);

@@ -24,41 +24,41 @@ Examples:
   unpadded train reviews.toml                       as a config says (`unpadded init` writes one)
   unpadded train --train reviews.tsv --epochs 5     lines of text<TAB>label; a tenth is held out
   unpadded train --task tag --train train.conll --dev dev.conll
-  unpadded train --from runs/classify-1 --train new.tsv   starts from a trained model: fine-tuning
+  unpadded train --from runs/classify-1 --train new.tsv   fine-tuning: starts from a trained model
   unpadded train --task classify --from runs/lm-1 --train reviews.tsv   over a language model
   unpadded train --train reviews.tsv --seeds 5      five trainings: mean and standard deviation
   unpadded train --train reviews.tsv --folds 5      cross-validation: each fold is held out once
-  unpadded train --resume runs/classify-1           goes on where it was interrupted
---json writes `value`, in percent where it is a share, `test_scores`, and `run`, the run folder.
---seeds and --folds make a run folder of each training inside one folder (seed-1, fold-1 …). With --json, `value` and
-`test` are means, `deviation` and `test_deviation` standard deviations (n − 1), and `runs` has the figures of each.
-Without --dev, each seed also holds out other texts. Each fold's figure is of its best epoch, chosen on that fold.")]
+  unpadded train --resume runs/classify-1           continues an interrupted training
+--json writes `value` (in percent if it is a share), `test_scores`, and `run`, the run folder.
+--seeds and --folds write one run folder per training inside one folder (seed-1, fold-1 …). With --json, `value` and
+`test` are means, `deviation` and `test_deviation` are standard deviations (n − 1), and `runs` has the figures of each run.
+Without --dev, each seed also holds out other texts. A fold's figure is of the best epoch, which is chosen on the same fold.")]
 pub(crate) struct Train {
     #[command(flatten)]
     wanted: TrainingRequest,
     #[command(flatten)]
     course: Course,
-    /// What to measure the best epoch on once, at the end
+    /// Test data, scored once at the end, with the model of the best epoch
     #[arg(long, value_name = "PATH")]
     test: Option<String>,
-    /// The run folder [default: the first runs/TASK-NUMBER that is not there]
+    /// Run folder for checkpoints, metrics and report [default: the first runs/TASK-NUMBER that does not exist]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     run: Option<PathBuf>,
-    /// Go on with the training of a run folder, exactly where it stands
+    /// Resume the interrupted training of this run folder, to bit-identical results
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "from", "train", "dev", "test"])]
     resume: Option<PathBuf>,
-    /// Seeds: train as often as this, with --seed and the seeds behind it, and compute the mean and the standard deviation
+    /// Seeds: train this many times, with --seed and the seeds after it; prints the mean and the standard deviation
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..=1_000), conflicts_with_all = ["folds", "resume"])]
     seeds: Option<u64>,
-    /// Cross-validation: divide the texts into as many folds as this and hold out each once; equal texts are in one fold, and labels
-    /// are spread equally
+    /// Cross-validation: divide the texts into this many folds, and hold out each fold once; equal texts are in one fold, and
+    /// labels are spread equally
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..=Fold::MOST), conflicts_with_all = ["dev", "resume"])]
     folds: Option<u64>,
-    /// Replace the run that is in the folder
+    /// Overwrite the run in the folder
     #[arg(long, requires = "run", conflicts_with_all = ["resume", "seeds", "folds"])]
     overwrite: bool,
-    /// Of several processes: the seconds to wait for another one before all end with an error; above the time that rank 0 needs to save
-    /// a checkpoint
+    /// Deadline in seconds: how long a process waits for another process before all end with an error; it must exceed the time in
+    /// which rank 0 saves a checkpoint
     #[cfg(feature = "mpi")]
     #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", default_value = "300", value_parser = super::request::whole::<u64>)]
     deadline: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Train {
 }
 
 impl Train {
-    /// The config: a file or the task's own, then flags.
+    /// Returns the config: a file or the task's defaults, then flags.
     fn config(&self) -> Outcome<Config> {
         let mut config = match &self.resume {
             Some(folder) if run::several(folder) => self.wanted.over(file::resumed(folder)?)?,
@@ -90,7 +90,7 @@ impl Train {
         Ok(config)
     }
 
-    /// Several trainings, if flags or the folder to resume say so.
+    /// Returns the repeated training that flags or the folder to resume ask for, if any.
     fn repeated(&self) -> Outcome<Option<RepeatedTraining>> {
         let count = self.seeds.map(|count| (Kind::Seeds, count));
         let count = count.or(self.folds.map(|count| (Kind::Folds, count)));
@@ -122,7 +122,7 @@ impl Train {
         outcome
     }
 
-    /// Trains, alone or as a process of a world, which is left once the training has ended.
+    /// Trains, alone or as a process of a world, and leaves the world once the training has ended.
     fn train(&self, world: &mut Option<World>) -> Outcome<Ending> {
         let first = world.as_ref().is_none_or(|world| world.rank() == 0);
         let config = match world {
@@ -133,7 +133,7 @@ impl Train {
                 ranks::agreed(world, own, self.resume.is_some())?
             }
         };
-        // All that may be wrong with what was asked for is found before anything is written.
+        // The request is checked completely before a file is written.
         let prepared = match &self.resume {
             Some(folder) => prepare_resumed(&config, run::last(folder)).usage()?,
             None => prepare(&config).map_err(|e| self.wanted.of_task(&config, e)).usage()?,
@@ -172,7 +172,7 @@ impl Train {
         let (trainer, data, scoring) = parts(prepared);
         let fitted = training.fit(trainer, &data, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {
-            terminal::say(format!("--resume {} goes on", folder.path().display()));
+            terminal::say(format!("--resume {} continues", folder.path().display()));
             return Ok(Ending::Interrupted);
         }
         let finished = training.finish(fitted, scoring)?;
@@ -183,7 +183,7 @@ impl Train {
         }
     }
 
-    /// What came out, and where it is.
+    /// Prints the results and the paths of the files.
     fn conclude(&self, folder: &Path, finished: &ScoredTraining) -> Outcome<()> {
         let ScoredTraining { report, model, name, metric, unit, value, held_out, tested, .. } = finished;
         let (metric, percent, value, tested) = (*metric, show::factor(*unit), *value, tested.as_ref());
@@ -192,7 +192,7 @@ impl Train {
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
         console.result(format!(
-            "held-out {metric}: {:.2}{unit}, in epoch {epoch} of {}, which was chosen by it",
+            "held-out {metric}: {:.2}{unit}, best epoch {epoch} of {}",
             percent * value,
             report.epochs
         ))?;

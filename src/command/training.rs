@@ -1,4 +1,4 @@
-//! The training of a run folder: what it writes there, and its scores.
+//! The training of a run folder: its files and its scores.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -26,38 +26,38 @@ use unpadded::recipes::{
 };
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 
-/// The training of a run folder.
+/// Training of a run folder.
 pub(crate) struct Training<'a> {
     pub(crate) config: &'a Config,
     pub(crate) folder: &'a Folder,
     /// Whether it continues from the last checkpoint of the folder.
     pub(crate) resumes: bool,
     pub(crate) quiet: bool,
-    /// The time at which it is interrupted.
+    /// The time at which the training is interrupted.
     pub(crate) deadline: Option<Instant>,
 }
 
-/// What a training came to.
+/// Result of a training.
 pub(crate) struct TrainingResult {
     pub(crate) report: Report,
-    /// The model of the best epoch, as best.ckpt has it; none before the first epoch has ended.
+    /// The model of the best epoch, as in best.ckpt; none before the first epoch has ended.
     best: Option<Checkpoint>,
     profile: Option<Profile>,
 }
 
-/// What a model is scored on behind its training, and what its report shows.
+/// Data for the scores and the report after a training.
 pub(crate) struct Scoring {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// Which of two values of the metric is the better one.
+    /// Whether a higher or a lower value of the metric is better.
     pub(crate) better: Option<Better>,
     test: Option<PathBuf>,
     lengths: Vec<usize>,
     held_out: HeldOutTexts,
 }
 
-/// A training with its scores.
+/// Training with its scores.
 pub(crate) struct ScoredTraining {
     pub(crate) report: Report,
     pub(crate) model: Model,
@@ -67,19 +67,19 @@ pub(crate) struct ScoredTraining {
     /// The metric of the best epoch; NaN if there is none.
     pub(crate) value: f64,
     pub(crate) held_out: Vec<Case>,
-    /// The scores of the test set, also as test.json stores them.
+    /// The scores of the test set, also as in test.json.
     pub(crate) tested: Option<(Evaluation, Value)>,
-    /// Why the test set has no scores.
+    /// The error that kept the test set from being scored.
     pub(crate) untested: Option<unpadded::Error>,
 }
 
-/// A training that may begin in a run folder, or go on from the checkpoint in it.
+/// Prepares a training that begins in a run folder, or continues from the checkpoint in it.
 pub(crate) fn prepared(config: &Config, folder: &Path) -> unpadded::Result<Preparation> {
     let last = run::last(folder);
     if last.is_file() { prepare_resumed(config, last) } else { prepare(config) }
 }
 
-/// The parts of a prepared training: what is trained on what, and what is scored behind it.
+/// Divides a prepared training into the trainer, the training and development data, and the data for scores.
 pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scoring) {
     let Preparation { trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
     let selected = trainer.selected();
@@ -88,7 +88,7 @@ pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Scor
 }
 
 impl Scoring {
-    /// Without a test set.
+    /// Removes the test set.
     pub(crate) fn without_test(self) -> Self {
         Self { test: None, ..self }
     }
@@ -122,7 +122,7 @@ impl Training<'_> {
             };
             trainer.resume(&last).map_err(anew).usage()?;
             trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
-            // Soon it is not the best one any more; what it holds is in the last one.
+            // The resumed training may find a better epoch, and the last checkpoint has the best parameters too.
             std::fs::remove_file(run::best(folder.path())).ok();
         }
         folder.write("config.toml", &config.commented())?;
@@ -164,11 +164,11 @@ impl Training<'_> {
             best.save(run::best(folder.path())).map(|()| Some(best))
         };
         if report.ended == StopReason::Interrupted {
-            // Before MPI ends, which may wait until `mpirun` ends this process.
+            // The checkpoint is saved before MPI ends, which may wait until `mpirun` ends this process.
             let best = kept(best)?;
             return Ok(TrainingResult { report, best, profile });
         }
-        // The other processes end, and wait for no report.
+        // The other processes end here, and do not wait for the report.
         drop((trainer, world.take()));
         if let Some(e) = log.borrow_mut().1.take() {
             return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
@@ -202,7 +202,7 @@ impl Training<'_> {
                         folder.write("test.json", &format!("{object}\n"))?;
                         Some((scored, object))
                     }
-                    // The training is done: what came of it is written first.
+                    // The training is done: its results are written first.
                     Err(e) => {
                         let run = folder.path().display();
                         untested = Some(e.noted(format!(
@@ -234,7 +234,7 @@ impl Training<'_> {
     }
 }
 
-/// Checks that a training may begin in a folder: it is new, or holds a run that is to be replaced.
+/// Checks that a training may begin in a folder: the folder is new, or its run is to be overwritten.
 pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     if run::is_new(path) {
         return Ok(());
@@ -245,14 +245,14 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
         return bad(match run::several(path) {
             true => format!(
                 "--run {name}: expected a new folder, got one that holds several runs; `--resume {name}` of the same \
-                 command goes on with them"
+                 command continues them"
             ),
             false => format!("--run {name}: {expected}, got one with other files in it"),
         });
     }
     if !overwrite {
         let advice = match run::last(path).is_file() {
-            true => format!("--resume {name} goes on with it, --overwrite replaces it"),
+            true => format!("--resume {name} continues it, --overwrite replaces it"),
             false => "nothing was saved in it yet; --overwrite replaces it".to_owned(),
         };
         return bad(format!("--run {name}: expected a new folder, got one that holds a run; {advice}"));
@@ -260,7 +260,7 @@ pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Sets a training's stop flag at a time, unless it is dropped before.
+/// Sets a training's stop flag at a given time, unless the returned sender is dropped before.
 fn alarm(stop: Arc<AtomicBool>, at: Instant) -> Sender<()> {
     let (end, ended) = channel();
     std::thread::spawn(move || {

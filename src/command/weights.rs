@@ -1,4 +1,4 @@
-//! `unpadded export` and `import`: weights as safetensors, under the names that PyTorch has for them.
+//! `unpadded export` and `unpadded import`: weights as safetensors, with PyTorch's parameter names.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use unpadded::formats::safetensors::{self, Names};
 
 #[derive(Args)]
 struct Renamed {
-    /// What ours is called there, as lstm_0=encoder.rnn; may be given several times
+    /// Rename a layer: OURS here is THEIRS in the file, as lstm_0=encoder.rnn; repeatable
     #[arg(long, value_name = "OURS=THEIRS")]
     rename: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl Renamed {
 pub(crate) struct Export {
     #[command(flatten)]
     which: ModelChoice,
-    /// The file to write
+    /// Safetensors file to write
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -72,10 +72,10 @@ impl Export {
 pub(crate) struct Import {
     #[command(flatten)]
     which: ModelChoice,
-    /// The file to read
+    /// Safetensors file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The checkpoint to write
+    /// Output: the checkpoint to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
@@ -87,7 +87,7 @@ impl Import {
         let names = self.renamed.names()?;
         fresh(&self.output)?;
         let mut checkpoint = self.which.checkpoint()?;
-        let hint = "`--rename OURS=THEIRS` says what a layer is called in the file";
+        let hint = "`--rename OURS=THEIRS` maps a layer's name to its name in the file";
         safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).usage()?;
         checkpoint.save(&self.output).usage()?;
         terminal::print(format!("written: {}", self.output.display()))?;

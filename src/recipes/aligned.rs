@@ -16,8 +16,8 @@ use crate::ops;
 use crate::program::Builder;
 use crate::tensor::Variable;
 
-/// Finds how much a translation attends to each source token, by the weights of the attention of a checkpoint (Bahdanau, Cho and Bengio,
-/// 2015). The program of the checkpoint itself computes no such output: another one is built, with its parameters.
+/// Aligner of a translation with its source, by the attention weights of a checkpoint (Bahdanau, Cho and Bengio, 2015). The
+/// program of the checkpoint has no such output, so another program is built with the checkpoint's parameters.
 pub struct Aligner {
     executor: Executor,
     scope: Scope,
@@ -26,7 +26,7 @@ pub struct Aligner {
     feeds: [VarId; 2],
     /// The queries of the written tokens, and the keys of the source tokens.
     looked: [VarId; 2],
-    /// What scores are weighed by.
+    /// The score vector of the attention.
     score: Vec<f32>,
 }
 
@@ -43,10 +43,10 @@ pub struct Alignment {
 }
 
 impl Aligner {
-    /// The aligner of a checkpoint that the recipe `translate` has saved, trained with this config.
+    /// Returns the aligner of a checkpoint of the recipe `translate`, trained with this config.
     ///
     /// # Errors
-    /// If it is a checkpoint of another task, or of another config.
+    /// If the checkpoint is of another task or of another config.
     #[track_caller]
     pub fn new(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(config, checkpoint, threads).at_caller()
@@ -54,28 +54,33 @@ impl Aligner {
 
     fn of(config: &Config, checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         let wrong = |got: &str| {
-            Error::of(ErrorKind::Program, "checkpoint to align by", "one of `translate`", got.to_owned())
+            Error::of(
+                ErrorKind::Program,
+                "checkpoint to align by",
+                "a checkpoint of `translate`",
+                got.to_owned(),
+            )
         };
         let Checkpoint { tensors, best, mut vocabularies, notes, .. } = checkpoint;
         if notes.get(TASK).map(String::as_str) != Some(Task::Translate.name()) {
-            return Err(wrong("one of another task"));
+            return Err(wrong("a checkpoint of another task"));
         }
         let mut known =
-            |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("one without vocabularies"));
+            |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("a checkpoint without vocabularies"));
         let known = [known(KNOWN[0])?, known(KNOWN[1])?];
         let cut = |note: &str| Tokenizer::from_name(notes.get(note).map_or("", String::as_str));
         let net = Builder::new();
         let attention = layers(&net, config, [&known[0], &known[1]], true).2;
-        let [queries, keys, score] = attention.ok_or_else(|| wrong("one without attention"))?;
+        let [queries, keys, score] = attention.ok_or_else(|| wrong("a checkpoint without attention"))?;
         let (looked, score) = ([queries.id(), keys.id()], net.name_of(score));
         let program = net.finish()?.inference(&looked)?;
-        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
+        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("a checkpoint with other feeds"));
         let feeds = [feed(FEEDS[0])?, feed(FEEDS[1])?];
         let mut scope = Scope::new();
         let read = program.reads();
         let parameter = |name: &str| {
             let value = best.get(name).or_else(|| tensors.get(name)).cloned();
-            value.ok_or_else(|| wrong(&format!("one without the parameter `{name}`")))
+            value.ok_or_else(|| wrong(&format!("a checkpoint without the parameter `{name}`")))
         };
         for (_, var) in program.vars().filter(|(id, var)| var.persistable && read.contains(id)) {
             scope.set_of(&program, &var.name, parameter(&var.name)?)?;
@@ -85,10 +90,10 @@ impl Aligner {
         Ok(Self { executor, scope, known, cuts: [cut(CUT)?, cut(TARGET_CUT)?], feeds, looked, score })
     }
 
-    /// The attention of each token of a translation to the tokens of its source.
+    /// Computes the attention of each token of a translation to the tokens of its source.
     ///
     /// # Errors
-    /// If a token is not known, and its vocabulary has none for tokens that are not.
+    /// If a token is unknown and its vocabulary has no entry for unknown tokens.
     #[track_caller]
     pub fn align(&mut self, source: &str, written: &str) -> Result<Alignment> {
         self.aligned(source, written).at_caller()
@@ -103,7 +108,7 @@ impl Aligner {
             return Ok(Alignment { source, written, weights: Vec::new() });
         }
         let [sources, targets] = &self.known;
-        // A token is written when those before it are given.
+        // The decoder reads the tokens before the one that it predicts.
         let before = written.iter().take(written.len() - 1).map(String::as_str);
         let given = targets.ids([ENDS[0]].into_iter().chain(before))?;
         let fed = [Variable::from_sequence(sources.ids(&source)?)?, Variable::from_sequence(given)?];
@@ -115,7 +120,7 @@ impl Aligner {
         Ok(Alignment { source, written, weights })
     }
 
-    /// The weight of each key for each query.
+    /// Returns the weight of each key for each query.
     fn weights(&self, queries: &[f32], keys: &[f32], written: usize) -> Result<Variable> {
         let rows = |numbers: Vec<f32>| {
             let width = self.score.len();

@@ -1,31 +1,31 @@
-//! What a model says of a text.
+//! The answers of models.
 
 use std::fmt;
 
 use crate::data::AnswerCell;
 
-/// What a model says of a text.
+/// A model's answer to a text.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
     /// A label for the text.
     Label {
-        /// The likeliest one.
+        /// The likeliest label.
         label: String,
         /// Its probability.
         probability: f32,
         /// The probability of every label, in the order of the vocabulary.
         all: Vec<(String, f32)>,
-        /// The tokens and how much attention weighed them, if the model has it; else 0.
+        /// The tokens with their attention weights; all weights are 0 if the model has no attention.
         words: Vec<(String, f32)>,
     },
     /// Several labels for the text, or none.
     Labels {
-        /// Those whose probability reaches their threshold.
+        /// The labels whose probability reaches their threshold.
         labels: Vec<String>,
         /// The probability of every label, in the order of the vocabulary.
         all: Vec<(String, f32)>,
-        /// What separates them in a cell.
+        /// The separator of labels in a cell.
         separator: String,
     },
     /// A number for the text.
@@ -39,23 +39,23 @@ pub enum Answer {
         /// A label for the text and its probability, if the model has them.
         label: Option<(String, f32)>,
     },
-    /// Another text, or how it goes on.
+    /// A translation, or the continuation of a text.
     Text(String),
-    /// Several other texts, each with its score: log p, divided by the length penalty. The best one is first.
+    /// Several translations, the best first, each with its score: log p divided by the length penalty.
     Ranked(Vec<(String, f64)>),
 }
 
 impl Answer {
-    /// What [`Self::cells`] are of a label.
+    /// The names of [`Self::cells`] for a label.
     pub(super) const LABEL: [&'static str; 2] = ["label", "probability"];
 
-    /// The probability of each of several labels that are given.
+    /// Returns the probability of each answered label; empty unless a text may have several labels.
     pub fn probabilities(&self) -> Vec<f32> {
         let Answer::Labels { labels, all, .. } = self else { return Vec::new() };
         all.iter().filter(|(label, _)| labels.contains(label)).map(|(_, p)| *p).collect()
     }
 
-    /// What it adds to a record of a file: a label with its probability, tags, or a text.
+    /// Returns the columns that the answer adds to a record of a file: a label with its probability, tags, or a text.
     pub fn cells(&self) -> Vec<AnswerCell> {
         let labelled = |label: &str, p: f32| [AnswerCell::Text(label.to_owned()), AnswerCell::Number(p)];
         match self {
@@ -80,7 +80,7 @@ impl Answer {
     }
 }
 
-/// For people: a label with its probability, words over their tags, or the text.
+/// The answer for people: a label with its probability, words over their tags, or the text.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

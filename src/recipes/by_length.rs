@@ -7,13 +7,13 @@ use crate::metrics::Unit;
 /// The mean score of texts by length. Ranges of lengths begin at 0, 1, 2, 3, 4, 6, 8, 12, 16 and so on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ByLength {
-    /// What is measured: `wrong texts`, `wrong tags`, `chrF`.
+    /// The name of the score: `wrong texts`, `wrong tags`, `chrF`.
     pub of: &'static str,
-    /// What the ranges are of: `length in tokens`.
+    /// The name of the length: `length in tokens`.
     pub by: &'static str,
     /// The unit of the score: a share is shown in percent.
     pub unit: Unit,
-    /// By the first length of the range: texts, the sum of their scores, and what the sum is divided by.
+    /// The number of texts, the sum of their scores and the divisor of the sum, by the first length of each range.
     sums: BTreeMap<usize, (u64, f64, f64)>,
 }
 
@@ -32,24 +32,24 @@ pub struct LengthRange {
 }
 
 impl ByLength {
-    /// No text yet; lengths are counted in tokens.
+    /// Returns scores without texts, by the length in tokens.
     pub fn new(of: &'static str, unit: Unit) -> Self {
         Self { of, by: "length in tokens", unit, sums: BTreeMap::new() }
     }
 
-    /// Ranges of another length.
+    /// Sets the name of the length.
     #[must_use]
     pub fn by(self, by: &'static str) -> Self {
         Self { by, ..self }
     }
 
-    /// Adds a text of a length: its score is `sum` / `count`, and weighs `count`.
+    /// Adds a text of a length: its score is `sum` / `count`, with the weight `count`.
     pub fn add(&mut self, length: usize, sum: f64, count: f64) {
         let (texts, of, all) = self.sums.entry(range(length).0).or_default();
         (*texts, *of, *all) = (*texts + 1, *of + sum, *all + count);
     }
 
-    /// The ranges that have texts, by length.
+    /// Returns the ranges that have texts, by length.
     pub fn ranges(&self) -> Vec<LengthRange> {
         let one = |(&from, &(texts, sum, count)): (&usize, &(u64, f64, f64))| LengthRange {
             from,
@@ -61,7 +61,7 @@ impl ByLength {
     }
 }
 
-/// The range that a length is in: powers of two and the middles between them are where ranges begin.
+/// Returns the range of a length. Ranges begin at powers of two and at the middles between them.
 fn range(length: usize) -> (usize, usize) {
     if length < 4 {
         return (length, length);

@@ -1,4 +1,4 @@
-//! Several models on the same texts.
+//! Comparison of several models on the same texts.
 
 use super::answer::Answer;
 use super::config::Config;
@@ -7,44 +7,44 @@ use super::model::Model;
 use crate::data::Fingerprint;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many texts are shown of those that two models answer otherwise.
+/// The most texts with different answers that are shown.
 const SHOWN: usize = 10;
 
-/// Several models on the same texts.
+/// The comparison of several models on the same texts.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ModelComparison {
-    /// What each model scores.
+    /// The evaluation of each model.
     pub scored: Vec<Evaluation>,
-    /// Each model but the first against the first.
+    /// The difference of each later model from the first one.
     pub against_first: Vec<ModelDifference>,
 }
 
-/// A model against the first one.
+/// The difference of a model from the first one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModelDifference {
-    /// The two-sided p value of the difference of their headline figures; `None` if they are of other texts or another name.
+    /// The two-sided p value of the difference of their headline figures; `None` if the figures or the texts differ.
     pub p_value: Option<f64>,
-    /// How many texts the two answer otherwise.
+    /// The number of texts with different answers.
     pub differ: u64,
-    /// The first texts that they answer otherwise.
+    /// The first texts with different answers.
     pub texts: Vec<Disagreement>,
 }
 
-/// A text that two models answer otherwise.
+/// A text with different answers of two models.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Disagreement {
     /// The text.
     pub text: String,
-    /// What is right.
+    /// The right answer.
     pub truth: String,
-    /// What the first model answers, and the other one.
+    /// The answer of the first model, and of the other one.
     pub found: [String; 2],
 }
 
-/// What a text was, and what was found, as numbers.
+/// The hash of a text with its right answer, and the hash of a model's answer.
 type AnswerHash = (u64, u64);
 
 fn number(text: &str) -> u64 {
@@ -67,12 +67,12 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
             continue;
         };
         if before.task() != model.task() {
-            let expected = format!("ones of the task `{}`, as the first", before.task().name());
+            let expected = format!("models of the task `{}`, as the first model", before.task().name());
             return Err(Error::of(
                 ErrorKind::Program,
                 "models",
                 expected,
-                format!("one of `{}`", model.task().name()),
+                format!("a model of `{}`", model.task().name()),
             ));
         }
         let (mut at, mut alike, mut differ) = (0, true, 0);
@@ -108,7 +108,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     Ok(compared)
 }
 
-/// An answer as it is compared.
+/// Returns the text by which answers are compared.
 fn found(answer: &Answer) -> String {
     match answer {
         Answer::Label { label, .. } => label.clone(),

@@ -1,4 +1,4 @@
-//! What a recipe is told: the task, the data, how text is cut, the model and the training.
+//! The config of a recipe: task, data, tokens, model and training.
 
 use super::sections::{
     Average, DataConfig, DecodingConfig, ModelConfig, RateSchedule, Rule, RunConfig, Sentences, Target, Task,
@@ -13,7 +13,7 @@ use crate::train::MOST_PARTS;
 /// A program has operators for each layer: one of 64 is compiled in seconds, and one of a thousand in minutes.
 const MOST_LAYERS: usize = 64;
 
-/// What a recipe is told.
+/// Config of a recipe: the value of every setting of a task.
 ///
 /// ```
 /// use unpadded::recipes::{Config, Task, Value};
@@ -37,21 +37,22 @@ pub struct Config {
     pub model: ModelConfig,
     /// The training.
     pub training: TrainingConfig,
-    /// How a translator writes.
+    /// How a translator decodes.
     pub decoding: DecodingConfig,
 }
 
 impl Config {
-    /// Sets what the dotted name stands for.
+    /// Sets the setting with this dotted name.
     ///
     /// # Errors
-    /// If the task has no such setting (the nearest one is named), or the value is of another type, or names no column of the text.
+    /// If the task has no such setting (the error names the nearest one), the value has another type, or `data.text` gets no
+    /// column.
     #[track_caller]
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
         let task = self.run.task;
         if !Self::has(task, name) {
             if let Some(other) = Task::ALL.iter().find(|other| Self::has(**other, name)) {
-                let expected = format!("one that it has; that one is of `{}`", other.name());
+                let expected = format!("a setting of this task (this one is of `{}`)", other.name());
                 return Err(Error::new(
                     format!("settings of `{}`", task.name()),
                     expected,
@@ -79,7 +80,7 @@ impl Config {
         }
     }
 
-    /// What the dotted name stands for; none if it is not set.
+    /// Returns the value of the setting with this dotted name; none if it is not set.
     pub fn get(&self, name: &str) -> Option<Value> {
         let (section, key) = name.split_once('.').unwrap_or(("", name));
         match section {
@@ -92,10 +93,10 @@ impl Config {
         }
     }
 
-    /// Checks what no type says.
+    /// Checks the values of all settings, alone and together.
     ///
     /// # Errors
-    /// Each setting that makes no sense.
+    /// Each setting whose value is invalid.
     #[track_caller]
     pub fn check(&self) -> Result<()> {
         let wrong = self.wrong();
@@ -155,7 +156,7 @@ impl Config {
         let is_decay = decay > 0.0 && decay < 1.0;
         need(is_decay, "training.averaging_decay", "a number above 0 and below 1", decay.to_string());
         for (name, got) in [("training.rate", training.rate), ("training.clip", training.clip)] {
-            // A rate is computed with in f32.
+            // The learning rate is used as f32.
             let is_rate = got > 0.0 && got <= f64::from(f32::MAX);
             need(is_rate, name, "a number above 0 and at most 3.4e38", format!("{got:e}"));
         }
@@ -197,7 +198,7 @@ impl Config {
         wrong
     }
 
-    /// Settings that do not fit each other.
+    /// Adds an error for each combination of settings that contradict each other.
     fn contradictions(&self, wrong: &mut Vec<Error>) {
         let Self { run, data, text, model, training, decoding } = self;
         let mut need = |right: bool, name: &str, expected: &str, got: String| {
@@ -301,7 +302,7 @@ impl Config {
         }
     }
 
-    /// The label smoothing of the loss: what is set, else what does well for the task.
+    /// Returns the label smoothing of the loss: the value that is set, else the task's default.
     pub(super) fn label_smoothing(&self) -> f64 {
         let Self { run, data, training, .. } = self;
         let smooths = match run.task {
@@ -312,12 +313,12 @@ impl Config {
         training.label_smoothing.unwrap_or(if smooths { 0.1 } else { 0.0 })
     }
 
-    /// The config as TOML, without settings that have no value. [`Self::from_toml`] parses it.
+    /// Returns the config as TOML, without settings that have no value. [`Self::from_toml`] parses it.
     pub fn to_toml(&self) -> String {
         self.written(false)
     }
 
-    /// The config as TOML with a comment above each setting; settings without a value are comments.
+    /// Returns the config as TOML with a comment above each setting; settings without a value are commented out.
     pub fn commented(&self) -> String {
         self.written(true)
     }
@@ -343,13 +344,13 @@ impl Config {
     }
 }
 
-/// What was probably meant: the nearest name, if few letters differ.
+/// Returns the known name that was probably meant: the nearest one, if few letters differ.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |name: &str| name.chars().collect::<Vec<_>>();
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |of: &&str| {
         let whole = edit_distance(&letters(name), &letters(of));
-        // One that stands in another table is meant, too.
+        // A known key in another table counts as at most one wrong letter.
         if last(name) == last(of) { whole.min(1) } else { whole }
     };
     known.min_by_key(distance).filter(|near| distance(near) <= 1 + name.chars().count() / 4)

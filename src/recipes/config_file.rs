@@ -1,4 +1,4 @@
-//! Configs as TOML, held against the settings of their task: each mistake has its line.
+//! Parser of config files in TOML: an error names the line of each mistake.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,13 +15,13 @@ use super::settings::{SettingKey, Value};
 use super::space::{Space, Values};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
-/// The longest config that is read, in bytes: one with every setting has a few thousand.
+/// Size limit of a config, in bytes: a config with every setting has a few thousand.
 const MOST: u64 = 1 << 20;
-/// Settings of the space of `classify` that have no effect on rows of features, beside those of the text.
+/// Settings in the search space of `classify` that, like all settings of `[text]`, have no effect on rows of features.
 const WORDS: [&str; 3] = ["model.bidirectional", "model.pool", "model.word_dropout"];
 
 impl Config {
-    /// Parses a config: TOML as [`Self::to_toml`] and `unpadded init` write it. Settings that are not in it have the task's defaults.
+    /// Parses a config: TOML as [`Self::to_toml`] and `unpadded init` write it. Missing settings have the task's defaults.
     ///
     /// ```
     /// use unpadded::recipes::{Config, Task};
@@ -34,7 +34,7 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// Each setting that is unknown or makes no sense, with its line and what was expected ([`Error::all`]).
+    /// Each setting that is unknown or invalid, with its line and the expected value ([`Error::all`]).
     #[track_caller]
     pub fn from_toml(text: &str) -> Result<Self> {
         parse("config", text).map(|(config, _)| config).at_caller()
@@ -43,7 +43,7 @@ impl Config {
     /// Reads a config file; errors name the file and the line.
     ///
     /// # Errors
-    /// As [`Self::from_toml`]; if the file cannot be read, has more than a megabyte, or is not in UTF-8.
+    /// As [`Self::from_toml`]; if the file cannot be read, has more than a megabyte, or is not UTF-8.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -56,17 +56,18 @@ impl Space {
     /// if the file has no such table.
     ///
     /// # Errors
-    /// As [`Config::load`]; each setting that a search does not vary, and each value that makes no sense, with its line.
+    /// As [`Config::load`]; each setting that a search cannot vary, and each invalid value, with its line.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Option<Self>> {
         load(path.as_ref()).map(|(_, space)| space).at_caller()
     }
 
-    /// The settings that matter most for the task of a config. Pre-trained vectors decide `model.embedding`, and a model that a training
-    /// starts from (`training.from`) all settings of the text and the model but `model.dropout`. Rows of features have no words to read.
+    /// Returns the default search space of a config's task: the settings that matter most. A setting that is already decided is
+    /// not in it: `model.embedding` with pre-trained vectors; with `training.from` all settings of the text and the model but
+    /// `model.dropout`; for rows of features the settings of words.
     ///
     /// # Errors
-    /// If the config makes no sense, or its format is unknown.
+    /// If the config is invalid, or its format is unknown.
     #[track_caller]
     pub fn of(config: &Config) -> Result<Self> {
         let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
@@ -89,7 +90,7 @@ fn load(path: &Path) -> Result<(Config, Option<Space>)> {
     read(path).and_then(|text| parse(&path.display().to_string(), &text))
 }
 
-/// The text of a config file of at most [`MOST`] bytes.
+/// Returns the text of a config file of at most [`MOST`] bytes.
 fn read(path: &Path) -> Result<String> {
     let what = || format!("config `{}`", path.display());
     let mut bytes = Vec::new();
@@ -102,11 +103,11 @@ fn read(path: &Path) -> Result<String> {
     }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        Error::of(ErrorKind::Format, what(), "TOML in UTF-8", format!("other bytes from byte {at} on"))
+        Error::of(ErrorKind::Format, what(), "TOML in UTF-8", format!("invalid UTF-8 from byte {at} on"))
     })
 }
 
-/// Parses a config, and the space of a search over it; one error lists every mistake.
+/// Parses a config and the space of a search over it; one error lists every mistake.
 fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
     let place = |at: usize| format!("{name}:{}", line(at));
@@ -142,7 +143,7 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
             None => Err(Error::new(
                 path,
                 "a number, a text, a list of texts or numbers, true or false",
-                "another kind of value",
+                "a value of another type",
             )),
         };
         wrong.extend(outcome.err().map(|e| (at, e.within(&place(at)))));
@@ -181,10 +182,10 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     Error::several(&wrong).map_or(Ok((config, space.map(|(space, _)| space))), Err)
 }
 
-/// The table of what a search varies.
+/// The table of the settings that a search varies.
 const SPACE: &str = "space";
 
-/// The space of a search, and what is wrong with it.
+/// Parses the space of a search; returns it with its errors.
 fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
     let (mut space, mut wrong) = (Space::default(), Vec::new());
     let mut add = |name: &str, at: usize, value: &DeValue<'_>| {
@@ -207,7 +208,7 @@ fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) 
     (space, wrong.into_iter().map(|(_, error)| error).collect())
 }
 
-/// The values of a setting that varies.
+/// Parses the values of a setting that varies.
 fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     let wrong = |got: &str| {
         let expected =
@@ -217,7 +218,7 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     match value {
         DeValue::Array(of) => {
             let values = of.iter().map(|value| scalar(value.get_ref())).collect::<Option<_>>();
-            values.map_or_else(|| wrong("a list with another kind of value"), |of| Ok(Values::OneOf(of)))
+            values.map_or_else(|| wrong("a list with a value of another type"), |of| Ok(Values::OneOf(of)))
         }
         DeValue::Table(of) => {
             let known = ["from", "to", "log"];
@@ -236,7 +237,7 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     }
 }
 
-/// With what is probably meant by the name of a table that there is not.
+/// Adds a note to the error about an unknown table: the table or the setting that was probably meant.
 fn advised(error: Error, task: Task, name: &str, sections: &[&str]) -> Error {
     let setting = Config::keys(task).find(|key| key.name == name);
     match (setting, nearest(name, sections.iter().copied())) {
@@ -258,7 +259,7 @@ fn scalar(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Integer(number) => integer(number),
         DeValue::Float(number) => number.as_str().replace('_', "").parse().ok().map(Value::Float),
         DeValue::Array(items) => {
-            // A column may have a number, and a label may be one.
+            // A column may be given by its number, and a label may be a number.
             let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
                 DeValue::String(text) => Some(text.to_string()),
                 DeValue::Integer(number) => integer(number).map(|value| value.to_string()),
@@ -277,7 +278,7 @@ fn integer(number: &DeInteger<'_>) -> Option<Value> {
 }
 
 impl Value {
-    /// A list of texts or numbers as TOML writes it, such as `["title", "body"]`; none of other text.
+    /// Parses a list of texts or numbers as TOML writes it, such as `["title", "body"]`; none for other text.
     pub fn list(text: &str) -> Option<Self> {
         scalar(DeValue::parse(text).ok()?.get_ref()).filter(|value| matches!(value, Value::List(_)))
     }

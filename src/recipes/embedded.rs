@@ -3,7 +3,7 @@
 use crate::data::{LabelledTexts, PlainText, TaggedTexts, TextFile};
 use crate::error::Result;
 
-/// The reviews to train on, or those held out.
+/// Returns the reviews to train on, or the held-out reviews.
 pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
     let (name, text) = match train {
         true => ("datasets/reviews/train.tsv", include_str!("../../datasets/reviews/train.tsv")),
@@ -31,14 +31,14 @@ macro_rules! parallel {
     };
 }
 
-/// The requests to train on, or those held out.
+/// Returns the requests to train on, or the held-out requests.
 pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
     let files = if train { parallel!("train") } else { parallel!("dev") };
     let [words, tags, labels] = files.map(|(name, text)| TextFile::embedded(name, text));
     TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 
-/// The prose: documents of this project as they once were.
+/// Returns the prose: documents of this project as they once were.
 pub(super) fn prose() -> Result<PlainText> {
     Ok(PlainText::new("datasets/prose/prose.txt", include_str!("../../datasets/prose/prose.txt")))
 }

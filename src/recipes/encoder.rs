@@ -1,4 +1,4 @@
-//! The encoder of `classify` and `tag`: vectors of words, perhaps with their characters, and recurrent layers over them.
+//! The encoder of `classify` and `tag`: word vectors, optionally with an encoder of characters, and recurrent layers over them.
 
 use super::config::Config;
 use super::net;
@@ -12,22 +12,22 @@ use crate::tensor::DType;
 /// The width of a character's vector, and of a state in each direction.
 const CHARACTER: usize = 32;
 const SPELLING: usize = 48;
-/// Dropout of the vectors of characters.
+/// Dropout of the character vectors.
 const CHARACTER_DROPOUT: f64 = 0.2;
 
-/// Layers that read texts, each of which may be called more than once with the same weights.
+/// Encoder of texts. Several texts may be read with the same weights.
 pub(super) struct Encoder<'a> {
     model: &'a ModelConfig,
     words: Instance<Embedding>,
-    /// The layers of a language model that reads the words' vectors.
+    /// The layers of a language model that reads the word vectors.
     below: Vec<Layers>,
     spelling: Option<Spelling>,
     layers: Layers,
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder of texts: `words` and `characters` are the sizes of the vocabularies (none where characters are not read), `below` the
-    /// language model whose layers it has.
+    /// Returns an encoder of texts. `words` and `characters` are the sizes of the vocabularies (no size where characters are not
+    /// read); `below` is the language model whose layers are below the encoder's.
     pub(super) fn new(
         net: &Builder,
         config: &'a Config,
@@ -45,8 +45,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Feeds words in sequences of `levels` levels, and their characters one level below if they are read. Returns the words and, side by
-    /// side, their vectors, the states of their spelling and those of the language model below.
+    /// Feeds words in sequences of `levels` levels and, if the encoder reads characters, the characters one level below. Returns
+    /// the words, and per word one row: its vector, the states of its spelling and the state of the language model below.
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
         let spelt = self
             .spelling
@@ -67,13 +67,13 @@ impl<'a> Encoder<'a> {
         (words, vectors.dropout(net::embedding_dropout(self.model)))
     }
 
-    /// The states of the recurrent layers after each row.
+    /// Returns the states of the recurrent layers after each row.
     pub(super) fn states(&self, vectors: Var) -> Var {
         self.layers.of(vectors)
     }
 }
 
-/// The spelling of words: LSTMs over their characters in both directions (Lample et al., 2016).
+/// Character encoder of words: LSTMs over the characters in both directions (Lample et al., 2016).
 struct Spelling {
     characters: Instance<Embedding>,
     forth: Instance<Lstm>,
@@ -89,7 +89,7 @@ impl Spelling {
         }
     }
 
-    /// The last state of each direction, one row per word.
+    /// Returns the last state of each direction, one row per word.
     fn of(&self, characters: Var) -> [Var; 2] {
         let vectors = self.characters.of(characters).dropout(CHARACTER_DROPOUT);
         [self.forth.of(vectors).sequence_pool(Pool::Last), self.back.of(vectors).sequence_pool(Pool::First)]
@@ -119,7 +119,7 @@ impl Layers {
         }
     }
 
-    /// The layers of a language model, each by its name there.
+    /// Returns the layers of a language model, named as in the language model.
     fn of_lm(net: &Builder, model: &ModelConfig) -> Vec<Self> {
         let layer = |at: usize| {
             let name = &started::layer(at);
@@ -132,7 +132,7 @@ impl Layers {
         (0..model.layers).map(layer).collect()
     }
 
-    /// The states after each row.
+    /// Returns the states after each row.
     pub(super) fn of(&self, x: Var) -> Var {
         match self {
             Self::Lstm(layers) => layers.of(x),
@@ -142,7 +142,7 @@ impl Layers {
     }
 }
 
-/// How states become one row per sequence.
+/// Pooling layer: states become one row per sequence.
 pub(super) struct Pooler<'a> {
     model: &'a ModelConfig,
     /// The layers that score each state.
@@ -154,12 +154,12 @@ impl<'a> Pooler<'a> {
         Self { model, attention: [64, 1].map(|width| net.layer(Linear::new(width))) }
     }
 
-    /// One row per sequence, and the weights of its states if attention picks them.
+    /// Returns one row per sequence, and the attention weights of the states if attention pools them.
     pub(super) fn of(&self, net: &Builder, states: Var) -> (Var, Option<Var>) {
         let hidden = self.model.hidden;
         match self.model.pool {
             Pooling::Last if self.model.bidirectional => {
-                // The backward layers have read all of a text at its first token.
+                // The backward layers have read the whole text at its first token.
                 let (forth, back) = (states.slice(0..hidden), states.slice(hidden..2 * hidden));
                 (net.concat(&[forth.sequence_pool(Pool::Last), back.sequence_pool(Pool::First)]), None)
             }

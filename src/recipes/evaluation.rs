@@ -1,4 +1,4 @@
-//! What a model scores on texts with their right answers.
+//! The scores of a model on texts with their right answers.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use super::sample::{Bootstrap, FigureFn};
 use super::translated::TranslatedText;
 use crate::metrics::{Counts, Unit};
 
-/// The most distinct labels without training that are named; others are counted together.
+/// The most unseen labels that are named; further ones are counted together.
 const MOST_UNSEEN: usize = 1_000;
-/// How many places of a label are named.
+/// The most places that are named per label.
 const PLACES: usize = 3;
 
-/// What a model scores on a file.
+/// Scores of a model on a file.
 ///
-/// Intervals are percentile bootstrap intervals of 95 %: 1,000 samples of the texts with replacement, from a fixed seed. Of more than
-/// 10,000 texts, several are drawn together.
+/// Intervals are percentile bootstrap intervals of 95 %: 1,000 samples of the texts with replacement, from a fixed seed. With
+/// more than 10,000 texts, groups of texts are drawn.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
-    /// The name of the figure that stands for all.
+    /// The name of the main figure.
     pub headline: &'static str,
     /// The figures, in the order in which they are shown.
     pub figures: Vec<Figure>,
-    /// How many texts, tokens, characters and the like there are.
+    /// The numbers of texts, tokens, characters and so on.
     pub counts: Vec<(&'static str, u64)>,
     /// Precision, recall, F1 and support of each label, tag or type of chunk.
     pub tables: Vec<ScoreTable>,
-    /// Which labels, and which tags, were taken for which.
+    /// Confusions of labels, and of tags.
     pub confusions: Vec<Confusion>,
     /// The errors by the length of texts.
     pub lengths: Option<ByLength>,
@@ -36,12 +36,12 @@ pub struct Evaluation {
     pub unseen: Vec<UnseenLabel>,
     /// How BLEU and chrF were computed, as sacreBLEU writes it.
     pub signatures: Vec<String>,
-    /// What the figures are of, for people: texts that a figure leaves out, or counts once.
+    /// Notes on the figures, for people: texts that a figure leaves out, or counts once.
     pub notes: Vec<String>,
     /// How the file was read, for people.
     pub said: Vec<String>,
     pub(super) sample: Bootstrap,
-    /// The headline figure of summed counts, and how many of them there are.
+    /// The function that computes the headline figure from summed counts, and the number of counts.
     pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
 }
@@ -52,7 +52,7 @@ pub struct Evaluation {
 pub struct Figure {
     /// Its name.
     pub name: &'static str,
-    /// Its value; of a share from 0 to 1.
+    /// Its value; a share is from 0 to 1.
     pub value: f64,
     /// Its unit: a share is shown in percent.
     pub unit: Unit,
@@ -64,23 +64,23 @@ pub struct Figure {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ScoreTable {
-    /// What the classes are: `label`, `tag`, `chunk type`.
+    /// The kind of the classes: `label`, `tag`, `chunk type`.
     pub of: &'static str,
-    /// A row a class, by name.
+    /// One row per class, by name.
     pub rows: Vec<ScoreRow>,
 }
 
-/// How often a class is right, found and there.
+/// Counts of a class: correct predictions, all predictions, and true occurrences.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ScoreRow {
     /// The class.
     pub name: String,
-    /// How often it was found where it is.
+    /// The number of correct predictions of the class.
     pub right: u64,
-    /// How often it was found.
+    /// The number of predictions of the class.
     pub found: u64,
-    /// How often it is there: its support.
+    /// The number of true occurrences: the support.
     pub support: u64,
 }
 
@@ -89,45 +89,45 @@ impl ScoreRow {
         Counts { hits: self.right as f64, labels: self.support as f64, guesses: self.found as f64 }
     }
 
-    /// right / found; 0 if it was never found.
+    /// Returns right / found; 0 if the class was never predicted.
     pub fn precision(&self) -> f64 {
         self.counts().precision()
     }
 
-    /// right / support; 0 if it is never there.
+    /// Returns right / support; 0 if the class never occurs.
     pub fn recall(&self) -> f64 {
         self.counts().recall()
     }
 
-    /// 2 · right / (found + support); 0 without either.
+    /// Returns 2 · right / (found + support); 0 if the class was never predicted and never occurs.
     pub fn f1(&self) -> f64 {
         self.counts().f1()
     }
 }
 
-/// Which classes were taken for which.
+/// Confusion counts of pairs of classes.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Confusion {
-    /// What the classes are: `label`, `tag`.
+    /// The kind of the classes: `label`, `tag`.
     pub of: &'static str,
-    /// A cell for each pair of classes that occurs.
+    /// One cell per pair of classes that occurs.
     pub cells: Vec<ConfusionCount>,
 }
 
-/// How often a label or a tag was found where this one, or another, is right.
+/// The number of times that a class was predicted where the true class is the same or another.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConfusionCount {
-    /// What is right.
+    /// The true class.
     pub truth: String,
-    /// What was found.
+    /// The predicted class.
     pub found: String,
-    /// How often.
+    /// The count.
     pub count: u64,
 }
 
-/// A label or tag that training never saw: it is scored as wrong.
+/// A label or tag that training never saw; each occurrence is scored as wrong.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct UnseenLabel {
@@ -135,24 +135,24 @@ pub struct UnseenLabel {
     pub what: &'static str,
     /// The label or tag.
     pub name: String,
-    /// How often it is there.
+    /// The number of occurrences.
     pub count: u64,
-    /// Where it is first, a few places.
+    /// The first few places where it occurs.
     pub places: Vec<String>,
 }
 
 impl Evaluation {
-    /// The value of this name.
+    /// Returns the value of the figure with this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
 
-    /// The figure that stands for all.
+    /// Returns the main figure.
     pub fn headline(&self) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == self.headline)
     }
 
-    /// Figures of the sums of a sample of `columns` columns, the first of them the headline.
+    /// Returns the figures of a sample with `columns` columns; the first figure is the headline.
     pub(super) fn of(sample: Bootstrap, columns: usize, figures: &[(&'static str, Unit, FigureFn)]) -> Self {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
@@ -171,13 +171,13 @@ impl Evaluation {
         }
     }
 
-    /// With a figure that has no interval.
+    /// Adds a figure without an interval.
     pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
         self.figures.push(Figure { name, value, unit, interval: None });
         self
     }
 
-    /// With the mean loss, which comes first.
+    /// Adds the mean loss as the first figure.
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
         let figure = |value| Figure { name: "loss", value, unit: Unit::Number, interval: None };
         self.figures.splice(0..0, loss.map(figure));
@@ -189,16 +189,16 @@ impl Evaluation {
     }
 }
 
-/// Labels or tags against the right ones, counted as they come.
+/// Confusion counts of labels or tags, updated text by text.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     what: &'static str,
-    /// Those that training saw, by number; then the others, as they come.
+    /// The names that training saw, by number; then unseen names, in the order of their first occurrence.
     names: Vec<String>,
     known: usize,
     unseen: BTreeMap<String, usize>,
     places: Vec<(u64, Vec<String>)>,
-    /// By the numbers of the right one and the one found.
+    /// Counts by the numbers of the true and of the predicted name.
     cells: BTreeMap<(usize, usize), u64>,
 }
 
@@ -208,7 +208,8 @@ impl Tally {
         Self { what, known: names.len(), names, ..Self::default() }
     }
 
-    /// Counts one, by the number of the right one, if training saw it, and that of the one found. Returns the number of the right one.
+    /// Counts a prediction `found` where `truth` is right; `id` is the number of `truth` if training saw it. Returns the number
+    /// of `truth`.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -221,12 +222,12 @@ impl Tally {
         truth
     }
 
-    /// How many there are.
+    /// Returns the number of names.
     pub(super) fn names(&self) -> usize {
         self.names.len()
     }
 
-    /// The number of a label that training never saw.
+    /// Returns the number of a label that training never saw.
     fn unseen(&mut self, name: &str, place: impl FnOnce() -> String) -> usize {
         const OTHERS: &str = "(others that training never saw)";
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
@@ -250,7 +251,7 @@ impl Tally {
         number
     }
 
-    /// The row of each that is there or was found, by name.
+    /// Returns the row of each class that occurs or was predicted, by name.
     pub(super) fn rows(&self) -> Vec<ScoreRow> {
         let row = |name: &String| ScoreRow { name: name.clone(), right: 0, found: 0, support: 0 };
         let mut rows: Vec<ScoreRow> = self.names.iter().map(row).collect();
@@ -288,28 +289,28 @@ impl Tally {
     }
 }
 
-/// The mean of F1 over the classes that are there or were found.
+/// Returns the mean of F1 over the classes that occur or were predicted.
 pub(super) fn macro_f1(rows: &[ScoreRow]) -> f64 {
     crate::metrics::ratio(rows.iter().map(ScoreRow::f1).sum(), rows.len() as f64)
 }
 
-/// The mean of F1 over the classes, weighted by their support.
+/// Returns the mean of F1 over the classes, weighted by their support.
 pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
     let sum = rows.iter().map(|row| row.f1() * row.support as f64).sum();
     crate::metrics::ratio(sum, rows.iter().map(|row| row.support as f64).sum())
 }
 
-/// What a visitor sees of each text that is scored.
+/// A scored text as a visitor gets it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) text: &'a str,
-    /// The text as a model is asked about it: of words one a line, as they may have spaces in them.
+    /// The text as a model is asked about it. Of tagged texts, one word per line: words may have spaces in them.
     pub(super) asked: &'a str,
     pub(super) truth: &'a str,
     pub(super) found: &'a str,
 }
 
-/// Gives records in parts that are answered together: by number, and by length.
+/// Passes records to `each` in parts that are answered together, limited by their number and their total size.
 pub(super) fn in_parts<R>(
     records: impl IntoIterator<Item = crate::error::Result<R>>,
     size: impl Fn(&R) -> usize,

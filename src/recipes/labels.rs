@@ -1,4 +1,4 @@
-//! What classifiers of texts and of rows have in common: labels with their probabilities.
+//! The common code of classifiers of texts and of rows: labels with their probabilities.
 
 use super::answer::Answer;
 use super::by_length::ByLength;
@@ -9,7 +9,7 @@ use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::{Counts, Unit, ratio};
 
-/// What `data.text` and `data.label` are.
+/// The columns that `data.text` and `data.label` set.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, column| o.label(column)];
 /// The vocabulary.
 pub(super) const LABELS: &str = "labels";
@@ -17,10 +17,10 @@ pub(super) const LABELS: &str = "labels";
 pub(super) const PROBABILITIES: &str = "probabilities";
 pub(super) const ATTENTION: &str = "attention";
 
-/// The place of each label of a model in the labels of another model.
+/// Returns the index of each label of a model among the labels of another model.
 ///
 /// # Errors
-/// If their labels are not the same; `what` says of what they are.
+/// If the label sets differ; `what` names the kind of the labels in the error.
 pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Result<Vec<usize>> {
     let different = |here: &Vocabulary, there: &Vocabulary| {
         here.tokens().find(|label| there.id(label).is_none()).map(str::to_owned)
@@ -37,7 +37,7 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
     Err(Error::of(ErrorKind::Program, format!("{what} of models to join"), expected, got))
 }
 
-/// The likeliest label by the probability of each; `words` are those that attention weighs.
+/// Returns the likeliest label by the probability of each; `words` are the tokens with their attention weights.
 pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>) -> Answer {
     let all: Vec<(String, f32)> = labels.tokens().map(str::to_owned).zip(row.iter().copied()).collect();
     let likelier = |a: (String, f32), b: (String, f32)| if b.1 > a.1 { b } else { a };
@@ -45,22 +45,22 @@ pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>
     Answer::Label { label, probability, all, words }
 }
 
-/// Labels that a model finds, against the right ones.
+/// Scores of predicted labels against the true ones.
 pub(super) struct Scores<'a> {
     labels: &'a Vocabulary,
     tally: Tally,
     sample: Bootstrap,
-    /// The sum of −ln p of the right labels, and how many of them training saw.
+    /// The sum of −ln p of the right labels that training saw, and the number of these labels.
     loss: [f64; 2],
-    /// Wrong texts.
+    /// The wrong texts by length.
     lengths: ByLength,
 }
 
-/// The columns of a sample: texts that are right, all texts; then of each label how often it is right, there and found.
+/// The columns of a sample: correct texts, all texts; then per label its correct predictions, occurrences and predictions.
 const RIGHT: usize = 0;
 const ALL: usize = 1;
 const OF_LABELS: usize = 2;
-/// With more labels, macro F1 has no interval: it would be resampled label by label.
+/// Label limit for an interval of macro F1: every label would be resampled.
 const MOST_LABELS: usize = 20;
 
 impl<'a> Scores<'a> {
@@ -74,7 +74,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Scores a text of this number of tokens, with its right label, by the probability of each label.
+    /// Scores a text with this number of tokens and this right label, by the probability of each label.
     pub(super) fn add(
         &mut self,
         (text, truth): (&str, &str),
@@ -107,7 +107,7 @@ impl<'a> Scores<'a> {
         each(Outcome { text, asked: text, truth, found });
     }
 
-    /// The scores of all texts.
+    /// Returns the scores of all texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let Self { tally, sample, loss, lengths, .. } = self;
         let rows = tally.rows();
@@ -130,14 +130,14 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// That a file has no text to score.
+/// Returns the error that a file has no text to score.
 pub(super) fn none(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }
 
 type Figures<'a> = &'a [(&'static str, Unit, FigureFn)];
 
-/// Macro F1 of the columns of labels, over those that occur.
+/// Returns macro F1 of the label columns, over the labels that occur.
 fn macro_of_sums(sums: &[f64]) -> f64 {
     let (mut sum, mut classes) = (0.0, 0.0);
     for counts in sums.get(OF_LABELS..).unwrap_or_default().chunks(3) {

@@ -1,5 +1,5 @@
-//! A language model: recurrent layers read a text token by token and say which comes next. Their states are carried from window to
-//! window of the text; gradients stay within one (truncated back-propagation through time).
+//! Language model: recurrent layers read a text token by token and predict the next token. Their states are carried from window
+//! to window of the text; gradients stay within a window (truncated back-propagation through time).
 
 use std::borrow::Cow;
 use std::f64::consts::LN_2;
@@ -30,13 +30,13 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["x", "y"];
-/// What `data.text` is.
+/// The column that `data.text` sets.
 const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
 /// The output layer.
 const NEXT: &str = "next";
 /// The vocabulary.
 const TOKENS: &str = "tokens";
-/// The first is that of the word vectors.
+/// The table of the word vectors comes first.
 const TABLES: [Table; 3] = [
     Table::new(net::TABLE, TOKENS, &[0]),
     Table::new("next.weight", TOKENS, &[1]),
@@ -44,14 +44,14 @@ const TABLES: [Table; 3] = [
 ];
 /// The output.
 const LOGITS: &str = "logits";
-/// Tokens of a window.
+/// The tokens of a window.
 const STEPS: usize = 64;
-/// How many openings of held-out lines are shown.
+/// The most held-out line beginnings that are shown.
 const OPENINGS: usize = 5;
-/// How many tokens a model answers a text with.
+/// The number of tokens in an answer.
 const ANSWERED: usize = 100;
 
-/// What comes next.
+/// The recipe of language models.
 pub(super) struct Lm;
 
 impl Recipe for Lm {
@@ -136,7 +136,7 @@ impl TrainedModel for Writer {
         let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
         let count = text.count(&self.cut)?;
         at_least_two(&text, count)?;
-        // That each token has a number.
+        // Each token must have a number.
         text.ids(&self.cut, known).try_for_each(|id| id.map(drop))?;
         Ok(text.read_as().into_iter().collect())
     }
@@ -155,7 +155,7 @@ impl TrainedModel for Writer {
         None
     }
 
-    /// How each text goes on by its likeliest tokens.
+    /// Continues each text with its likeliest tokens.
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         let written = |text: &&str| {
@@ -185,7 +185,7 @@ impl TrainedModel for Writer {
         };
         let mut prompt = known.ids(self.cut.tokens(text))?;
         if prompt.is_empty() {
-            // What stands between lines; else whatever token is the first.
+            // An empty prompt becomes a line break, or the first token if line breaks are no token.
             prompt.push(known.id("\n").unwrap_or_default());
         }
         for id in prompt {
@@ -195,7 +195,7 @@ impl TrainedModel for Writer {
         for _ in 0..tokens {
             row.clear();
             row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
-            // What is not known cannot be written.
+            // The unknown token cannot be written.
             let never = unknown.and_then(|id| row.get_mut(id as usize));
             never.into_iter().for_each(|logit| *logit = f32::NEG_INFINITY);
             let id = sampler.draw(&row)?;
@@ -210,7 +210,7 @@ impl TrainedModel for Writer {
 /// A text in memory, or left in its files because it is larger.
 enum Prose {
     Held(PlainText),
-    /// With the number of tokens that may be in memory.
+    /// The files, and the number of tokens that may be in memory.
     InFiles(PlainFiles, usize),
 }
 
@@ -250,7 +250,7 @@ impl Prose {
         })
     }
 
-    /// Pieces of whole lines, as far as there are lines.
+    /// Returns pieces of whole lines, as far as the text has line breaks.
     fn pieces(&self) -> Box<dyn Iterator<Item = Result<Cow<'_, str>>> + '_> {
         match self {
             Self::Held(text) => Box::new(text.pieces().map(|piece| Ok(piece.into()))),
@@ -262,7 +262,7 @@ impl Prose {
         self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
     }
 
-    /// How many tokens there are.
+    /// Counts the tokens.
     fn count(&self, cut: &Tokenizer) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |piece| count += cut.tokens(piece).count())?;
@@ -276,7 +276,7 @@ impl Prose {
         wrong.map_or(found, Err)
     }
 
-    /// The numbers of the tokens.
+    /// Returns the ids of the tokens.
     fn ids<'a>(
         &'a self,
         cut: &'a Tokenizer,
@@ -288,7 +288,7 @@ impl Prose {
         })
     }
 
-    /// The text in parallel streams, more of them for a longer one; `count` is how many tokens there are.
+    /// Returns the text as parallel streams, more streams for a longer text; `count` is the number of tokens.
     fn stream(&self, most: usize, cut: &Tokenizer, tokens: &Vocabulary, count: usize) -> Result<Continuous> {
         let ids = self.ids(cut, tokens);
         let streams = (count / (16 * STEPS)).clamp(1, most);
@@ -311,7 +311,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let cut = tokenizer(config)?;
     from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
-    // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
+    // The end of the text is held out, and not some of its lines: the lines around a held-out line would give it away.
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
         None => whole.cut_off(one_in(config))?,
@@ -322,12 +322,12 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
         }
     }
-    // Texts that were never seen hold tokens that were not.
+    // Unseen texts have unknown tokens.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let tokens = net::known(train.vocabulary(&cut, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, &cut, &tokens, count);
     let (of_train, of_dev) = (stream(&train, length)?, stream(&dev, dev_length)?);
-    // A short text has fewer streams than a batch has room for, and more batches.
+    // A short text has fewer streams than a batch has room for, and therefore more batches.
     let batches = of_train.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
@@ -358,14 +358,14 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// A text to score, which is left in its files.
+/// Opens a text to score; it is left in its files.
 fn test_text(config: &Config, path: &str) -> Result<Prose> {
-    /// Tokens that may be in memory: of a longer text they are in a file.
+    /// The tokens that may be in memory; the tokens of a longer text are in a file.
     const HELD: usize = 1 << 23;
     Ok(Prose::InFiles(PlainFiles::open_with([path], &options(config, COLUMNS)?)?, HELD))
 }
 
-/// That a text has a token to predict.
+/// Checks that a text has a token to predict.
 fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     let what = || format!("text of `{}`", text.name());
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
@@ -379,7 +379,8 @@ fn data(config: &Config, predictor: &Predictor, cut: &Tokenizer, path: &str) -> 
     Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
 }
 
-/// The columns of a sample of windows: the sum of −ln p of their tokens, the tokens, and their share of the characters and bytes.
+/// The columns of a sample of windows: the sum of −ln p of the tokens, the number of tokens, and the window's share of the
+/// characters and bytes.
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;
@@ -397,7 +398,7 @@ fn bits_per_byte(x: &[f64]) -> f64 {
     ratio(x[NATS], x[BYTES]) / LN_2
 }
 
-/// What comes next in a text, window by window: windows are what intervals are resampled of.
+/// Scores the predictions of a text, window by window; intervals resample the windows.
 fn scores(
     config: &Config,
     predictor: &Predictor,
@@ -405,7 +406,7 @@ fn scores(
     path: &str,
     each: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Evaluation> {
-    /// Logits that are in memory at once.
+    /// The number of logits in memory at once.
     const LOGITS_TOGETHER: usize = 1 << 24;
     let (text, known) = (test_text(config, path)?, predictor.vocabulary(TOKENS)?);
     let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
@@ -429,7 +430,7 @@ fn scores(
         let batch = batch?;
         let [(_, x), (_, y)] = &batch.values[..] else { continue };
         let feeds = [(FEEDS[0], x)];
-        // The first one starts anew, each other one where the one before ended.
+        // The first window starts with new states, each later window with the states at the end of the window before.
         let found = match number {
             0 => predictor.run(&feeds, &[LOGITS])?,
             _ => predictor.run_on(&feeds, &[LOGITS])?,
@@ -442,7 +443,7 @@ fn scores(
             let nats = rows.get(window[0]..window[1]).unwrap_or_default();
             if !nats.is_empty() {
                 let count = nats.len() as f64;
-                // Two models are compared on the same windows alone.
+                // Two models are comparable only if their windows have the same tokens.
                 let ids = next.get(window[0]..window[1]).unwrap_or_default();
                 let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
                 let window = window.join("\u{1f}");
@@ -482,7 +483,7 @@ fn scores(
     })
 }
 
-/// −ln p of a token by the logits of all.
+/// Returns −ln p of a token by the logits of all tokens.
 fn nats(logits: &[f32], id: i64) -> f64 {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
@@ -490,12 +491,12 @@ fn nats(logits: &[f32], id: i64) -> f64 {
     sum.ln() + f64::from(most - own)
 }
 
-/// Whether tokens are characters.
+/// Returns whether tokens are characters.
 fn by_characters(config: &Config) -> bool {
     config.text.tokens == Some(Tokens::Characters) && config.text.tokenizer.is_none()
 }
 
-/// How a line begins.
+/// Returns the beginning of a line.
 fn opening(cut: &Tokenizer, line: &str) -> String {
     let half = cut.tokens(line).count() / 2;
     cut.join(cut.tokens(line).take(half.clamp(1, 40)))
@@ -527,7 +528,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     Ok((trainer, name))
 }
 
-/// The states after each token, from where the window before ended.
+/// Returns the states after each token, starting from the states at the end of the window before.
 fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
     fn layer<L: RecurrentLayer<States = [Var; N]>, const N: usize>(
         net: &Builder,

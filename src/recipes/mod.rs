@@ -1,8 +1,8 @@
-//! Whole tasks from a config: texts to labels, words to tags, a text to a language model, texts to other texts. Everything here uses
-//! what any crate can use; whoever wants another model writes one, as `models/` does.
+//! Whole tasks from a config: text classification, tagging, language models and translation. The recipes use only the public
+//! interface; other models are written in the same way, see `models/`.
 //!
-//! [`Config`] says what is to be done, [`prepare`] reads the texts and builds the model with its [`Trainer`], and
-//! [`Model`] answers out of the file that was saved, which needs nothing else:
+//! [`Config`] holds the settings of a task, [`prepare`] reads the texts and builds the model with its [`Trainer`], and [`Model`]
+//! answers from the saved checkpoint alone:
 //!
 //! ```no_run
 //! use unpadded::recipes::{Config, Model, Task, prepare};
@@ -81,17 +81,17 @@ use crate::data::Data;
 use crate::error::{AtCaller, Error, Result};
 use crate::train::Trainer;
 
-/// Reads the texts and builds the model that a config describes.
+/// Reads the texts and builds the model of a config.
 ///
 /// # Errors
-/// If the config makes no sense, or the texts cannot be read or are not of its task: the test part is read as [`scores`] reads it.
+/// If the config is invalid, or the texts cannot be read or are not of its task; the test part is read as [`scores`] reads it.
 #[track_caller]
 pub fn prepare(config: &Config) -> Result<Preparation> {
     prepare_from(config, None).at_caller()
 }
 
-/// [`prepare`] for a training that [`Trainer::resume`] then continues, from its checkpoint: of a training that started from another model
-/// (`training.from`), the checkpoint has all that was taken from there.
+/// Does the work of [`prepare`] for a training that [`Trainer::resume`] then continues from its checkpoint. If the training
+/// started from another model (`training.from`), the checkpoint has everything that was copied from that model.
 ///
 /// # Errors
 /// As [`prepare`]; if the checkpoint is needed and cannot be read.
@@ -147,8 +147,8 @@ fn prepare_from(config: &Config, resumed: Option<&Path>) -> Result<Preparation> 
     Ok(prepared)
 }
 
-/// Completes the checkpoint of a training, for inference: of several labels per text it chooses the threshold of each label, where its F1
-/// on `dev` is highest, and notes it. Other checkpoints are as they were.
+/// Completes the checkpoint of a training for inference. If texts have several labels, it chooses the threshold of each label
+/// with the highest F1 on `dev`, and stores it in a note. It returns other checkpoints unchanged.
 ///
 /// # Errors
 /// If `dev` fails or does not fit the model.
@@ -157,10 +157,10 @@ pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     classify::finished(checkpoint, dev).at_caller()
 }
 
-/// Reads the first records of the training data, however few there are.
+/// Reads the first records of the training data, even if there are too few to train on.
 ///
 /// # Errors
-/// If the data have no path, cannot be read, or are not of the config's task.
+/// If the data have no path, cannot be read, or are not of the task of the config.
 #[track_caller]
 pub fn preview(config: &Config) -> Result<Preview> {
     let paths = training::Paths::of(config).at_caller()?;
@@ -170,18 +170,19 @@ pub fn preview(config: &Config) -> Result<Preview> {
     config.run.task.recipe().preview(config, &path).at_caller()
 }
 
-/// The texts of `data.test`, cut and numbered as a model does: what [`Predictor::evaluate`](crate::predict::Predictor::evaluate) takes.
-/// They are read as the config sets; else by the columns and the tag scheme of the files that the model was trained on.
+/// Returns the texts of `data.test`, tokenized and numbered as a model does, for
+/// [`Predictor::evaluate`](crate::predict::Predictor::evaluate). Columns and the tag scheme are read as the config sets, else as
+/// in the files that the model was trained on.
 ///
 /// # Errors
-/// If the texts cannot be read, are not of its task, or have a label or tag that the model does not know.
+/// If the texts cannot be read, are not of the model's task, or have a label or tag that the model does not know.
 #[track_caller]
 pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.data(config, path).at_caller()
 }
 
-/// What a model scores on the texts of `data.test`, which are read as [`test_data`] reads them.
+/// Scores a model on the texts of `data.test`, which are read as [`test_data`] reads them.
 ///
 /// | task | figures: the loss, then the headline, then others |
 /// |---|---|
@@ -195,22 +196,23 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 /// | `translate` from characters to tokens | phoneme error rate: edits / tokens of the reference; word error rate: the share of words that are not exactly right |
 /// | `lm` | bits per character or perplexity = exp(mean −ln p of a token); bits per byte |
 ///
-/// `loss` is the mean −ln p of what is right, without smoothing, over labels and tags that training saw; of tags, as trained. A label or
-/// tag that training never saw is counted, named with its place, and scored as wrong. Of a source with several targets each is a reference.
+/// `loss` is the mean −ln p of the right labels and tags that training saw, without smoothing; for tags it is the loss of the
+/// training. A label or tag that training never saw is counted, named with its place, and scored as wrong. If a source has
+/// several targets, each is a reference.
 ///
 /// # Errors
-/// If the texts cannot be read, are none, or are not of its task.
+/// If the texts cannot be read, there are none, or they are not of the model's task.
 #[track_caller]
 pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.scores(config, path, &mut |_| ()).at_caller()
 }
 
-/// What several models of one task score on the texts of `data.test` of their configs, each against the first: a paired bootstrap test of
-/// the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts that they answer otherwise.
+/// Compares models of one task on the texts of `data.test` of their configs, each with the first model: a paired bootstrap test
+/// of the headline figure (1,000 samples; Riezler and Maxwell, 2005), and the texts with different answers.
 ///
 /// # Errors
-/// As [`scores`]; if the models are of several tasks.
+/// As [`scores`]; if the models have different tasks.
 #[track_caller]
 pub fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     compare::compare(runs).at_caller()

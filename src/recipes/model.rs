@@ -1,4 +1,4 @@
-//! A trained recipe: from its file alone to labels, tags and text.
+//! Trained models of recipes, loaded from a checkpoint alone.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops;
 use crate::predict::{Predictor, Sampling};
 
-/// How many texts are answered together.
+/// The number of texts that are answered together.
 const TOGETHER: usize = 256;
 
-/// A model that a recipe has trained, with all that it needs to answer: program, parameters, vocabularies, labels, and how text is cut.
+/// Trained model of a recipe, with everything that it needs to answer: program, parameters, vocabularies, labels and tokenizer.
 ///
 /// ```no_run
 /// use unpadded::recipes::Model;
@@ -31,15 +31,15 @@ pub struct Model {
     task: Task,
     trained: Box<dyn TrainedModel>,
     decoding: DecodingConfig,
-    /// The separator of several labels, if it is another one than that of the training.
+    /// The separator of several labels, if it differs from the training's separator.
     separator: Option<String>,
 }
 
 impl Model {
-    /// Loads the file that a recipe's training has saved.
+    /// Loads a checkpoint that a recipe's training has saved.
     ///
     /// # Errors
-    /// If it cannot be read, or was not saved by a recipe.
+    /// If the file cannot be read, or was not saved by a recipe.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -47,21 +47,21 @@ impl Model {
         Self::new(Checkpoint::load(path).at_caller()?).map_err(of_file).at_caller()
     }
 
-    /// The same of a checkpoint in memory.
+    /// Loads a model from a checkpoint in memory.
     ///
     /// # Errors
     /// As [`Self::load`].
     #[track_caller]
     pub fn new(checkpoint: Checkpoint) -> Result<Self> {
         let wrong = |got: String| {
-            let expected = "one that a recipe has saved, which says its task";
+            let expected = "a checkpoint of a recipe, with its task in a note";
             Error::of(ErrorKind::Format, "checkpoint", expected, got)
         };
         let task = match checkpoint.notes.get(TASK) {
             Some(name) => Task::from_name(name).ok_or_else(|| wrong(format!("task `{name}`"))),
             None => match checkpoint.notes.get("model") {
-                Some(model) => Err(wrong(format!("one of the program `{model}`"))),
-                None => Err(wrong("one of another program".into())),
+                Some(model) => Err(wrong(format!("a checkpoint of the program `{model}`"))),
+                None => Err(wrong("a checkpoint of another program".into())),
             },
         }
         .at_caller()?;
@@ -89,9 +89,9 @@ impl Model {
         Ok(Self { predictor, task, trained, decoding, separator: None })
     }
 
-    /// An ensemble with another model of its task: from now on both answer together. Probabilities of labels, and numbers, are means over
-    /// all models. Of tags each model has a vote for each word; of equal votes those of the earlier model count, and tags follow each other
-    /// as their scheme allows. Thresholds of several labels are means, too.
+    /// Joins another model of the same task to an ensemble: both models answer together. Probabilities of labels, numbers and
+    /// thresholds of several labels are means over all models. For tags, each model has one vote per word; the earlier model wins
+    /// a tie, and only tag sequences that the scheme allows are answered.
     ///
     /// ```no_run
     /// use unpadded::recipes::Model;
@@ -101,25 +101,25 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// If they are of several tasks, read other numbers of columns, have learnt other labels or tags, or write text.
+    /// If the tasks, the numbers of columns, the labels or the tags differ, or the models write text.
     #[track_caller]
     pub fn join(mut self, other: Self) -> Result<Self> {
         if other.task != self.task {
-            let expected = format!("ones of the task `{}`, as the first", self.task.name());
-            let got = format!("one of `{}`", other.task.name());
+            let expected = format!("models of the task `{}`, as the first model", self.task.name());
+            let got = format!("a model of `{}`", other.task.name());
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
         let (own, theirs) = (self.reads().at_caller()?, other.reads().at_caller()?);
         if own != theirs {
-            let expected = format!("ones that read {own}, as the first");
-            let got = format!("one that reads {theirs}");
+            let expected = format!("models that read {own}, as the first model");
+            let got = format!("a model that reads {theirs}");
             return Err(Error::of(ErrorKind::Program, "models to join", expected, got)).at_caller();
         }
         self.trained.join(&self.predictor, other.predictor).at_caller()?;
         Ok(self)
     }
 
-    /// The columns of a record that it reads, for people.
+    /// Describes the columns that the model reads from a record, for people.
     fn reads(&self) -> Result<String> {
         let config =
             Config::from_toml(self.config()).map_err(|e| e.noted("in the config of the checkpoint"))?;
@@ -130,17 +130,17 @@ impl Model {
         })
     }
 
-    /// What it has learnt.
+    /// Returns the task of the model.
     pub fn task(&self) -> Task {
         self.task
     }
 
-    /// How it cuts texts; not of `tag`, whose words are given, nor of rows of features.
+    /// Returns the tokenizer; none for `tag`, whose words are given, and for rows of features.
     pub fn tokenizer(&self) -> Option<&Tokenizer> {
         self.trained.tokenizers().map(|[read, _]| read)
     }
 
-    /// The texts of a path, with what is right.
+    /// Returns the texts of a path with their right answers.
     pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
         self.trained.data(config, &self.predictor, path)
     }
@@ -150,7 +150,7 @@ impl Model {
         self.trained.check(config, &self.predictor, path)
     }
 
-    /// What it scores on the texts of a path; `each` sees every text.
+    /// Scores the model on the texts of a path; `each` sees every text.
     pub(super) fn scores(
         &self,
         config: &Config,
@@ -160,26 +160,26 @@ impl Model {
         self.trained.scores(config, &self.predictor, path, each)
     }
 
-    /// The config that it was trained with, as TOML.
+    /// Returns the config of the training as TOML.
     pub fn config(&self) -> &str {
         self.predictor.note(CONFIG).unwrap_or_default()
     }
 
-    /// The predictor, for what stands in no recipe.
+    /// Returns the predictor, for uses that no recipe covers.
     pub fn predictor(&self) -> &Predictor {
         &self.predictor
     }
 
-    /// The records of a file, read as the files of the training were unless the config says otherwise, and the names of what an answer
-    /// adds to each ([`Answer::cells`]).
+    /// Returns the records of a file, and the names of the columns that an answer adds to each record ([`Answer::cells`]). The
+    /// file is read as the training files were, unless the config sets otherwise.
     ///
     /// # Errors
-    /// As [`Questions::open`]; of a language model.
+    /// As [`Questions::open`]; if the model is a language model.
     #[track_caller]
     pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<String>)> {
         let Some(Query { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
         else {
-            let expected = "a model that answers records; `generate` goes on from lines of standard input";
+            let expected = "a model that answers records; `generate` continues lines of standard input";
             let got = format!("a language model for the file `{path}`");
             return Err(Error::of(ErrorKind::Program, "model", expected, got));
         };
@@ -187,27 +187,28 @@ impl Model {
         Ok((Questions::open(path, &options, asking).at_caller()?, adds))
     }
 
-    /// Sets how answers are made, instead of the settings of the training: `decoding` of a translator, and the separator of several labels.
+    /// Sets how answers are made, in place of the training's settings: `decoding` of a translator, and the separator of several
+    /// labels.
     #[must_use]
     pub fn answering(self, config: &Config) -> Self {
         let separator = Some(config.data.label_separator.clone());
         Self { decoding: config.decoding.clone(), separator, ..self }
     }
 
-    /// How many threads it runs on: 0 for one a core.
+    /// Sets the number of threads: 0 for one per core.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { predictor: self.predictor.threads(threads), ..self }
     }
 
-    /// What it says of each text: a label, tags, a translation; of a language model, how the text goes on, by its likeliest tokens.
+    /// Answers each text: a label, tags or a translation; with a language model, a continuation by the likeliest tokens.
     ///
     /// # Errors
-    /// If the file lacks a vocabulary, or what is computed is not a number.
+    /// If the file lacks a vocabulary, or a computed value is not a number.
     #[track_caller]
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        // A few hundred at a time: what a batch holds is all in memory.
+        // In chunks of a few hundred texts: a whole batch is in memory.
         let mut answers = Vec::with_capacity(texts.len());
         for texts in texts.chunks(TOGETHER) {
             answers.extend(self.trained.answers(&self.predictor, texts, &self.decoding).at_caller()?);
@@ -220,10 +221,10 @@ impl Model {
         Ok(answers)
     }
 
-    /// Goes on from a text by so many tokens of a language model, drawn as `sampling` says; returns what it wrote.
+    /// Continues a text with a language model by `tokens` tokens, drawn as `sampling` sets; returns the new text.
     ///
     /// # Errors
-    /// If it is no language model, `sampling` makes no sense, or what is computed is not a number.
+    /// If the model is no language model, `sampling` is invalid, or a computed value is not a number.
     #[track_caller]
     pub fn write(&self, text: &str, sampling: Sampling, seed: u64, tokens: usize) -> Result<String> {
         let mut written = String::new();
@@ -232,7 +233,7 @@ impl Model {
         Ok(written)
     }
 
-    /// As [`Self::write`]; `each` is given the text piece by piece, as it comes.
+    /// Continues a text as [`Self::write`] does; `each` gets the new text piece by piece, as soon as it is drawn.
     ///
     /// # Errors
     /// As [`Self::write`].

@@ -1,4 +1,4 @@
-//! The parts that the networks of the recipes share.
+//! The layers and optimizers that the networks of the recipes share.
 
 use ndarray::Array2;
 
@@ -16,7 +16,7 @@ use crate::optimizer::{
 use crate::program::{Builder, Var};
 use crate::train::{Averaging, Plateau, Trainer};
 
-/// Vectors of which a share is zero while training, each as a whole: word dropout.
+/// Word dropout: sets a share of the vectors to zero while training, each vector as a whole.
 pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
     match rate {
         0.0 => vectors,
@@ -25,22 +25,22 @@ pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
     }
 }
 
-/// Token vectors with word dropout and embedding dropout.
+/// Applies word dropout and embedding dropout to token vectors.
 pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
     without_some(vectors, model.word_dropout).dropout(embedding_dropout(model))
 }
 
-/// The dropout of token vectors: what is set, else that between layers.
+/// Returns the dropout of token vectors: the value that is set, else the dropout between layers.
 pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
     model.embedding_dropout.unwrap_or(model.dropout)
 }
 
-/// A trainer of `loss` with the optimizer of all recipes, for `steps` steps.
+/// Returns a trainer of `loss` with the optimizer of the config, for `steps` steps.
 ///
 /// # Errors
 /// As [`Trainer::new`]; if the parameters take more memory than there is.
 pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
-    // Of a program that is not right, the trainer says what is wrong.
+    // If the program is invalid, the error comes from the trainer.
     let mut groups = Vec::new();
     if let Ok(program) = net.program() {
         fits(program.parameter_count(), memory::available())?;
@@ -52,7 +52,7 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
 
 /// Checks that the parameters fit into memory.
 fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
-    // Each with its gradient and two moments, in f32.
+    // Each parameter has a gradient and two moments, in f32.
     let bytes = parameters.saturating_mul(16);
     match available {
         Some(available) if bytes > u128::from(available) => {
@@ -68,7 +68,7 @@ fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     }
 }
 
-/// The learning rate over `steps` steps, which all epochs have together.
+/// Returns the learning-rate schedule over `steps` steps, the steps of all epochs together.
 fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     let least = training.rate / 100.0;
     let behind = steps.saturating_sub(training.warm_up).max(1);
@@ -87,7 +87,7 @@ fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     if training.warm_up > 0 { schedule.warm_up(training.warm_up) } else { schedule }
 }
 
-/// The optimizer of a config with these groups of parameters, for `steps` steps.
+/// Returns the optimizer of a config with these groups of parameters, for `steps` steps.
 fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optimizer> {
     let training = &config.training;
     macro_rules! set {
@@ -118,7 +118,7 @@ fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optim
     }
 }
 
-/// A trainer with the averaging, the plateau and the early stopping of a config; `epoch` is the number of steps of an epoch.
+/// Adds the averaging, the plateau and the early stopping of a config to a trainer; `epoch` is the number of steps per epoch.
 fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
     let since = epoch.saturating_mul(training.averaging_from as usize) as u64;
     let averaging = match training.averaging {
@@ -133,25 +133,26 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
     if training.patience > 0 { trainer.patience(training.patience) } else { trainer }
 }
 
-/// The cross-entropy of each row with the label smoothing of a config, if it smooths.
+/// Returns the cross-entropy of each row with the label smoothing of a config; none if the config has no smoothing.
 pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var> {
     let label_smoothing = config.label_smoothing();
     let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
     (label_smoothing > 0.0).then(|| logits.cross_entropy_with(labels, options).0)
 }
 
-/// The table of token vectors of this name. Its gradients are sparse, unless parameters are averaged, which moves every row.
+/// Returns the table of token vectors with this name. Its gradients are sparse unless parameters are averaged: averaging moves
+/// every row.
 pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     let table = Embedding::new(tokens, config.model.embedding).named(name);
     if config.training.averaging == Average::None { table.sparse() } else { table }
 }
 
-/// How many steps all epochs have.
+/// Returns the number of steps of all epochs.
 pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
 }
 
-/// Names the settings behind a vocabulary into which no token got.
+/// Adds the settings of the vocabulary to the error about a vocabulary without tokens.
 pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabulary> {
     found.map_err(|e| match e.kind() {
         ErrorKind::Mismatch => {
@@ -162,7 +163,7 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
             };
             e.noted(format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count))
         }
-        // A file that cannot be read has nothing to do with them.
+        // The settings do not matter if a file cannot be read.
         _ => e,
     })
 }
@@ -176,11 +177,12 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
     }
 }
 
-/// The table of the words' vectors, and its parameter.
+/// The table of the word vectors, and its parameter.
 pub(super) const WORDS: &str = "words";
 pub(super) const TABLE: &str = "words.weight";
 
-/// Starts the words' vectors from a file, if the config names one; says how much of the running words it has.
+/// Copies pre-trained word vectors from the file of the config; returns the share of the running words that have a vector, for
+/// people.
 pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
     let Some(path) = &config.text.vectors else { return Ok(None) };
     let found = WordVectors::open(path, words)?;
@@ -188,13 +190,13 @@ pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary
         let expected = format!("{}, as `{path}` has", found.width());
         return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
     }
-    // Words that the file does not have start as they would without it.
+    // Words without a vector in the file keep their random vector.
     let mut table = Array2::zeros((words.len(), found.width()));
     let drawn = trainer.scope().value(TABLE)?;
     table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
     found.fill(&mut table)?;
     trainer.set_parameter(TABLE, table)?;
-    // The unknown one was counted for all that are not known.
+    // The count of the unknown token is the count of all unknown words.
     let running: u64 = (0..words.len() as i64).map(|id| words.count(id)).sum();
     let known = found.vectors().filter(|(id, _)| Some(*id) != words.unknown());
     let covered: u64 = known.map(|(id, _)| words.count(id)).sum();

@@ -1,25 +1,25 @@
-//! Text that a language model writes, token by token.
+//! Incremental output of a language model's text, token by token.
 
 use crate::data::Tokenizer;
 
-/// Text that is put together of tokens as they come.
+/// Text that grows by one token at a time.
 pub(super) struct Pieces<'a> {
     cut: &'a Tokenizer,
-    /// The last tokens: how a token stands in the text depends on those before it.
+    /// The last tokens: the text of a token depends on the tokens before it.
     last: Vec<&'a str>,
-    /// How many of them are shown.
+    /// The number of tokens in `last` whose text was already passed on.
     shown: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// How many tokens are looked at: a character may take four.
+    /// The number of tokens that are kept: a character may consist of four.
     const LOOKED_AT: usize = 8;
 
     pub(super) fn new(cut: &'a Tokenizer) -> Self {
         Self { cut, last: Vec::new(), shown: 0 }
     }
 
-    /// Adds a token, and gives on what it adds to the text, unless it ends within a character.
+    /// Adds a token and passes the new text to `each`, unless the text ends within a character.
     pub(super) fn push(&mut self, token: &'a str, each: &mut dyn FnMut(&str)) {
         self.last.push(token);
         let whole = self.cut.join(&self.last);
@@ -33,7 +33,7 @@ impl<'a> Pieces<'a> {
         self.shown = self.last.len();
     }
 
-    /// Gives on what was held back.
+    /// Passes the remaining text to `each`.
     pub(super) fn end(self, each: &mut dyn FnMut(&str)) {
         let (before, whole) = (self.cut.join(self.last.iter().take(self.shown)), self.cut.join(&self.last));
         each(whole.strip_prefix(&*before).unwrap_or_default());

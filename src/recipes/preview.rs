@@ -1,35 +1,35 @@
-//! The first records of a data set as they are understood, before anything is built.
+//! The first records of a data set as they are parsed, before a model is built.
 
 use super::training::read_as;
 use crate::data::{DataSet, ReadOptions};
 
-/// How a data set is read, and its first records.
+/// The detected format of a data set, and its first records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preview {
-    /// What was detected: the format, the columns, whether a line is a header, and why.
+    /// The detected format, columns and header, with the reasons, for people.
     pub said: Option<String>,
-    /// The same as an object of JSON, by [`ReadOptions::to_json`].
+    /// The detected options as an object of JSON, by [`ReadOptions::to_json`].
     pub how: String,
-    /// The first records, each in a line.
+    /// The first records, one line each.
     pub records: Vec<String>,
 }
 
 impl Preview {
-    /// How many records are shown.
+    /// The number of records that are shown.
     pub(super) const SHOWN: usize = 3;
 
-    /// These records, read so.
+    /// Returns a preview of records that were read with these options.
     pub(super) fn new(options: &ReadOptions, records: Vec<String>) -> Self {
         Self { said: read_as(options), how: options.to_json(), records }
     }
 
-    /// Of records in memory, each as `line` writes it.
+    /// Returns a preview of records in memory; `line` formats a record.
     pub(super) fn of<R>(set: &DataSet<R>, line: &dyn Fn(&R) -> String) -> Self {
         Self::new(set.read_as(), set.records().iter().take(Self::SHOWN).map(line).collect())
     }
 
-    /// A text in quotation marks, and not too long.
+    /// Returns a text in quotation marks, shortened if it is long.
     pub(super) fn cut(text: &str) -> String {
         const MOST: usize = 80;
         match text.char_indices().nth(MOST) {

@@ -1,4 +1,4 @@
-//! What a task is: a [`Recipe`], in a file of its own.
+//! The interface of a task: a [`Recipe`], in a file of its own.
 
 use std::path::Path;
 
@@ -13,49 +13,50 @@ use crate::data::{QuestionKind, Tokenizer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::{Predictor, Sampling};
 
-/// From the config of a task to a training, and from its checkpoint to a model that answers.
+/// Recipe of a task: from a config to a training, and from a checkpoint to a model that answers.
 pub(super) trait Recipe: Sync {
-    /// Sets what does well for the task on a few thousand texts and is not the default.
+    /// Sets the defaults of the task, which do well on a few thousand texts.
     fn defaults(&self, config: &mut Config);
 
-    /// The settings that the task does not have.
+    /// Returns the settings that the task does not have.
     fn without(&self) -> &'static [&'static str];
 
-    /// How a path is read, and its first records.
+    /// Returns how a path is read, and its first records.
     fn preview(&self, config: &Config, path: &Path) -> Result<Preview>;
 
-    /// The parameters with a row or column per token, label or tag; others are copied by name and shape from a model to start from.
+    /// Returns the parameters with a row or column per token, label or tag. Fine-tuning copies other parameters by name and
+    /// shape.
     fn tables(&self) -> &'static [Table];
 
     /// Reads the texts and builds the model.
     fn prepare(&self, config: &Config, paths: Paths) -> Result<Preparation>;
 
-    /// What a checkpoint of the task answers with.
+    /// Returns the trained model of a checkpoint.
     fn model(&self, predictor: &Predictor) -> Result<Box<dyn TrainedModel>>;
 }
 
-/// What a model is asked of the records of a file.
+/// The columns that a model reads from a record of a file, and the columns that an answer adds.
 pub(super) struct Query {
     pub(super) asking: QuestionKind,
-    /// What `data.text` and `data.label` are.
+    /// The columns that `data.text` and `data.label` set.
     pub(super) columns: [Column; 2],
-    /// The names of what an answer adds.
+    /// The names of the columns that an answer adds.
     pub(super) adds: Vec<String>,
 }
 
-/// What a trained model of a task needs beside its predictor.
+/// Trained model of a task: answers and scores, by its predictor.
 pub(super) trait TrainedModel: Send + Sync {
-    /// How it cuts what it reads, and what it writes; none where the tokens are given.
+    /// Returns the tokenizers of the texts that the model reads and writes; none if the tokens are given.
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]>;
 
-    /// The texts of a path, with what is right, as [`Predictor::evaluate`] takes them.
+    /// Returns the texts of a path with their right answers, as [`Predictor::evaluate`] takes them.
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData>;
 
-    /// Reads the texts of a path as [`Self::scores`] does, and scores none: what is wrong with them is known before a training. Returns how
-    /// they are read, for people.
+    /// Reads the texts of a path as [`Self::scores`] does, without scores: errors in the texts appear before a training. Returns
+    /// how the texts are read, for people.
     fn check(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<Vec<String>>;
 
-    /// What it scores on the texts of a path; `each` sees every text, in order.
+    /// Scores the model on the texts of a path; `each` sees every text, in order.
     fn scores(
         &self,
         config: &Config,
@@ -64,10 +65,10 @@ pub(super) trait TrainedModel: Send + Sync {
         each: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Evaluation>;
 
-    /// What it is asked of the records of a file; none if it answers no records.
+    /// Returns the columns for the records of a file; none if the model does not answer records.
     fn asked(&self, predictor: &Predictor, decoding: &DecodingConfig) -> Option<Query>;
 
-    /// An answer for each text.
+    /// Answers each text.
     fn answers(
         &self,
         predictor: &Predictor,
@@ -75,7 +76,7 @@ pub(super) trait TrainedModel: Send + Sync {
         decoding: &DecodingConfig,
     ) -> Result<Vec<Answer>>;
 
-    /// Joins another model of the task, with which it answers from now on.
+    /// Joins another model of the task to an ensemble.
     ///
     /// # Errors
     /// If their answers cannot be joined.
@@ -85,7 +86,7 @@ pub(super) trait TrainedModel: Send + Sync {
         Err(Error::of(ErrorKind::Program, "models to join", expected, "models whose answers have neither"))
     }
 
-    /// Goes on from a text by `tokens` tokens; `each` is given the text as it comes.
+    /// Continues a text by `tokens` tokens; `each` gets the new text piece by piece.
     fn write(
         &self,
         _predictor: &Predictor,
@@ -99,7 +100,7 @@ pub(super) trait TrainedModel: Send + Sync {
             ErrorKind::Program,
             "model that writes",
             "a language model (`lm`)",
-            "one of another task",
+            "a model of another task",
         ))
     }
 }

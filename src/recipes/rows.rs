@@ -25,14 +25,14 @@ use crate::tensor::{Csr, DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 2] = ["features", "label"];
-/// The note with how many features a model knows; that it is there says that its texts are rows.
+/// The note with the number of features that a model knows; only a model of rows has it.
 pub(super) const COLUMNS: &str = "columns";
-/// The note with the number of the first feature, by which all that a model reads is numbered.
+/// The note with the index of the first feature, 0 or 1, in all files that the model reads.
 const FIRST: &str = "first index";
-/// Each feature has a vector in memory, so a number beyond this is a mistake or wants numbering anew.
+/// Feature limit: each feature has a vector in memory, and a larger index is probably a mistake.
 const MOST: usize = 1 << 21;
 
-/// Whether a path to train on is rows of features, and no texts.
+/// Returns whether a training path has rows of features instead of texts.
 pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     match &config.data.format {
         Some(format) => Ok(format.parse::<FileFormat>()? == FileFormat::Libsvm),
@@ -40,7 +40,7 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     }
 }
 
-/// How rows are read, and the first ones.
+/// Returns how rows are read, and the first rows.
 pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
     let rows = LabelledRows::open_with([path], &options(config)?)?;
     let first = rows.first_index().number();
@@ -52,7 +52,7 @@ pub(super) fn preview(config: &Config, path: &Path) -> Result<Preview> {
     }))
 }
 
-/// Classes of rows of features.
+/// The recipe of classifiers of rows.
 pub(super) struct Classifier;
 
 impl TrainedModel for Classifier {
@@ -126,14 +126,14 @@ impl TrainedModel for Classifier {
     }
 }
 
-/// How rows are read: as the config says, else as is detected.
+/// Returns how rows are read: as the config sets, else as detected.
 fn options(config: &Config) -> Result<ReadOptions> {
     let set = config.data.first_index.and_then(|first| FirstIndex::of_number(i64::try_from(first).ok()?));
     let options = super::training::options(config, labels::COLUMNS)?;
     Ok(set.into_iter().fold(options, ReadOptions::first_index))
 }
 
-/// Rows of so many columns: others were not learnt of.
+/// Opens rows and drops the entries beyond `columns` features, which training never saw.
 fn fitting(path: &Path, columns: usize, options: &ReadOptions) -> Result<(LabelledRows, Option<String>)> {
     let mut rows = LabelledRows::open_with([path], options)?;
     let dropped = rows.drop_beyond(columns);
@@ -154,7 +154,7 @@ fn columns(predictor: &Predictor) -> Result<usize> {
     found.ok_or_else(|| Error::of(ErrorKind::Format, "note `columns` of the checkpoint", "a number", "none"))
 }
 
-/// From which number on the features of a model count.
+/// Returns the index of the first feature of a model.
 fn first(predictor: &Predictor) -> Result<FirstIndex> {
     let Some(note) = predictor.note(FIRST) else { return Ok(FirstIndex::One) };
     note.parse().ok().and_then(FirstIndex::of_number).ok_or_else(|| {
@@ -169,7 +169,7 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
     Ok(TestData { data: Box::new(data), said })
 }
 
-/// The rows of a path as those of the training, and how they are read.
+/// Opens the rows of a path as the training rows were opened; also returns how they are read.
 fn test_rows(config: &Config, predictor: &Predictor, path: &str) -> Result<(LabelledRows, Vec<String>)> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let like = super::training::options(config, labels::COLUMNS)?.first_index(first);
@@ -228,7 +228,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             said.extend(dropped);
             (all, dev)
         }
-        // By the row alone, so that equal ones are on one side.
+        // The row alone decides, so that equal rows are on one side.
         None => super::texts::divided(all, one_in(config), config),
     };
     if train.records().is_empty() || dev.records().is_empty() {
@@ -269,7 +269,7 @@ pub(super) fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })
 }
 
-/// A row as a line of a file without its label.
+/// Returns a row as a line of a file without its label.
 fn case(row: &LabelledRow, first: FirstIndex) -> Case {
     let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));
     let entries = row.indices.iter().zip(&row.values).map(entry);
@@ -294,7 +294,7 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
         .vocabulary(LABELS, labels.clone()))
 }
 
-/// The rows that lines say, with a label or without; entries of features that were not learnt of are left out.
+/// Parses lines to rows, with a label or without; entries of features that training never saw are dropped.
 fn fed(predictor: &Predictor, lines: &[&str]) -> Result<Variable> {
     let (columns, first) = (columns(predictor)?, first(predictor)?);
     let row = |line: &&str| {

@@ -2,18 +2,18 @@
 
 use crate::kernels::philox;
 
-/// The most groups that are resampled; of more texts, several are in a group.
+/// The most groups that are resampled; with more texts, a group has several texts.
 const GROUPS: u64 = 10_000;
-/// How many times texts are drawn.
+/// The number of resamples.
 const RESAMPLES: u32 = 1_000;
-/// Where the draws start.
+/// The seed of the draws.
 const SEED: u32 = 41;
 
 /// A figure of summed counts.
 pub(super) type FigureFn = fn(&[f64]) -> f64;
 
-/// The counts of each text, in columns. Each of the first 10,000 texts is a group, later ones join one at random by their number: memory is
-/// bounded, and two models on the same texts have the same groups.
+/// Counts of each text, in columns, for the bootstrap. Each of the first 10,000 texts is a group, later texts join a group at
+/// random by their number: memory is bounded, and two models on the same texts have the same groups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrap {
     groups: Vec<Vec<f64>>,
@@ -25,7 +25,7 @@ impl Bootstrap {
     pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
         let group = match self.texts < GROUPS {
             true => self.texts,
-            // Not in turn: what recurs in a file would be in one group.
+            // Groups are drawn, not taken in turn: with a period in the file, equal texts would be in one group.
             false => {
                 let [word, ..] = philox([self.texts as u32, (self.texts >> 32) as u32, 0, 1], [SEED, 0]);
                 (u64::from(word) * GROUPS) >> 32
@@ -46,7 +46,7 @@ impl Bootstrap {
         }
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     pub(super) fn texts(&self) -> u64 {
         self.texts
     }
@@ -55,15 +55,16 @@ impl Bootstrap {
         self.groups.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The sums over all texts, at least `columns` of them.
+    /// Returns the sums over all texts, at least `columns` of them.
     pub(super) fn total(&self, columns: usize) -> Vec<f64> {
         let mut total = vec![0.0; self.width().max(columns)];
         self.groups.iter().for_each(|group| add(&mut total, group));
         total
     }
 
-    /// Of each figure the 2.5th and 97.5th percentile over 1,000 samples of the texts, drawn with replacement (Efron, "Bootstrap methods:
-    /// another look at the jackknife", 1979); `None` of fewer than two texts. The order of up to 10,000 texts does not matter.
+    /// Returns the 2.5th and 97.5th percentile of each figure over 1,000 samples of the texts, drawn with replacement (Efron,
+    /// "Bootstrap methods: another look at the jackknife", 1979); `None` for fewer than two texts. The order of up to 10,000
+    /// texts does not matter.
     pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
@@ -87,9 +88,10 @@ impl Bootstrap {
         values.into_iter().map(percentiles).collect()
     }
 
-    /// The two-sided p value of the difference of a figure between two models on the same texts: the share of 1,000 samples whose
-    /// difference is as far from the mean of all samples as the one observed is from 0 (Riezler and Maxwell, "On some pitfalls in
-    /// automatic evaluation and significance testing for MT", 2005), as sacreBLEU computes it; `None` if the texts are not as many.
+    /// Returns the two-sided p value of the difference of a figure between two models on the same texts: the share of 1,000
+    /// samples whose difference is as far from the mean of all samples as the observed difference is from 0 (Riezler and Maxwell,
+    /// "On some pitfalls in automatic evaluation and significance testing for MT", 2005), as sacreBLEU computes it. `None` if the
+    /// numbers of texts differ.
     pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;
@@ -127,7 +129,7 @@ fn compared(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
     pairs.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// Draws as many of `count` groups as there are, with replacement.
+/// Draws `count` of `count` groups with replacement.
 fn drawn(resample: u32, count: usize, mut each: impl FnMut(usize)) {
     for from in (0..count).step_by(4) {
         let words = philox([from as u32, resample, 0, 0], [SEED, 0]);
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(one.paired(&one, 2, share), Some(1.0));
         let worse = sample((0..200).map(|i| i % 4 > 1));
         assert!(one.paired(&worse, 2, share).is_some_and(|p| p < 0.01));
-        // One text of 200 is no difference to speak of.
+        // One of 200 texts makes no significant difference.
         let near = sample((0..200).map(|i| i % 4 > 0 && i != 1));
         assert!(one.paired(&near, 2, share).is_some_and(|p| p > 0.2));
         assert_eq!(one.paired(&sample([true, false]), 2, share), None);

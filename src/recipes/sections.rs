@@ -8,29 +8,29 @@ pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 
 choice! {
-    /// The task.
+    /// The task of a model.
     Task {
-        /// A label for each text.
+        /// One label for each text.
         Classify = "classify",
-        /// A tag for each word of a text, and perhaps a label for the text.
+        /// A tag for each word of a text, and optionally a label for the text.
         Tag = "tag",
-        /// What comes next: a language model, which writes.
+        /// A language model: the next token of a text.
         Lm = "lm",
-        /// Another text for each text.
+        /// A translation of each text.
         Translate = "translate",
     }
 }
 
 choice! {
-    /// How text is cut into tokens.
+    /// The tokenization of a text.
     Tokens {
-        /// What stands between white space.
+        /// Tokens separated by white space.
         Whitespace = "whitespace",
         /// Words by the rules of Unicode; marks of punctuation are tokens of their own.
         Words = "words",
-        /// Characters as they are read.
+        /// Single characters (grapheme clusters).
         Characters = "characters",
-        /// Words and marks that can be put together again as they were.
+        /// Words and marks that can be joined to the original text again.
         Pieces = "pieces",
     }
 }
@@ -48,7 +48,7 @@ choice! {
 }
 
 choice! {
-    /// How the states of a text become one vector.
+    /// The pooling of a text's states to one vector.
     Pooling {
         /// The state after the last word.
         Last = "last",
@@ -56,13 +56,13 @@ choice! {
         Max = "max",
         /// The mean of the states.
         Mean = "mean",
-        /// The mean that attention weighs (Lin et al., 2017).
+        /// The mean with attention weights (Lin et al., 2017).
         Attention = "attention",
     }
 }
 
 choice! {
-    /// What a classifier learns of each text.
+    /// What a classifier predicts for each text.
     Target {
         /// One label.
         Label = "label",
@@ -74,11 +74,11 @@ choice! {
 }
 
 choice! {
-    /// How a document is divided into sentences.
+    /// The division of a document into sentences.
     Sentences {
-        /// Not at all: a text is one sequence.
+        /// No division: a text is one sequence.
         None = "none",
-        /// A line is a sentence.
+        /// One sentence per line.
         Lines = "lines",
         /// Sentences end at marks of punctuation, by the rules of Unicode (UAX #29).
         Punctuation = "punctuation",
@@ -86,7 +86,7 @@ choice! {
 }
 
 choice! {
-    /// The rule that updates the parameters.
+    /// The update rule of the parameters.
     Rule {
         /// Adam (Kingma and Ba, 2015).
         Adam = "adam",
@@ -108,13 +108,13 @@ choice! {
 }
 
 choice! {
-    /// How the learning rate changes over the training.
+    /// The learning rate over the training.
     RateSchedule {
-        /// It does not change.
+        /// A constant rate.
         Constant = "constant",
-        /// Half a cosine, down to a hundredth.
+        /// Half a cosine, down to 1 % of the start.
         Cosine = "cosine",
-        /// A straight line, down to a hundredth.
+        /// A straight line, down to 1 % of the start.
         Linear = "linear",
         /// The inverse square root of the step.
         InverseSqrt = "inverse-sqrt",
@@ -128,9 +128,9 @@ choice! {
 }
 
 choice! {
-    /// Which average of the parameters is evaluated and saved.
+    /// The average of the parameters that is evaluated and saved.
     Average {
-        /// None: the parameters themselves.
+        /// No average: the parameters themselves.
         None = "none",
         /// Exponential moving average.
         Ema = "ema",
@@ -140,69 +140,69 @@ choice! {
 }
 
 section! {
-    /// Where the texts are.
+    /// The data: where the texts are, and how they are read.
     DataConfig = "data" {
-        /// Training data: a file, a folder, or several files by a pattern such as `data/*.tsv`; all paths start in the folder in which the command runs (default: the texts that come with the program).
+        /// Training data: a file, a folder, or several files by a pattern such as `data/*.tsv`; relative paths begin in the current folder (default: the texts that come with the program).
         train: Option<String> = None;
         /// Development data, measured after each epoch to choose the best epoch (default: a part of the training texts, see `hold_out`).
         dev: Option<String> = None;
-        /// Test data, measured once, at the end, with the best epoch.
+        /// Test data, scored once, at the end, with the model of the best epoch (default: none).
         test: Option<String> = None;
-        /// Hold-out: the share of the training texts that is measured on where there is no `dev`, from 0 to 0.5; rounded to one text in a whole number.
+        /// Hold-out: the share of the training texts, 0 to 0.5, that is kept for development where `dev` is not set; one text in round(1 / share) is held out.
         hold_out: f64 = 0.1;
-        /// Fold of a cross-validation, measured on in the place of `hold_out`: `"2/5"` is the second of five; `train --folds 5` sets it. Equal texts are in one fold (`group` keeps more together), and folds have about equal shares of each label (default: none).
+        /// Cross-validation fold that is held out instead of the share `hold_out`: `"2/5"` is the second of five; `train --folds 5` sets it. Equal texts are in one fold (`group` keeps more texts together), and folds have about equal shares of each label (default: none).
         fold: Option<Fold> = None;
-        /// Group column, such as the author, the patient or the document of a text: texts with the same value in it are all in one fold, or on one side of the hold-out. In tables, JSON and Parquet.
+        /// Group column, such as the author, the patient or the document of a text: texts with the same value are all in one fold, or on one side of the hold-out. For tables, JSON and Parquet (default: none).
         group: Option<String> = None;
         /// Format of the files: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain` (default: detected and printed).
         format: Option<String> = None;
-        /// Column of the text: its name or number, or its field in JSON Lines or Parquet; of tagged texts the words, of pairs the source. Of `classify` several columns are joined, as in `["title", "body"]`, with a separator token between them.
+        /// Text column: its name or number, or its field in JSON Lines or Parquet; for tagged texts the words, for pairs the source. `classify` joins several columns, as in `["title", "body"]`, with a separator token between them (default: detected and printed).
         text: Vec<String> = Vec::new();
-        /// Column of a second text: pairs of texts, as in natural language inference and similarity. One encoder reads both.
+        /// Second text column: pairs of texts, as in natural language inference and similarity; one encoder reads both texts (default: none).
         pair: Option<String> = None;
-        /// Column or field of the label, of the number, of the tags, or of the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma`.
+        /// Label column or field: of the label, the number, the tags or the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma` (default: detected and printed).
         label: Option<String> = None;
         /// Target: `label` (one label per text), `labels` (several labels per text, or none) or `number` (regression).
         target: Target = Target::Label;
-        /// Separator of several labels in a cell; a list in JSON or Parquet needs none.
+        /// Label separator, for several labels in a cell; a list in JSON or Parquet needs none.
         label_separator: String = ",".to_owned();
         /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected and printed).
         header: Option<bool> = None;
-        /// Separator of a table's columns: one character, or `tab` (default: the one of comma, semicolon, tab and bar that fits).
+        /// Column separator of a table: one character, or `tab` (default: the one of comma, semicolon, tab and bar that fits).
         separator: Option<String> = None;
         /// Encoding of the files: `utf-8`, `windows-1252`, `gbk` or another name (default: UTF-8, UTF-16 or windows-1252, as detected).
         encoding: Option<String> = None;
-        /// Binary sentiment of trees: 0 and 1 are one label, 3 and 4 the other, 2 is left out.
+        /// Binary sentiment of trees: classes 0 and 1 are one label, 3 and 4 the other; texts of class 2 are left out.
         binary: bool = false;
-        /// Phrases of trees: train on every phrase of the sentiment trees, with the label of its node. Development and test data are whole sentences, and `dev` has to be set.
+        /// Phrases of sentiment trees: train on every phrase, with the label of its node. Development and test data are whole sentences, and `dev` must be set.
         phrases: bool = false;
         /// First index of features in LIBSVM files: 0, as scikit-learn writes them, or 1 (default: 0 if any index is 0, else 1).
         first_index: Option<usize> = None;
-        /// Repair of tags that break their scheme, as conlleval reads them: an `I` behind `O` begins a chunk. Without it, they are an error.
+        /// Tag repair: tags that break their scheme are read as conlleval reads them, an `I` behind `O` begins a chunk. Without it, they are an error.
         repair_tags: bool = false;
-        /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, whose tags are kinds as they are (default: detected and printed).
+        /// Tag scheme: `iob1`, `iob2` (`bio`), `ioe1`, `ioe2`, `iobes` (`bilou`, `bmes`), or `plain`, where each word has a tag of its own and there are no chunks (default: detected and printed).
         scheme: Option<String> = None;
-        /// Shuffle window in texts, for files that are larger than memory: files are read anew in each epoch, only the window is in memory, and the files must not change meanwhile. Of `lm`, in tokens: a longer text is in a temporary file. Not for LIBSVM files (default: all texts are in memory).
+        /// Shuffle window in texts, for files larger than memory: each epoch reads the files anew and keeps only the window in memory; the files must not change meanwhile. For `lm`, in tokens: the tokens of a longer text are in a temporary file. Not for LIBSVM files (default: all texts are in memory).
         window: Option<usize> = None;
     }
 }
 
 section! {
-    /// How text becomes tokens, and the vocabulary.
+    /// The tokenizer and the vocabulary.
     TextConfig = "text" {
-        /// Tokens: `words`, `characters`, `pieces` or `whitespace` (`translate` by default: `pieces`, or `characters` of pronunciations).
+        /// Tokens of the text: `words`, `characters`, `pieces` or `whitespace` (default of `translate`: `pieces`, or `characters` for pronunciations).
         tokens: Option<Tokens> = Some(Tokens::Words);
-        /// Tokenizer of Hugging Face: a `tokenizer.json`, which cuts text and numbers its tokens in the place of the other settings here.
+        /// Tokenizer of Hugging Face: the path of a `tokenizer.json`, which cuts the text and numbers its tokens; the other settings of this table then do nothing (default: none).
         tokenizer: Option<String> = None;
-        /// Tokens of the text that is written (default: as `tokens`, of pronunciations `whitespace`: the phonemes).
+        /// Target tokens: the tokens of the translation (default: as `tokens`; for pronunciations `whitespace`: the phonemes).
         target_tokens: Option<Tokens> = None;
-        /// Lowercase: whether capital letters count as small ones.
+        /// Lowercase: whether capital letters are read as small ones.
         lowercase: bool = true;
-        /// Minimum count: a token that occurs less often in the training texts is unknown.
+        /// Minimum count of the vocabulary: a token that occurs less often in the training texts is unknown.
         min_count: usize = 2;
-        /// Vocabulary size: the most tokens that are known, the most frequent ones (default: no limit).
+        /// Vocabulary size: at most this many known tokens, the most frequent ones (default: no limit).
         max_size: Option<usize> = None;
-        /// Pre-trained word vectors: a file of GloVe, word2vec or fastText, whose width is `model.embedding`.
+        /// Pre-trained word vectors: a file of GloVe, word2vec or fastText, whose width `model.embedding` must be (default: vectors start at random).
         vectors: Option<String> = None;
         /// Freeze the word vectors: training does not change them.
         freeze: bool = false;
@@ -212,33 +212,33 @@ section! {
 section! {
     /// The model.
     ModelConfig = "model" {
-        /// Embedding width: the numbers of a token's vector.
+        /// Embedding width: the length of a token's vector.
         embedding: usize = 128;
-        /// Character encoder beside words: an LSTM in both directions over the characters of each word, whose states are joined to the word's vector.
+        /// Character encoder beside words: a bidirectional LSTM over the characters of each word; its last states are appended to the word's vector.
         characters: bool = false;
         /// Recurrent cell: `lstm`, `gru` or `rnn`.
         cell: Cell = Cell::Lstm;
-        /// Hidden width: the numbers of a state.
+        /// Hidden width: the length of a recurrent layer's state.
         hidden: usize = 128;
-        /// Recurrent layers, one over the other: at most 64.
+        /// Recurrent layers: how many are stacked, at most 64.
         layers: usize = 1;
         /// Bidirectional: whether each layer reads in both directions.
         bidirectional: bool = false;
         /// Pooling: how the states of a text become one vector: `last`, `max`, `mean` or `attention`.
         pool: Pooling = Pooling::Last;
-        /// Documents: how a text is divided into sentences, which are read one by one before the document is: `none`, `lines` or `punctuation`.
+        /// Hierarchical documents: a text is divided into sentences by `lines` or by `punctuation`; each sentence is encoded, then the sequence of sentences; `none` reads a text as one sequence.
         documents: Sentences = Sentences::None;
-        /// Conditional random field over the tags, which scores neighbouring tags; without it each tag is chosen by itself.
+        /// Conditional random field (CRF) over the tags: it scores neighbouring tags; without it each tag is chosen by itself.
         crf: bool = true;
-        /// Tied weights: the output layer shares the embedding's vectors (Press and Wolf, 2017).
+        /// Tied weights: the output layer uses the vectors of the embedding (Press and Wolf, 2017).
         tied: bool = false;
         /// Dropout: the share of activations set to zero between layers while training.
         dropout: f64 = 0.6;
-        /// Embedding dropout: the share of the numbers of token vectors set to zero while training (default: as `dropout`).
+        /// Embedding dropout: the share of the numbers in token vectors set to zero while training (default: as `dropout`).
         embedding_dropout: Option<f64> = None;
         /// Recurrent (variational) dropout: the share of each state set to zero while training, with one mask for all steps of a text (Gal and Ghahramani, 2016).
         recurrent_dropout: f64 = 0.0;
-        /// Word dropout: the share of tokens whose vector is zero while training, so that a model learns to do without a word.
+        /// Word dropout: the share of tokens whose whole vector is set to zero while training.
         word_dropout: f64 = 0.0;
     }
 }
@@ -248,71 +248,71 @@ section! {
     TrainingConfig = "training" {
         /// Epochs: passes over the training texts.
         epochs: u64 = 30;
-        /// Batch size in texts; of a language model, pieces of the text that are read side by side.
+        /// Batch size in texts; for a language model, in parallel streams of the text.
         batch: usize = 16;
         /// Optimizer: `adam`, `adamw`, `nadam`, `lion`, `sgd`, `adagrad`, `rmsprop` or `adadelta`.
         optimizer: Rule = Rule::Adam;
-        /// Learning rate at the start.
+        /// Learning rate at the start; `schedule` changes it.
         rate: f64 = 2e-3;
-        /// Momentum of `sgd`: the share of the velocity that is kept from step to step.
+        /// Momentum of `sgd`: the share of the velocity that each step keeps.
         momentum: f64 = 0.0;
-        /// Weight decay (default: 0.01 of `adamw`, else 0). Of `adamw` and `lion` it is decoupled from the gradient.
+        /// Weight decay; with `adamw` and `lion` it is decoupled from the gradient (default: 0.01 with `adamw`, else 0).
         weight_decay: Option<f64> = None;
         /// Learning-rate schedule: `constant`, `cosine`, `linear`, `inverse-sqrt`, `one-cycle`, `halve` (after each epoch from `halve_after` on) or `plateau` (halved after `halve_after` epochs without a better one).
         schedule: RateSchedule = RateSchedule::Constant;
-        /// Epochs until the learning rate is halved, of the schedules `halve` and `plateau`.
+        /// Epochs until the learning rate is halved, with the schedules `halve` and `plateau`.
         halve_after: u64 = 4;
-        /// Warm-up: steps over which the learning rate rises to its start.
+        /// Warm-up: the number of steps in which the learning rate rises to its start.
         warm_up: usize = 0;
-        /// Averaging of the parameters, which are then evaluated and saved: `none`, `ema` or `mean`. Word vectors then have dense gradients: every row moves in each step.
+        /// Averaging of the parameters: the average is evaluated and saved: `none`, `ema` or `mean`. With averaging, word vectors have dense gradients: every row moves in each step.
         averaging: Average = Average::None;
         /// Decay of the exponential moving average (`ema`) per step.
         averaging_decay: f64 = 0.999;
-        /// Epochs before the averaging begins: an average from the start would hold the random parameters for long.
+        /// Epochs before averaging begins: an average from the start would contain the random parameters for long.
         averaging_from: u64 = 1;
         /// Gradient clipping: the largest norm of all gradients together.
         clip: f64 = 1.0;
-        /// Label smoothing: the share of each target that is spread over all classes (default: 0.1 of `translate`, and of `classify` with one label per text and without `focal`; else 0).
+        /// Label smoothing: the share of each target that is spread over all classes (default: 0.1 for `translate`, and for `classify` with one label per text and without `focal`; else 0).
         label_smoothing: Option<f64> = None;
-        /// Class weights in the loss: `balanced` (texts / (classes · texts of the class)), or weights by label, as in `["spam=5", "rare label=2.5"]`; other labels have 1.
+        /// Class weights in the loss: `balanced` (texts / (classes · texts of the class)), or weights by label, as in `["spam=5", "rare label=2.5"]`; other labels have weight 1 (default: no weights).
         class_weights: Vec<String> = Vec::new();
-        /// Focal loss: its exponent γ, which weakens the loss of texts that are already right (Lin et al., 2017); 0 is the plain loss.
+        /// Focal loss: the exponent γ, which lowers the loss of texts that are already right (Lin et al., 2017); 0 is the plain loss.
         focal: f64 = 0.0;
         /// Early stopping: stop after this many epochs without a better one; 0 never stops early.
         patience: u64 = 5;
-        /// Fine-tuning: the run folder or checkpoint whose vocabularies and parameters start the training; of `classify` and `tag` also one of a language model (`lm`), whose layers are below the task's own (default: parameters start at random).
+        /// Fine-tuning: the run folder or checkpoint whose vocabularies and parameters start the training; for `classify` and `tag` also a language model (`lm`), whose layers are then below the task's own (default: parameters start at random).
         from: Option<String> = None;
-        /// Gradual unfreezing of a model that `from` names: epochs between levels, the output layers first and the word vectors last; 0 trains all levels from the start.
+        /// Gradual unfreezing of the model in `from`: the epochs between two levels; the output layers are trained first and the word vectors last; 0 trains all levels from the start.
         unfreeze: u64 = 0;
-        /// Learning rate of each level of a model that `from` names, relative to the level above it: above 0, at most 1, which gives all levels one rate.
+        /// Learning rate by level (discriminative fine-tuning) of the model in `from`: the rate of each level relative to the level above it, above 0 and at most 1; 1 gives all levels one rate.
         lower_rates: f64 = 1.0;
-        /// Parts of a batch, a power of two: gradients are computed part by part and summed along a fixed tree, and up to this many processes (`mpirun`) compute them; the parts decide the bits of a training, the number of processes does not (default: 1, or the number of processes rounded up to a power of two).
+        /// Parts of a batch, a power of two: gradients are computed part by part and summed along a fixed tree, by up to this many processes (`mpirun`). The number of parts decides the bits of a training, the number of processes does not (default: 1, or the number of processes rounded up to a power of two).
         parts: Option<u64> = None;
     }
 }
 
 section! {
-    /// How a translator writes.
+    /// The decoding of translations.
     DecodingConfig = "decoding" {
-        /// Beam width: hypotheses that are kept at each step; 1 is greedy.
+        /// Beam width: the hypotheses kept at each step; 1 is greedy search.
         beam: usize = 4;
         /// Length penalty α: a hypothesis of n tokens is ranked by log p / ((5 + n) / 6)^α (Wu et al., 2016).
         length_penalty: f64 = 0.6;
-        /// N best: translations of each text in the answer, best first; at most `beam`.
+        /// N best: the number of translations in an answer, best first; at most `beam`.
         n_best: usize = 1;
-        /// Scores in the answer: the rank score of the translation; several translations (`n_best`) always have theirs.
+        /// Scores in the answer: the score by which translations are ranked; with several translations (`n_best`) they are always in it.
         scores: bool = false;
     }
 }
 
 section! {
-    /// What is above all tables.
+    /// The settings above all tables.
     RunConfig = "" {
         /// Task: `classify`, `tag`, `lm` or `translate`.
         task: Task = Task::Classify;
         /// Seed of all random numbers: equal seeds give equal results.
         seed: u64 = 1;
-        /// Threads to run on, 0 for one a core; the results are the same on any number.
+        /// Threads to run on, 0 for one per core; the results are the same on any number.
         threads: usize = 0;
     }
 }

@@ -1,11 +1,11 @@
-//! What a setting may hold, and how settings are declared: once, with their documentation, for files, flags and lists of them.
+//! Types of settings, and the macros that declare a setting once, with its documentation, for files, flags and lists.
 
 use std::fmt;
 
 use crate::data::Fold;
 use crate::error::{Error, Result};
 
-/// A value of a setting, as a file or a flag gives it.
+/// A value of a setting, as a file or a flag has it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -21,7 +21,7 @@ pub enum Value {
     List(Vec<String>),
 }
 
-/// As in TOML.
+/// The value as TOML.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -57,11 +57,11 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 
 /// A type of settings.
 pub(super) trait Setting: Sized {
-    /// What is expected of a value, for messages.
+    /// Returns the expected values, for messages.
     fn expected() -> String;
-    /// The setting that a value stands for, if it does.
+    /// Parses a value to the setting; none if the type does not fit.
     fn of(value: &Value) -> Option<Self>;
-    /// The value that stands for it; none if it is not set.
+    /// Returns the setting as a value; none if it is not set.
     fn value(&self) -> Option<Value>;
 }
 
@@ -91,7 +91,7 @@ macro_rules! whole {
             }
 
             fn value(&self) -> Option<Value> {
-                // Files have no larger numbers, so that none got in.
+                // Files have no larger numbers, so there are none here.
                 Some(Value::Int(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -145,7 +145,7 @@ impl Setting for Fold {
     }
 }
 
-/// One text alone is written without brackets.
+/// A list of one text is written without brackets.
 impl Setting for Vec<String> {
     fn expected() -> String {
         "a text in quotes, or a list of them".into()
@@ -191,15 +191,15 @@ macro_rules! choice {
         pub enum $name { $($(#[doc = $of])* $variant),* }
 
         impl $name {
-            /// All of them.
+            /// All choices.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// Its name in files.
+            /// Returns the name in files.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
 
-            /// The one of this name.
+            /// Returns the choice with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.name() == name)
             }
@@ -224,15 +224,15 @@ macro_rules! choice {
 }
 pub(super) use choice;
 
-/// A setting as the list of them has it.
+/// An entry in the list of settings.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SettingKey {
-    /// The table of the file that it stands in; empty for those above all tables.
+    /// The table of the file with this setting; empty for settings above all tables.
     pub section: &'static str,
-    /// Its name there.
+    /// The name within the table.
     pub name: &'static str,
-    /// What it is for.
+    /// The documentation of the setting.
     pub doc: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The space of a search: which settings vary, and between what.
+//! The search space of `tune`: the settings that vary, with their values.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use super::settings::Value;
 use crate::data::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 
-/// The tables whose settings a search varies; `training.epochs` decides how long it trains, and is none of them.
+/// The tables whose settings a search varies; `training.epochs` decides the length of a training and does not vary.
 const SECTIONS: [&str; 3] = ["text", "model", "training"];
 const EPOCHS: &str = "training.epochs";
 
-/// Settings that a search varies, each with its values.
+/// Search space: settings that a search varies, each with its values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Space {
     settings: Vec<(String, Values)>,
@@ -21,18 +21,18 @@ pub struct Space {
 /// The values of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
-    /// One of several, each equally likely.
+    /// One of several values, each equally likely.
     OneOf(Vec<Value>),
-    /// A number between two: whole if both are.
+    /// A number between two: a whole number if both are whole.
     Between {
         from: Value,
         to: Value,
-        /// Whether its logarithm is drawn evenly: as likely from 1 to 10 as from 10 to 100.
+        /// Whether the logarithm is drawn evenly: 1 to 10 is as likely as 10 to 100.
         log: bool,
     },
 }
 
-/// As in TOML.
+/// The values as TOML.
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -48,7 +48,7 @@ impl fmt::Display for Values {
     }
 }
 
-/// As the lines of the table `[space]` in TOML.
+/// The space as the lines of the table `[space]` in TOML.
 impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.iter().try_for_each(|(name, values)| writeln!(f, "{name} = {values}"))
@@ -56,7 +56,7 @@ impl fmt::Display for Space {
 }
 
 impl Space {
-    /// The settings that matter most for a task, as the lines of the table `[space]`.
+    /// Returns the settings that matter most for a task, as the lines of the table `[space]`.
     pub(super) fn lines(task: Task) -> &'static str {
         match task {
             Task::Classify => {
@@ -109,19 +109,19 @@ model.dropout = { from = 0.1, to = 0.5 }
         }
     }
 
-    /// The names of the settings.
+    /// Returns the names of the settings.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.settings.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The space without the settings that are already decided, by name.
+    /// Returns the space without the settings for whose name `decided` is true.
     #[must_use]
     pub fn without(mut self, decided: impl Fn(&str) -> bool) -> Self {
         self.settings.retain(|(name, _)| !decided(name));
         self
     }
 
-    /// Adds a setting, whose values have to make sense in the config.
+    /// Adds a setting; its values must be valid in the config.
     pub(super) fn add(&mut self, config: &Config, name: &str, values: Values) -> Result<()> {
         let section = name.split_once('.').map_or("", |(section, _)| section);
         if Config::has(config.run.task, name) && (!SECTIONS.contains(&section) || name == EPOCHS) {
@@ -147,7 +147,7 @@ model.dropout = { from = 0.1, to = 0.5 }
         for value in ends {
             let mut config = config.clone();
             config.set(name, value)?;
-            // Another setting may be wrong without this one.
+            // The error may be about another setting.
             if let Err(e) = config.check() {
                 Error::all(&e).into_iter().find(|e| e.what() == name).map_or(Ok(()), |e| Err(e.clone()))?;
             }
@@ -156,7 +156,7 @@ model.dropout = { from = 0.1, to = 0.5 }
         Ok(())
     }
 
-    /// The config with drawn values in the place of its own. The seed, the number of the draw and the setting decide each value.
+    /// Returns the config with drawn values. The seed, the number of the draw and the setting decide each value.
     ///
     /// ```
     /// use unpadded::recipes::{Config, Space, Task};
@@ -174,7 +174,7 @@ model.dropout = { from = 0.1, to = 0.5 }
         let mut config = config.clone();
         for (name, values) in &self.settings {
             let bits = Fingerprint::default().number(seed).number(number).text(name).finish();
-            // From 0 to below 1, in the 53 bits of a number.
+            // A number from 0 to below 1, with 53 bits.
             let at = (bits >> 11) as f64 / (1u64 << 53) as f64;
             if let Some(value) = values.at(at) {
                 config.set(name, &value).at_caller()?;
@@ -185,7 +185,7 @@ model.dropout = { from = 0.1, to = 0.5 }
 }
 
 impl Values {
-    /// The value at a share of the way.
+    /// Returns the value at a share of the range.
     fn at(&self, share: f64) -> Option<Value> {
         match self {
             Values::OneOf(values) => values.get((share * values.len() as f64) as usize).cloned(),
@@ -194,7 +194,7 @@ impl Values {
                 let between = |first: f64, last: f64| first + share * (last - first);
                 Some(match (from, to) {
                     (Value::Int(from), Value::Int(to)) => {
-                        // Both ends as likely as the numbers between them.
+                        // Both ends are as likely as the numbers between them.
                         let x = match log {
                             true => between(first.ln(), (last + 1.0).ln()).exp(),
                             false => between(first, last + 1.0),
@@ -204,7 +204,7 @@ impl Values {
                     _ => {
                         let x =
                             if *log { between(first.ln(), last.ln()).exp() } else { between(first, last) };
-                        // Three digits are as good, and can be read.
+                        // Three digits suffice and are easy to read.
                         Value::Float(format!("{x:.2e}").parse().unwrap_or(x).clamp(first, last))
                     }
                 })

@@ -17,18 +17,18 @@ use crate::train::Trainer;
 /// The note with the config of the language model whose layers are below the network's own.
 const BELOW: &str = "language model";
 
-/// A parameter with a row or column per token, label or tag.
+/// Parameter with a row or column per token, label or tag.
 pub(super) struct Table {
     pub(super) parameter: &'static str,
-    /// The vocabulary that numbers them.
+    /// The vocabulary with the numbers of the rows or columns.
     pub(super) vocabulary: &'static str,
     pub(super) axes: &'static [usize],
-    /// The form in which tokens are looked up.
+    /// The function that brings a token into the form that the vocabulary holds.
     pub(super) form: fn(&str) -> String,
 }
 
 impl Table {
-    /// The tokens as they are.
+    /// Returns a table whose tokens are looked up unchanged.
     pub(super) const fn new(
         parameter: &'static str,
         vocabulary: &'static str,
@@ -38,37 +38,37 @@ impl Table {
     }
 }
 
-/// The tables with a vector of `model.embedding` numbers per token, whose vocabularies `text.max_size` limits.
+/// The tables with a vector of `model.embedding` numbers per token; `text.max_size` limits their vocabularies.
 const VECTORS: [&str; 3] = ["words.weight", "sources.weight", "targets.weight"];
 
-/// How the names of a language model's layers begin.
+/// The prefix of the names of a language model's layers.
 const LM: &str = "lm_";
 
-/// The name of a language model's layer.
+/// Returns the name of a language model's layer.
 pub(super) fn layer(at: usize) -> String {
     format!("{LM}{at}")
 }
 
-/// The trained model that a training starts from, if there is one.
+/// The trained model that a training starts from, if any.
 #[derive(Clone, Default)]
 pub(super) struct Origin(Option<Arc<Trained>>);
 
 struct Trained {
-    /// As `training.from` has it.
+    /// The value of `training.from`.
     name: String,
     task: Task,
-    /// Of a training that is resumed, its own checkpoint.
+    /// The checkpoint of that model; in a resumed training, the training's own checkpoint.
     checkpoint: Checkpoint,
     resumed: bool,
     /// The language model below, and its config as TOML.
     below: Option<(ModelConfig, String)>,
 }
 
-/// The checkpoint of a run: a file, or the best one of a run folder.
+/// Returns the checkpoint of a run: a file, or the best checkpoint of a run folder.
 fn file(run: &str) -> Result<PathBuf> {
     let path = Path::new(run);
     let found = match path.is_dir() {
-        // Until a training is over, its last checkpoint has the best parameters, too.
+        // Until a training has ended, its last checkpoint also has the best parameters.
         true => {
             ["best.ckpt", "last.ckpt"].map(|name| path.join(name)).into_iter().find(|path| path.is_file())
         }
@@ -91,13 +91,13 @@ fn file(run: &str) -> Result<PathBuf> {
     })
 }
 
-/// The first run in a folder of several runs.
+/// Returns the first run in a folder of several runs.
 fn one_of(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     entries.filter(|path| ["best.ckpt", "last.ckpt"].iter().any(|name| path.join(name).is_file())).min()
 }
 
-/// The task and the config of a checkpoint.
+/// Returns the config of a checkpoint, with its task.
 fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
     let task = checkpoint.notes.get(TASK).and_then(|task| Task::from_name(task));
     let (Some(_), Some(config)) = (task, checkpoint.notes.get(CONFIG)) else {
@@ -108,7 +108,7 @@ fn config_of(name: &str, checkpoint: &Checkpoint) -> Result<Config> {
 }
 
 impl Origin {
-    /// The model of `training.from`, if it is set. A resumed training has all that it needs in its own checkpoint.
+    /// Loads the model of `training.from`, if it is set. A resumed training needs only its own checkpoint.
     pub(super) fn of(config: &Config, resumed: Option<&Path>) -> Result<Self> {
         let Some(name) = &config.training.from else { return Ok(Self(None)) };
         let path = resumed.map_or_else(|| file(name), |path| Ok(path.to_owned()))?;
@@ -152,39 +152,38 @@ impl Origin {
         Ok(Self(Some(Arc::new(trained))))
     }
 
-    /// Checks that the new text is cut as the model's was: by the tokenizer in its note `note`.
+    /// Checks that new texts are tokenized as the model's texts were, by the tokenizer in the model's note `note`.
     pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
         let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
-        // A language model has one note, whatever the text is for.
+        // A language model has only this note, whatever the text is for.
         let theirs = checkpoint.notes.get(note).map(String::as_str).unwrap_or_default();
         if theirs == cut.name() {
             return Ok(());
         }
         let error = Error::new(note, format!("`{theirs}`, as `{name}`"), format!("`{}`", cut.name()));
-        Err(error.noted(
-            "`text.tokens`, `text.lowercase` and `text.tokenizer` are those of the model to start from",
-        ))
+        Err(error
+            .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
     }
 
-    /// Limits of a vocabulary that grows from the one of a parameter's table.
+    /// Returns limits with which a vocabulary extends the vocabulary of a parameter's table.
     pub(super) fn grows(&self, limits: Limits, table: &Table) -> Limits {
         let known = self.0.as_deref().and_then(|from| from.vocabulary(table.parameter));
         Limits { base: known.map(|known| known.in_form(table.form)), ..limits }
     }
 
-    /// The language model whose layers are below the network's own.
+    /// Returns the language model whose layers are below the network's own.
     pub(super) fn below(&self) -> Option<&ModelConfig> {
         self.0.as_deref()?.below.as_ref().map(|(model, _)| model)
     }
 
-    /// Starts the parameters of a trainer, and returns lines about what was copied, for people.
+    /// Copies parameters into a trainer, and returns lines about what was copied, for people.
     pub(super) fn start(&self, mut trainer: Trainer, task: Task) -> Result<(Trainer, Vec<String>)> {
         let Some(from) = self.0.as_deref() else { return Ok((trainer, Vec::new())) };
         if let Some((_, config)) = &from.below {
             trainer = trainer.note(BELOW, config.clone());
         }
         if from.resumed {
-            // The counts are those of the first part of the training.
+            // The counts are from the first part of the training.
             let same = |name: &str, ours: &Vocabulary| {
                 let theirs = from.checkpoint.vocabularies.get(name)?;
                 (theirs.fingerprint() == ours.fingerprint()).then(|| (name.to_owned(), theirs.clone()))
@@ -199,7 +198,7 @@ impl Origin {
     }
 }
 
-/// Checks that a language model reads the words that a tagger is given.
+/// Checks that a language model reads the words that a tagger gets.
 fn by_words(name: &str, text: &TextConfig) -> Result<()> {
     match (&text.tokenizer, text.tokens) {
         (None, Some(Tokens::Words | Tokens::Whitespace)) => Ok(()),
@@ -215,7 +214,7 @@ fn by_words(name: &str, text: &TextConfig) -> Result<()> {
 }
 
 impl Trained {
-    /// The vocabulary of the table in a parameter.
+    /// Returns the vocabulary of the table in a parameter.
     fn vocabulary(&self, parameter: &str) -> Option<&Vocabulary> {
         let table = self.task.recipe().tables().iter().find(|table| table.parameter == parameter)?;
         self.checkpoint.vocabularies.get(table.vocabulary)
@@ -240,7 +239,7 @@ impl Trained {
         Ok(())
     }
 
-    /// Copies the parameters: tables by their tokens, others by name and shape.
+    /// Copies the parameters: tables by their tokens, other parameters by name and shape.
     fn give(&self, trainer: &mut Trainer, task: Task) -> Result<Vec<String>> {
         let mut from = self.checkpoint.clone();
         let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
@@ -276,12 +275,12 @@ impl Trained {
                 shares.push((table, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
             }
         }
-        // The projection of a language model may have the name and the shape of another layer of the task.
+        // The projection of a language model may have the name and the shape of an unrelated layer of the task.
         if self.task != task {
             from.tensors
                 .retain(|name, _| name.starts_with(LM) || tables.iter().any(|table| table.parameter == name));
         }
-        // Weights of classes and the like are settings.
+        // Fixed parameters, such as class weights, follow from settings.
         let fixed = trainer.program().vars().filter(|(_, var)| var.stop_gradient && var.persistable);
         for (_, var) in fixed {
             from.tensors.remove(&var.name);
@@ -291,7 +290,7 @@ impl Trained {
         let (mut layers, mut new) = (Vec::new(), Vec::new());
         let unlike = found.unlike.iter().map(|unlike| &unlike.name);
         found.only_in_model.iter().chain(unlike).for_each(|name| add(&mut new, name));
-        // A layer that is copied in part is new.
+        // A layer with any new parameter counts as new.
         let is_new = |parameter: &str| new.iter().any(|layer| layer == layer_of(parameter));
         shares.retain(|(table, _)| !is_new(table.parameter));
         let has_share = |name: &str| {
@@ -314,7 +313,7 @@ impl Trained {
     }
 }
 
-/// Adds the layer of a parameter to a list.
+/// Adds the layer of a parameter to a list, once.
 fn add(layers: &mut Vec<String>, parameter: &str) {
     let layer = layer_of(parameter);
     if !layers.iter().any(|known| known == layer) {
@@ -326,8 +325,9 @@ fn layer_of(parameter: &str) -> &str {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
 }
 
-/// A table with the numbers of another one where `numbers` has their place, and its own elsewhere; none if they do not fit. What is behind
-/// the `known` entries of an axis, as the first and last scores of a random field, keeps its place.
+/// Copies the rows and columns of `theirs` into `ours` by their numbers in `numbers`; others keep their values. None if the
+/// shapes do not fit. Entries behind the `known` entries of an axis, such as the first and last scores of a random field, are
+/// copied in order.
 fn merged(
     ours: &Storage,
     theirs: &Storage,
@@ -367,8 +367,9 @@ fn merged(
     Ok(Some(Dense::from_vec(&to, values)?.into()))
 }
 
-/// The groups of parameters for gradual unfreezing and smaller rates below, where a training starts from a model: the top one holds the
-/// output layers, and above a language model all layers of the task; below it is a group a level, and the word vectors are in the last.
+/// Returns the groups of parameters for gradual unfreezing and smaller rates below, if a training starts from a model. The top
+/// level holds the output layers, or all layers of the task above a language model. Each level below is a group; the last group
+/// holds the word vectors.
 pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
     let training = &config.training;
     if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {
@@ -386,7 +387,7 @@ pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Gr
         .collect()
 }
 
-/// The parameters by levels, the lowest first.
+/// Returns the parameters by levels, the lowest first.
 fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
     let is_recurrent = |layer: &str| names.iter().any(|name| name == &format!("{layer}.weight_hh"));
     let mut layers: Vec<&str> = Vec::new();
@@ -425,8 +426,9 @@ fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
 }
 
 impl Config {
-    /// The config to go on from a trained model, in a run folder or a checkpoint: the config of its run; of another task the task's defaults,
-    /// with the tokens and the width of word vectors that the model has. `training.from` is set, and results of other data are not kept.
+    /// Returns the config of a training that starts from a trained model, in a run folder or a checkpoint. For the model's own
+    /// task it is the config of its run; for another task, the task's defaults with the tokens and the width of the model's word
+    /// vectors. `training.from` is set; with another task, the paths and columns of the data are not kept.
     ///
     /// ```no_run
     /// use unpadded::recipes::{Config, Task};
@@ -450,7 +452,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The config of a task over a model of another one.
+    /// Returns the config of a task above a model of another task.
     fn over(task: Task, below: &Self) -> Self {
         let mut config = Self::new(task);
         config.model.embedding = below.model.embedding;
@@ -503,7 +505,7 @@ mod tests {
         assert_eq!(values(columns)?, [11.0, 1.0, 10.0]);
         let bias = merged(&of(&[3], 0.0)?, &of(&[2], 10.0)?, &[0], &numbers, 2)?;
         assert_eq!(values(bias)?, [11.0, 1.0, 10.0]);
-        // A random field: two rows behind those of the tags.
+        // A random field has two more rows than there are tags.
         let field = merged(&of(&[4, 2], 0.0)?, &of(&[3, 1], 10.0)?, &[0, 1], &[None, Some(0)], 1)?;
         assert_eq!(values(field)?, [0.0, 1.0, 2.0, 10.0, 4.0, 11.0, 6.0, 12.0]);
         assert!(merged(&of(&[3, 2], 0.0)?, &of(&[2, 5], 0.0)?, &[0], &numbers, 2)?.is_none());

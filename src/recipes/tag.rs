@@ -38,7 +38,7 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
-/// What `data.text` and `data.label` are: of tagged texts it is the tags that are learnt.
+/// The columns that `data.text` and `data.label` set: for tagged texts, `data.label` is the column of the tags.
 const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
 /// The vocabularies; the outputs of tags and labels have the same names.
 const WORDS: &str = "words";
@@ -48,7 +48,7 @@ const TAGS: &str = "tags";
 const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
-/// Those of the words and of the characters come first.
+/// The tables of the words and of the characters come first.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -59,15 +59,15 @@ const TABLES: [Table; 7] = [
     Table::new("labels.bias", LABELS, &[0]),
 ];
 
-/// With more tags, a training takes long.
+/// Tag count above which a training is slow.
 const MANY_TAGS: usize = 300;
 
-/// The form in which words are known: letters of one case, and every digit 0. Their characters are as they are.
+/// Returns the form in which a word is known: lowercase, with every digit as 0. Its characters keep their case and digits.
 fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
-/// A tag for each word.
+/// The recipe of taggers.
 pub(super) struct Tag;
 
 impl Recipe for Tag {
@@ -78,7 +78,7 @@ impl Recipe for Tag {
         training.schedule = RateSchedule::Cosine;
     }
 
-    /// Its words are given.
+    /// Settings that need raw text or another task: the words of a tagger are given.
     fn without(&self) -> &'static [&'static str] {
         &[
             "text.tokens",
@@ -129,10 +129,10 @@ impl Recipe for Tag {
     }
 }
 
-/// The number of the tag of each word of some texts, and the label of each text with its probability.
+/// The tag ids of all words of some texts, and the label of each text with its probability.
 type Labelled = (Vec<i64>, Vec<(String, f32)>);
 
-/// A tagger, with the others of an ensemble.
+/// Tagger, with the other taggers of an ensemble.
 struct Tagger {
     others: Voters,
 }
@@ -194,7 +194,7 @@ impl TrainedModel for Tagger {
     }
 
     fn answers(&self, predictor: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
-        // The words of a record of a file are a line each: they may have spaces in them.
+        // The words of a record of a file are one per line: a word may have spaces in it.
         let words = |text: &&str| -> Vec<String> {
             match text.ends_with('\n') {
                 true => text.lines().map(str::to_owned).collect(),
@@ -218,7 +218,7 @@ impl TrainedModel for Tagger {
 }
 
 impl Tagger {
-    /// What all taggers find; no labels if the models have none.
+    /// Runs all taggers; there are no labels if the models have none.
     fn found<'a>(
         &self,
         predictor: &Predictor,
@@ -240,7 +240,7 @@ impl Tagger {
     }
 }
 
-/// The number of the tag of each word of some texts, and the probability of each label of each text, if the model has labels.
+/// Returns the tag ids of all words of some texts and, if the model has labels, the probability of each label of each text.
 fn found<'a>(
     predictor: &Predictor,
     texts: impl Iterator<Item = &'a [String]> + Clone,
@@ -266,7 +266,7 @@ fn found<'a>(
     Ok((tags, labels.unwrap_or_default().to_vec()))
 }
 
-/// The tags of the training as its note says, or those of some texts.
+/// Returns the tag scheme from the note of the training; without a note, the scheme of some texts.
 fn tagging(predictor: &Predictor, texts: &dyn Passes<TaggedText>) -> Result<Tagging> {
     noted_tagging(predictor).map_or_else(|| scheme_of(&[texts]), Ok)
 }
@@ -277,7 +277,7 @@ fn noted_tagging(predictor: &Predictor) -> Option<Tagging> {
     tagging.and_then(Tagging::of_note)
 }
 
-/// The texts of a path, which are read as those of the training, and the scheme of its tags.
+/// Opens the texts of a path as the training files were read; also returns their tag scheme.
 fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(TaggedFiles, Tagging)> {
     let like = options_of(config, COLUMNS, predictor)?;
     let texts = TaggedFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))?;
@@ -285,7 +285,7 @@ fn test_texts(config: &Config, predictor: &Predictor, path: &str) -> Result<(Tag
     Ok((texts, tagging))
 }
 
-/// Texts are read as they are scored, and none is held.
+/// Scores texts while they are read; none is kept in memory.
 fn scores(
     tagger: &Tagger,
     config: &Config,
@@ -317,7 +317,7 @@ fn scores(
         return Err(none(&texts.name()));
     }
     let said = read_as(texts.read_as()).into_iter().collect();
-    // There is a loss of tags and labels that training saw, alone, and none of votes.
+    // The loss is over the tags and labels that training saw; votes have no loss.
     let loss = match some && tagger.others.is_empty() {
         false => None,
         true => {
@@ -336,17 +336,17 @@ fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> 
     Ok(TestData { data: Box::new(found.loader(&texts, config)?), said })
 }
 
-/// What there is to learn.
+/// The vocabularies of a tagger.
 struct Entries {
     words: Vocabulary,
-    /// None where words are not spelt.
+    /// None if the model reads no characters.
     characters: Option<Vocabulary>,
     tags: Vocabulary,
     labels: Option<Vocabulary>,
 }
 
 impl Entries {
-    /// What a model has learnt.
+    /// Returns the vocabularies of a trained model.
     fn of(predictor: &Predictor) -> Result<Self> {
         let known = |name| predictor.vocabulary(name).cloned();
         let labelled = predictor.outputs().any(|output| output == LABELS);
@@ -370,7 +370,7 @@ impl Entries {
         Ok(texts.batches(loader, config))
     }
 
-    /// Whether training saw all tags of a text, and its label.
+    /// Returns a function that checks whether training saw all tags of a text, and its label.
     fn learnt(&self) -> impl Fn(&TaggedText) -> bool + Send + Sync + 'static {
         let (tags, labels) = (self.tags.clone(), self.labels.clone());
         move |of| {
@@ -381,7 +381,7 @@ impl Entries {
     }
 }
 
-/// Checks that words have different tags.
+/// Checks that the words have at least two different tags.
 fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     let mut all = tags.tokens();
     match (all.next(), all.next()) {
@@ -395,7 +395,7 @@ fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
     }
 }
 
-/// Another part, read as the training part was. If it keeps another scheme, its tags are translated.
+/// Opens another part as the training part was read. If its tag scheme differs, its tags are converted.
 fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> {
     let texts = train.open_alike(path)?;
     if scheme_of(&[train, &texts]).is_ok() {
@@ -407,7 +407,7 @@ fn part(train: &Texts<TaggedText>, path: &PathBuf) -> Result<Texts<TaggedText>> 
     }
 }
 
-/// What is counted of a part of the texts.
+/// Counts of a part of the texts.
 #[derive(Default)]
 struct Counts {
     texts: usize,
@@ -417,7 +417,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts the texts of a part; their tags and labels are counted over all parts.
+    /// Counts a text of a part; tags and labels are counted over all parts.
     fn add(&mut self, text: &TaggedText, tags: &mut TokenCounts, labels: &mut TokenCounts) {
         self.texts += 1;
         let mut utf8 = [0; 4];
@@ -440,7 +440,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         Some(path) => Texts::open(path, config, &options(config, COLUMNS)?)?,
         None => Texts::Held(embedded::requests(true)?),
     };
-    // What was found out of the training texts holds for the others.
+    // The other parts are read with the options that were detected in the training texts.
     let like = train.read_as().clone();
     let given = dev.is_some();
     let (train, dev) = match &dev {
@@ -451,7 +451,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         None if own || config.data.fold.is_some() => train.hold_out(one_in(config), config),
         None => (train, Texts::Held(embedded::requests(false)?)),
     };
-    // Tags and labels that the test file alone has are scored as wrong.
+    // Tags and labels that only the test file has are scored as wrong.
     let (mut tags, mut labels) = (TokenCounts::default(), TokenCounts::default());
     let (mut of_train, mut of_dev) = (Counts::default(), Counts::default());
     let (mut lengths, mut held_out) = (Vec::new(), HeldOutTexts::default());
@@ -461,7 +461,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     })?;
     dev.each(&mut |text| {
         of_dev.add(text, &mut tags, &mut labels);
-        // A text is asked about as words between spaces.
+        // A model is asked about words between spaces, so only such texts are held out for the report.
         if text.words.iter().all(|word| TaggedText::words_of(word).eq([word])) {
             held_out.add(|| Case {
                 text: text.words.join(" "),
@@ -552,7 +552,7 @@ fn network(
             let crf = net.layer(Crf::new().named(CRF).forbidding(&tagging.scheme.transitions(&standard)?));
             (crf.loss(scores, tags).mean(), crf.of(scores))
         }
-        // A loss of a text is the sum over its words, as that of a random field is.
+        // The loss of a text is a sum over its words, as with a random field.
         false => {
             let losses = scores.cross_entropy(tags).sequence_pool(Pool::Sum);
             (losses.mean(), scores.argmax())

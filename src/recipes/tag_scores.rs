@@ -1,4 +1,4 @@
-//! What a tagger scores: tokens, chunks, labels and whole texts.
+//! The scores of a tagger: tokens, chunks, labels and whole texts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,8 +9,8 @@ use crate::data::{TagScheme, TaggedText, Tagging, Vocabulary};
 use crate::error::Result;
 use crate::metrics::{ChunkRule, Unit, counted, ratio};
 
-/// The columns of a sample: tokens that are right, and all; of chunks those right, found and there, as conlleval counts and strictly;
-/// labels, and texts that have one, each with those right.
+/// The columns of a sample: correct tokens, all tokens; correct, predicted and true chunks, as conlleval counts them and
+/// strictly; correct labels, all labels; correct texts, all texts.
 const TOKENS: usize = 0;
 const CHUNKS: [usize; 2] = [2, 5];
 const LABELS: usize = 8;
@@ -19,24 +19,24 @@ const COLUMNS: usize = 12;
 
 const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 
-/// Tags and labels that a model finds, against the right ones.
+/// Scores of predicted tags and labels against the true ones.
 pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
     tagging: &'a Tagging,
-    /// The tags in the standard spelling, by number; of those that training never saw, by what they are.
+    /// The tags in the standard spelling, by number; `others` has the tags that training never saw.
     standard: Vocabulary,
     others: HashMap<String, String>,
     of_tags: Tally,
     labels: Option<(&'a Vocabulary, Tally)>,
-    /// Of each type right, found and there: as conlleval counts, and strictly.
+    /// Correct, predicted and true chunks of each type: as conlleval counts them, and strictly.
     types: [BTreeMap<String, [f64; 3]>; 2],
     sample: Bootstrap,
-    /// Wrong tags.
+    /// The wrong tags by length.
     lengths: ByLength,
 }
 
-/// What a model finds for a text: the numbers of its tags, and its label.
+/// The predictions for a text: the ids of its tags, and its label.
 pub(super) struct FoundTags<'a> {
     pub(super) tags: &'a [i64],
     pub(super) label: Option<&'a str>,
@@ -62,7 +62,7 @@ impl<'a> TagScores<'a> {
         })
     }
 
-    /// Scores a text, the `number`th of its file from 1 on.
+    /// Scores a text, number `number` of its file from 1 on.
     pub(super) fn add(
         &mut self,
         text: &TaggedText,
@@ -129,7 +129,8 @@ impl<'a> TagScores<'a> {
         Ok(())
     }
 
-    /// A tag that training never saw in the standard spelling; of one that is none of the scheme, that of a chunk of a single word.
+    /// Returns the standard spelling of a tag that training never saw. A tag outside the scheme becomes the tag of a chunk of one
+    /// word.
     fn other(&self, tag: &str) -> Result<String> {
         let spelled = Vocabulary::labels([tag]).and_then(|one| self.tagging.standard(&one));
         let spelled = spelled.ok().and_then(|one| one.token(0).map(str::to_owned));
@@ -139,7 +140,7 @@ impl<'a> TagScores<'a> {
         }
     }
 
-    /// The scores of all texts.
+    /// Returns the scores of all texts.
     pub(super) fn end(self) -> Evaluation {
         let Self { scheme, of_tags, labels, types, sample, lengths, .. } = self;
         let total = sample.total(COLUMNS);
@@ -214,7 +215,7 @@ mod tests {
         Tagging::of_note(&format!("{scheme} B-kind I-kind E-kind S-kind O")).unwrap()
     }
 
-    /// Of the right tags there are PER, LOC, PER, and ORG, which training never saw; found are PER, PER for LOC, PER with an `I` at its
+    /// True chunks: PER, LOC, PER, and ORG, which training never saw. Predicted chunks: PER, PER for LOC, PER with an `I` at its
     /// start, and nothing.
     const TEXTS: [Text; 3] = [
         ("B-PER I-PER O B-LOC", "B-PER I-PER O B-PER", "ask"),
@@ -227,7 +228,7 @@ mod tests {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
         let of = tagging("IOB2");
         let scored = scored(&tags, &of, &TEXTS);
-        // conlleval: 2 right of 3 found and 4 there; strictly the `I-PER` behind `O` is none: 1 right of 2 found and 4 there.
+        // conlleval: 2 right of 3 found and 4 there; strictly, `I-PER` behind `O` is no chunk: 1 right of 2 found and 4 there.
         assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
         assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
         assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!((one.figures, one.tables, one.confusions), (two.figures, two.tables, two.confusions));
     }
 
-    /// A tag that is none of the scheme is a chunk of one word, which is not found.
+    /// A tag outside the scheme is a chunk of one word, which the model does not find.
     #[test]
     fn a_tag_of_no_scheme_is_wrong() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();

@@ -1,4 +1,4 @@
-//! The tasks by their names: a new one is its file and a line here.
+//! The tasks by their names: a new task is a file and a line here.
 
 use super::config::Config;
 use super::recipe::Recipe;
@@ -7,7 +7,7 @@ use super::settings::SettingKey;
 use super::{classify, lm, tag, translate};
 
 impl Task {
-    /// How it is learnt.
+    /// Returns the recipe of the task.
     pub(super) fn recipe(self) -> &'static dyn Recipe {
         match self {
             Self::Classify => &classify::Classify,
@@ -19,14 +19,14 @@ impl Task {
 }
 
 impl Config {
-    /// The settings that do well for a task on a few thousand texts.
+    /// Returns the settings that do well for a task on a few thousand texts.
     pub fn new(task: Task) -> Self {
         let mut config = Self { run: RunConfig { task, ..RunConfig::default() }, ..Self::default() };
         task.recipe().defaults(&mut config);
         config
     }
 
-    /// All settings that a task has, in the order of a file.
+    /// Returns all settings of a task, in the order of a config file.
     pub fn keys(task: Task) -> impl Iterator<Item = SettingKey> {
         let all = [
             RunConfig::KEYS,
@@ -40,7 +40,7 @@ impl Config {
         all.into_iter().flatten().copied().filter(move |key| !without.contains(&&*key.to_string()))
     }
 
-    /// Whether a task has this setting.
+    /// Returns whether a task has this setting.
     pub(super) fn has(task: Task, name: &str) -> bool {
         Self::keys(task).any(|key| key.to_string() == name)
     }

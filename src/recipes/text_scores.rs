@@ -1,4 +1,4 @@
-//! What a model that writes texts scores: n-grams, edits and exact matches.
+//! The scores of a model that writes texts: n-grams, edits and exact matches.
 
 use super::by_length::ByLength;
 use super::evaluation::{Evaluation, Outcome};
@@ -7,21 +7,21 @@ use super::translated::Examples;
 use crate::data::Tokenizer;
 use crate::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, ratio, restore, tokens_13a};
 
-/// The columns of a sample: the sums of BLEU and of chrF; texts that are right, and all; edits, and the tokens of the references.
+/// The columns of a sample: the sums of BLEU and of chrF; correct texts, all texts; edits, and the tokens of the references.
 const BLEU: usize = 0;
 const CHRF: usize = 10;
 const EXACT: usize = 28;
 const EDITS: usize = 30;
 const COLUMNS: usize = 32;
 
-/// Texts that a model writes, against their references.
+/// Scores of texts that a model writes against their references.
 pub(super) struct TextScores {
-    /// Whether letters become sounds: tokens are phonemes, and a text is a word.
+    /// Whether the texts are pronunciations: tokens are phonemes, and a text is a word.
     spoken: bool,
-    /// Whether tokens are what is between spaces.
+    /// Whether tokens are separated by white space.
     whitespace: bool,
     several: [usize; 2],
-    /// How many references there are.
+    /// The number of references.
     references: usize,
     sample: Bootstrap,
     cut: Tokenizer,
@@ -53,7 +53,7 @@ impl TextScores {
         }
     }
 
-    /// Scores a text by its references.
+    /// Scores a text against its references.
     pub(super) fn add(
         &mut self,
         source: &str,
@@ -71,7 +71,7 @@ impl TextScores {
         bleu.tokens_of_several(&tokens(found), &of_references);
         chrf.texts_of_several(found, references);
         let own = words(found);
-        // The reference with the fewest edits, of two the longer one.
+        // The reference with the fewest edits; of two such references, the longer one.
         let edits = references.iter().map(|reference| {
             let reference = words(reference);
             (edit_distance(&own, &reference), reference.len())
@@ -96,7 +96,7 @@ impl TextScores {
         each(Outcome { text: source, asked: source, truth: &references.join(" | "), found });
     }
 
-    /// The scores of all texts.
+    /// Returns the scores of all texts.
     pub(super) fn end(self) -> Evaluation {
         const BLEU_OF: (&str, Unit, FigureFn) = ("BLEU", Unit::Share, bleu);
         const CHRF_OF: (&str, Unit, FigureFn) = ("chrF", Unit::Share, chrf);
@@ -155,7 +155,7 @@ fn edits(x: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// BLEU of texts together is 49.35808034168741 by sacreBLEU 2.6; edits and exact matches are by hand.
+    /// BLEU of all texts together is 49.35808034168741 by sacreBLEU 2.6; edits and exact matches are counted by hand.
     #[test]
     fn values_are_those_of_sacrebleu_and_of_the_hand() {
         let cut = Tokenizer::pieces();

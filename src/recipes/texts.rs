@@ -1,4 +1,4 @@
-//! The records of a data set in memory, or left in their files because they are larger.
+//! The records of a data set, in memory or in files larger than memory.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,18 +12,18 @@ use crate::data::{
 };
 use crate::error::Result;
 
-// There is one at a time.
+// There is only one value at a time.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Texts<R> {
     Held(DataSet<R>),
-    /// With the number of records that are in memory while an epoch is shuffled.
+    /// The files, and the number of records in memory while an epoch is shuffled.
     InFiles(Files<R>, usize),
 }
 
 /// The fields of a record.
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
-/// What is found of texts before a model is built.
+/// The parts and the vocabulary of texts, found before a model is built.
 pub(super) struct TextSurvey {
     pub(super) rest: Texts<LabelledText>,
     pub(super) held: Texts<LabelledText>,
@@ -31,7 +31,7 @@ pub(super) struct TextSurvey {
 }
 
 impl<R: Record> Texts<R> {
-    /// The records of a path, where the config wants them.
+    /// Opens the records of a path: in files if the config sets a window, else in memory.
     pub(super) fn open(path: impl AsRef<Path>, config: &Config, options: &ReadOptions) -> Result<Self> {
         Ok(match config.data.window {
             Some(window) => Self::InFiles(Files::open_with([path], options)?, window),
@@ -39,12 +39,12 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Opens another part of the same data set, which is read as this one.
+    /// Opens another part of the same data set with the options of this part.
     pub(super) fn open_alike(&self, path: impl AsRef<Path>) -> Result<Self> {
         self.open_as(path, self.read_as())
     }
 
-    /// Others, read as the options say.
+    /// Opens another part with these options.
     pub(super) fn open_as(&self, path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
         Ok(match self {
             Self::Held(_) => Self::Held(DataSet::open_with([path], options)?),
@@ -60,7 +60,7 @@ impl<R: Record> Texts<R> {
         self.options()
     }
 
-    /// Holds out about one in `one_in` records, or the fold that the config names; the rest comes first.
+    /// Holds out about one of `one_in` records, or the fold of the config. Returns the training part, then the held-out part.
     pub(super) fn hold_out(self, one_in: u64, config: &Config) -> (Self, Self) {
         let seed = config.run.seed;
         match self {
@@ -75,14 +75,14 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// How many there are; files are read for it.
+    /// Counts the records; files are read once.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |_| count += 1)?;
         Ok(count)
     }
 
-    /// A vocabulary of the texts that `text` finds in the records.
+    /// Returns the vocabulary of one text per record, the text that `text` returns.
     pub(super) fn vocabulary(
         &self,
         cut: &Tokenizer,
@@ -101,8 +101,8 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Batches of the samples that `sample` makes of the records, in the order of the file. `salt` changes with what samples follow from
-    /// beside the records.
+    /// Returns batches of the samples that `sample` makes of the records, in the order of the file. `salt` is a number that
+    /// changes with everything else that decides the samples.
     pub(super) fn loader(
         &self,
         feeds: &[&str],
@@ -119,7 +119,7 @@ impl<R: Record> Texts<R> {
         Ok(self.batches(loader, config))
     }
 
-    /// Batches by a loader: of files, a window of records is shuffled.
+    /// Sets how the loader makes batches of a training: records in files are shuffled within a window.
     pub(super) fn batches(&self, loader: Loader, config: &Config) -> Loader {
         match self {
             Self::Held(_) => batches(loader, config),
@@ -128,7 +128,7 @@ impl<R: Record> Texts<R> {
     }
 }
 
-/// The rest of some records, and those that are held out: a fold if the config names one.
+/// Divides records into the training part and the held-out part, which is the fold of the config if it sets one.
 pub(super) fn divided<R: Record>(
     records: DataSet<R>,
     one_in: u64,
@@ -164,7 +164,7 @@ impl<R: Record> Passes<R> for Texts<R> {
 }
 
 impl Texts<LabelledText> {
-    /// Divides the texts and finds their vocabularies; `visit` sees each text, and whether it is held out. Files are read once.
+    /// Divides the texts and counts their vocabularies in one pass; `visit` gets each text, and whether it is held out.
     pub(super) fn survey(
         self,
         (one_in, config): (u64, &Config),

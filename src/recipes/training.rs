@@ -1,4 +1,4 @@
-//! What every recipe makes of its config and its texts.
+//! The preparation that all recipes share: data, tokenizers and options from a config.
 
 use std::path::PathBuf;
 
@@ -11,54 +11,54 @@ use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::train::Trainer;
 
-/// A training that may begin.
+/// Everything that a training needs to begin.
 #[non_exhaustive]
 pub struct Preparation {
-    /// The model, told by what it is measured and what its file will hold.
+    /// The trainer of the model, with the metrics, and the vocabularies and notes of the checkpoint.
     pub trainer: Trainer,
-    /// What it is trained on.
+    /// The training data.
     pub train: Box<dyn Data>,
-    /// What it is measured on after each epoch.
+    /// The development data, evaluated after each epoch.
     pub dev: Box<dyn Data>,
-    /// The path of what it is scored on at the end, if there is one: [`scores`](super::scores) takes it as `data.test`.
+    /// The path of the test data, if any: [`scores`](super::scores) takes it as `data.test`.
     pub test: Option<PathBuf>,
-    /// What the texts are called.
+    /// The name of the texts.
     pub name: String,
     /// The metric that decides which epoch is the best.
     pub metric: &'static str,
     /// The lengths of the training texts, in tokens.
     pub lengths: Vec<usize>,
-    /// Which share of the held-out tokens is known, where they are looked up in a vocabulary.
+    /// The share of the held-out tokens that are known, if tokens are looked up in a vocabulary.
     pub coverage: Option<f64>,
-    /// Texts of `dev`, each with what would be right.
+    /// Held-out texts of `dev`, each with its right answer.
     pub held_out: HeldOutTexts,
-    /// Lines that say what was read, for people.
+    /// Lines about the data, for people.
     pub said: Vec<String>,
 }
 
-/// What a model is tested on.
+/// Test data of a model.
 #[non_exhaustive]
 pub struct TestData {
-    /// What [`Predictor::evaluate`] takes.
+    /// The data for [`Predictor::evaluate`].
     pub data: Box<dyn Data>,
-    /// Lines that say how the file was read, for people.
+    /// Lines about how the file was read, for people.
     pub said: Vec<String>,
 }
 
-/// What was held out.
+/// Held-out texts with their right answers.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct HeldOutTexts {
-    /// The first texts, [`Self::MOST`] of them at most.
+    /// The first texts, at most [`Self::MOST`].
     pub cases: Vec<Case>,
-    /// How many texts there are.
+    /// The number of held-out texts.
     pub count: usize,
-    /// Whether the counts of the labels include their labels.
+    /// Whether the counts of the label vocabulary include the held-out labels.
     pub counted: bool,
 }
 
 impl HeldOutTexts {
-    /// So many texts are looked at one by one, and stay in memory for that.
+    /// The most texts that stay in memory to be examined one by one.
     pub const MOST: usize = 5_000;
 
     pub(super) fn add(&mut self, case: impl FnOnce() -> Case) {
@@ -78,54 +78,54 @@ impl FromIterator<Case> for HeldOutTexts {
     }
 }
 
-/// A text with what would be right.
+/// A text with its right answer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Case {
-    /// The text; of tagged ones the words between spaces.
+    /// The text; a tagged text has spaces between its words.
     pub text: String,
-    /// What would be right.
+    /// The right answer.
     pub truth: Truth,
 }
 
-/// What would be right.
+/// The right answer to a text.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Truth {
     /// The label.
     Label(String),
-    /// The labels, of which there may be none.
+    /// The labels, possibly none.
     Labels(Vec<String>),
     /// The number.
     Number(f64),
     /// The tag of each word, and the label of the text if it has one.
     Tags(Vec<String>, Option<String>),
-    /// What it may become.
+    /// The reference translations.
     Texts(Vec<String>),
-    /// A text goes on in many ways.
+    /// No right answer: a text has many continuations.
     Open,
 }
 
-/// The notes of a recipe's file.
+/// The names of the notes in a checkpoint. This note has the tokenizer of the text.
 pub(super) const CUT: &str = "tokens";
-/// How the text that is written is cut, if otherwise.
+/// The tokenizer of the text that the model writes, if it differs.
 pub(super) const TARGET_CUT: &str = "target tokens";
-/// How the training files were read.
+/// The options with which the training files were read.
 pub(super) const READ_AS: &str = "read as";
 
-/// Where the parts of the texts are.
+/// The paths of the parts of the texts.
 pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
-    /// What is beside the parts and none of them.
+    /// The files beside the parts that belong to no part.
     left_out: Vec<PathBuf>,
-    /// The trained model to start from.
+    /// The trained model that the training starts from.
     pub(super) from: Origin,
 }
 
 impl Paths {
-    /// As the config says; a folder that has the parts in it is cut into them.
+    /// Returns the paths of the config; a folder with the parts in it is divided into them.
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
@@ -143,7 +143,7 @@ impl Paths {
         })
     }
 
-    /// What is left out, for people.
+    /// Describes the files that are left out, for people.
     pub(super) fn left_out(&self) -> Option<String> {
         let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -156,13 +156,13 @@ impl Paths {
     }
 }
 
-/// What a column's name or number is set for.
+/// A setter of a column's name or number in the options.
 pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
 
-/// How the config says that files are read; `data.text` and `data.label` are these columns.
+/// Returns the options with which the config reads files; `data.text` and `data.label` set these columns.
 pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
     let data = &config.data;
-    // Whoever mends a file wants to know of more than one line.
+    // Several malformed lines are reported together, so that a file is corrected in one go.
     let mut options = ReadOptions::new().malformed(MalformedLines::Collect);
     if let Some(format) = &data.format {
         options = options.format(format.parse()?);
@@ -188,7 +188,7 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
     Ok(if data.binary { options.binary() } else { options })
 }
 
-/// How files are read for a model: as the config says, else as the files that it was trained on.
+/// Returns the options for a file of a trained model: the config's, else the options of the training files.
 pub(super) fn options_of(
     config: &Config,
     columns: [Column; 2],
@@ -203,7 +203,7 @@ pub(super) fn options_of(
     }
 }
 
-/// Adds to an error about a file how the training files were read, since it is read like them.
+/// Adds to an error about a file the options of the training files, which it is read with.
 pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
     match read_as(options) {
         Some(said) => error.noted(format!("{said}, as the files of the training")),
@@ -211,7 +211,7 @@ pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
     }
 }
 
-/// The tokenizer that a note of a model names.
+/// Returns the tokenizer in a note of a model.
 pub(super) fn cut_of(predictor: &Predictor, note: &str) -> Result<Tokenizer> {
     Tokenizer::from_name(predictor.note(note).unwrap_or_default())
 }
@@ -225,26 +225,27 @@ fn separator(given: &str) -> Result<char> {
     }
 }
 
-/// How a file was read, for people: what was guessed may be wrong.
+/// Describes how a file was read, for people: the detection may be wrong.
 pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     let said = options.to_string();
     (!said.is_empty()).then(|| format!("read as {said}"))
 }
 
-/// How another part was read, if otherwise than the training part.
+/// Describes how another part was read, if differently from the training part.
 pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
     let (own, of_train) = (read_as(options)?, read_as(train)?);
     (own != of_train).then(|| format!("{name}: {own}"))
 }
 
-/// That there is something to learn from, and something else to measure on.
+/// Checks that neither the training part nor the held-out part is empty.
 pub(super) fn both<N: AsRef<str>>(parts: impl IntoIterator<Item = (N, usize)>) -> Result<()> {
     let Some((name, _)) = parts.into_iter().find(|(_, size)| *size == 0) else { return Ok(()) };
-    let expected = "texts to learn from and others to measure on: more of them (equal ones stay together), or `data.dev`";
+    let expected =
+        "training texts and held-out texts: use more texts (equal texts stay together), or set `data.dev`";
     Err(Error::new(format!("texts of `{}`", name.as_ref()), expected, "none"))
 }
 
-/// One text in so many is held out.
+/// Returns `n` where one of `n` texts is held out.
 pub(super) fn one_in(config: &Config) -> u64 {
     (1.0 / config.data.hold_out).round() as u64
 }
@@ -256,7 +257,7 @@ pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
     }
 }
 
-/// The tokenizer of the text that is written.
+/// Returns the tokenizer of the text that the model writes.
 pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
     match config.text.target_tokens {
         Some(tokens) => Ok(of_kind(config, tokens)),
@@ -274,7 +275,7 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
     if config.text.lowercase { cut.lowercase() } else { cut }
 }
 
-/// How a loader of texts makes batches of a training.
+/// Sets how a loader makes batches of a training.
 pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
     loader.batching(Batching::Sequences(config.training.batch))
 }

@@ -1,5 +1,6 @@
-//! Another text for each text: GRUs read the source in both directions, and another one writes, looking at each step at the states of
-//! the source that it needs. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate", 2015.)
+//! Translation of texts: GRUs read the source in both directions, and another GRU writes the target, with attention to the states
+//! of the source at each step. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate",
+//! 2015.)
 
 use std::path::Path;
 
@@ -33,18 +34,18 @@ use crate::tensor::{DType, Variable};
 use crate::train::Trainer;
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
-/// What comes before the first token, and behind the last.
+/// The tokens before the first token and behind the last token.
 pub(super) const ENDS: [&str; 2] = ["<s>", "</s>"];
-/// No translation has more tokens, however long its source is.
+/// The most tokens of a translation, whatever the length of its source.
 const MOST_TOKENS: usize = 1024;
-/// Sources that are translated together.
+/// The number of sources that are translated together.
 const SOURCES: usize = 64;
 
-/// What `data.text` and `data.label` are.
+/// The columns that `data.text` and `data.label` set.
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
 /// The vocabularies.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
-/// Those of the sources and of the targets come first.
+/// The tables of the sources and of the targets come first.
 const TABLES: [Table; 3] = [
     Table::new("sources.weight", KNOWN[0], &[0]),
     Table::new("targets.weight", KNOWN[1], &[0]),
@@ -53,7 +54,7 @@ const TABLES: [Table; 3] = [
 /// The output.
 const LOGITS: &str = "logits";
 
-/// Another text for each text.
+/// The recipe of translators.
 pub(super) struct Translate;
 
 impl Recipe for Translate {
@@ -111,7 +112,7 @@ impl Recipe for Translate {
     }
 }
 
-/// The pairs of a path, which are read as those of the training.
+/// Opens the pairs of a path as the training files were read.
 fn test_pairs(config: &Config, predictor: &Predictor, path: &str) -> Result<PairFiles> {
     let like = options_of(config, COLUMNS, predictor)?;
     PairFiles::open_with([path], &like).map_err(|e| as_in_training(e, &like))
@@ -138,10 +139,10 @@ fn loader(
     Ok(pairs.batches(loader, config))
 }
 
-/// What is done with the pairs of a window.
+/// The function that gets the pairs of each window.
 type EachWindow<'a> = &'a mut dyn FnMut(&Pairs) -> Result<()>;
 
-/// Pairs of which sources are put together: those of a window, so that memory is bounded.
+/// Pairs grouped by source within a window, so that memory is bounded.
 #[derive(Default)]
 struct BySource {
     window: Vec<Pair>,
@@ -151,20 +152,20 @@ struct BySource {
 impl BySource {
     const MOST: usize = 1 << 16;
 
-    /// Adds a pair; a full window is given on.
+    /// Adds a pair; a full window is passed to `each`.
     fn add(&mut self, pair: Pair, each: EachWindow<'_>) -> Result<()> {
         self.window.push(pair);
         if self.window.len() < Self::MOST { Ok(()) } else { self.end(each) }
     }
 
-    /// Gives on the pairs of the last window.
+    /// Passes the pairs of the last window to `each`.
     fn end(&mut self, each: EachWindow<'_>) -> Result<()> {
         let pairs = Pairs::new("window", std::mem::take(&mut self.window));
         self.windows += usize::from(!pairs.records().is_empty());
         each(&pairs)
     }
 
-    /// What is not put together, for people.
+    /// Says that equal sources of different windows stay separate, for people.
     fn said(&self) -> Option<String> {
         (self.windows > 1)
             .then(|| format!("equal sources are put together within blocks of {} pairs", Self::MOST))
@@ -177,7 +178,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         return Err(Error::new("data.train", expected, "none: no translations come with the program"));
     };
     let train = Texts::<Pair>::open(path, config, &options(config, COLUMNS)?)?;
-    // What was found out of the training texts holds for the others.
+    // The other parts are read with the options that were detected in the training texts.
     let like = train.read_as().clone();
     let given = dev.is_some();
     let (train, dev) = match &dev {
@@ -185,7 +186,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
             let dev = train.open_alike(dev)?;
             (train, dev)
         }
-        // More would take long to go through after each epoch.
+        // A larger part would take long to evaluate after each epoch.
         None => {
             let one_in = one_in(config).max(train.count()? as u64 / 2_000);
             train.hold_out(one_in, config)
@@ -242,7 +243,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     );
     let others = Some(&dev).filter(|_| given);
     let others = others.and_then(|of| read_otherwise(&of.name(), of.read_as(), train.read_as()));
-    // Loss and perplexity of a training are then not one number.
+    // With label smoothing, the perplexity of a training is not the exponential of its loss.
     let rate = config.label_smoothing();
     let smoothed =
         (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
@@ -269,7 +270,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and \
                               `text.target_tokens` set others";
 
-/// The config for words with their phonemes, unless it sets tokens.
+/// Returns the config for words with their phonemes, unless the config sets tokens.
 fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
         return Ok(None);
@@ -285,7 +286,7 @@ fn spoken(config: &Config, pairs: &Texts<Pair>) -> Result<Option<Config>> {
     }))
 }
 
-/// Builds the network: its logits, the tokens that they are to predict and, if `attends`, the operands of attention: the query of each
+/// Builds the network. Returns its logits, the target tokens and, if `attends`, the operands of attention: the query of each
 /// written token, the key of each source token, and the score vector.
 pub(super) fn layers(
     net: &Builder,
@@ -303,11 +304,12 @@ pub(super) fn layers(
     let reader = Gru::new(hidden).recurrent_dropout(model.recurrent_dropout);
     let states = x.stacked(Stacked::new(reader, model.layers).bidirectional().dropout(dropout));
     let states = states.dropout(dropout);
-    // Computed once: what is looked for, and what is found.
+    // Keys and values of the attention, computed once per source.
     let (keys, values) = (states.linear(hidden), states.linear(hidden));
     let start = states.sequence_pool(Pool::Mean).linear(hidden).tanh();
 
-    // Tokens are read and said by the same vectors (Press and Wolf, "Using the output embedding to improve language models", 2017).
+    // Target tokens are read and predicted with the same vectors (Press and Wolf, "Using the output embedding to improve language
+    // models", 2017).
     let table = net.layer(Embedding::new(targets.len(), model.embedding).named(KNOWN[1]));
     let say = net.layer(Linear::tied(&table).named("written"));
     let query = net.layer(Linear::new(hidden).without_bias());
@@ -350,7 +352,7 @@ fn network(config: &Config, known: [&Vocabulary; 2], texts: usize) -> Result<Tra
     Ok(trainer.metric(Loss::perplexity(plain)).output(LOGITS, logits))
 }
 
-/// A trained model that translates.
+/// A trained translator.
 struct Translator {
     generator: Generator,
     cut: Tokenizer,
@@ -408,7 +410,7 @@ impl TrainedModel for Translator {
         let known = [predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?];
         let said = read_as(pairs.read_as()).into_iter().chain(by_source.said()).collect();
         let data = loader(&Texts::InFiles(pairs, 1), [&self.cut, &self.target_cut], known, config)?;
-        // Of all target tokens: the loss in training is smoothed.
+        // Perplexity over all target tokens, without the label smoothing of the training loss.
         let perplexity = predictor.evaluate(&data)?.get("perplexity");
         let mut scored = scores.end().with_loss(perplexity.map(f64::ln));
         if let Some(perplexity) = perplexity {
@@ -431,7 +433,7 @@ impl TrainedModel for Translator {
         Some(Query { asking: QuestionKind::Source, columns: COLUMNS, adds })
     }
 
-    /// What each text becomes, by beam search.
+    /// Translates each text by beam search.
     fn answers(
         &self,
         predictor: &Predictor,
@@ -441,7 +443,7 @@ impl TrainedModel for Translator {
         let (sources, targets) = (predictor.vocabulary(KNOWN[0])?, predictor.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
-        // Those of similar lengths together, as they end together; none gets longer than its own length allows.
+        // Sources of similar lengths are decoded together, because they end together. Each has its own length limit.
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());

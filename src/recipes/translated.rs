@@ -1,25 +1,25 @@
-//! A text that a model has written, beside what would have been right.
+//! A model's translation beside its references.
 
 use crate::metrics::ChrF;
 
-/// A text that a model has written, beside its references.
+/// Translation of a text by a model, beside its references.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TranslatedText {
-    /// What it was made of.
+    /// The source.
     pub source: String,
-    /// What would be right.
+    /// The references.
     pub references: Vec<String>,
-    /// What the model wrote.
+    /// The translation.
     pub found: String,
-    /// Whether it has the words of a reference.
+    /// Whether the translation has the same words as a reference.
     pub exact: bool,
     /// The chrF2 of this text alone, from 0 to 1.
     pub chrf: f64,
 }
 
 impl TranslatedText {
-    /// A text against its references.
+    /// Returns a translation with its scores against the references.
     pub fn new(source: &str, references: &[&str], found: &str) -> Self {
         let mut chrf = ChrF::default();
         chrf.texts_of_several(found, references);
@@ -33,7 +33,7 @@ impl TranslatedText {
     }
 }
 
-/// A few texts of many: the first ones, and of the others the worst.
+/// A few of many translations: the first ones, and the worst of the others.
 #[derive(Debug, Default)]
 pub(super) struct Examples {
     first: Vec<TranslatedText>,

@@ -1,4 +1,4 @@
-//! Taggers that answer together: the tags that most of them vote for, as far as tags may follow each other.
+//! Ensembles of taggers: each word gets the tag with the most votes, as far as tags may follow each other.
 
 use ndarray::Array2;
 
@@ -7,30 +7,30 @@ use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::predict::Predictor;
 
-/// The number of the tag of each word of some texts, and the probability of each label of each text.
+/// The tag ids of all words of some texts, and the probability of each label of each text.
 type Answers = (Vec<i64>, Vec<f32>);
 
 /// The other taggers of an ensemble.
 #[derive(Default)]
 pub(super) struct Voters {
     others: Vec<Voter>,
-    /// Which tag may follow which, in the layout of [`TagScheme::transitions`](crate::data::TagScheme::transitions).
+    /// The allowed transitions between tags, in the layout of [`TagScheme::transitions`](crate::data::TagScheme::transitions).
     may: Array2<f32>,
 }
 
 struct Voter {
     predictor: Predictor,
-    /// The number of each of its tags in the tags of the first tagger.
+    /// The index of each of its tags among the tags of the first tagger.
     tags: Vec<usize>,
-    /// The place of each label of the first tagger in its labels.
+    /// The index of each label of the first tagger among its labels.
     labels: Vec<usize>,
 }
 
 impl Voters {
-    /// Adds a tagger with its tags and labels to a first one.
+    /// Adds a tagger, with its tags and labels, to a first tagger.
     ///
     /// # Errors
-    /// If its tags or labels are others.
+    /// If the tags or labels differ.
     pub(super) fn add(
         &mut self,
         first: (Vocabulary, Option<Vocabulary>),
@@ -57,8 +57,8 @@ impl Voters {
         self.others.is_empty()
     }
 
-    /// The answers of all taggers: votes for the tags of texts of these lengths, and the mean of the probabilities. `own` are those of the
-    /// first, `found` answers by another.
+    /// Returns the joint answers of all taggers: voted tags for texts of these lengths, and mean probabilities. The first
+    /// parameter has the answers of the first tagger; `found` returns the answers of another one.
     pub(super) fn join(
         &self,
         (tags, mut labels): Answers,
@@ -91,12 +91,12 @@ impl Voters {
     }
 }
 
-/// What a tag costs that may not follow the one before it: more than all votes.
+/// The cost of a forbidden transition: more than all votes.
 const FORBIDDEN: f64 = 1e9;
 
-/// The sequence with the most votes of those that `may` allows, in the layout of
-/// [`TagScheme::transitions`](crate::data::TagScheme::transitions). Of equal votes those of the earlier model count. `found` has the tags of
-/// each model, one per word.
+/// Returns the allowed sequence with the most votes; `may` has the allowed transitions in the layout of
+/// [`TagScheme::transitions`](crate::data::TagScheme::transitions). The earlier model wins a tie. `found` has the tags of each
+/// model, one per word.
 fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     let Some(first) = found.first() else { return Vec::new() };
     let tags = may.ncols();
@@ -105,9 +105,9 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
         if allowed { 0.0 } else { FORBIDDEN }
     };
     let row = |tag: i64| usize::try_from(tag).unwrap_or(usize::MAX);
-    // All words together weigh less than a vote.
+    // All tie-breaks together weigh less than one vote.
     let own = 0.5 / (first.len() as f64 + 1.0);
-    // Of each word its candidates, each with the best sum up to it and the place of the candidate before.
+    // The candidates of each word, each with the best sum up to it and the position of its predecessor.
     let mut words: Vec<Vec<(i64, f64, usize)>> = Vec::with_capacity(first.len());
     for at in 0..first.len() {
         let mut candidates: Vec<(i64, f64, usize)> = Vec::new();
@@ -145,7 +145,7 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     best
 }
 
-/// The place with the larger sum; of equal ones the earlier.
+/// Returns the position with the larger sum; of equal sums, the earlier position.
 fn better(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
     if b.1 > a.1 { b } else { a }
 }
@@ -162,12 +162,12 @@ mod tests {
         let [b, i, o] = ["B-x", "I-x", "O"].map(|tag| tags.id(tag).unwrap_or_default());
         let may = TagScheme::Iob2.transitions(&tags)?;
         assert_eq!(vote(&[&[o, b], &[b, i], &[b, i]], &may), [b, i]);
-        // A tie is the first model's; of the others the earlier one's.
+        // The first model wins a tie; among the others, the earlier model.
         assert_eq!(vote(&[&[o, o], &[b, i]], &may), [o, o]);
         assert_eq!(vote(&[&[o], &[b], &[b], &[i], &[i]], &may), [b]);
-        // Word by word it were `O I-x`, which no chunk is written as.
+        // Votes word by word would give `O I-x`, which is no chunk.
         assert_eq!(vote(&[&[o, o], &[b, i], &[o, b], &[b, i], &[o, o]], &may), [o, o]);
-        // Where all that is voted for is forbidden, it is voted word by word.
+        // If every voted sequence is forbidden, each word is voted on alone.
         assert_eq!(vote(&[&[o, i], &[o, i]], &may), [o, i]);
         assert!(vote(&[&[]], &may).is_empty() && vote(&[], &may).is_empty());
         let free = Array2::zeros((5, 3));

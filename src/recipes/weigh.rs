@@ -1,4 +1,4 @@
-//! Which words weigh in what a classifier says: gradient × input.
+//! Word attributions of a classifier: gradient × input.
 
 use super::classify::{FIRST, LABEL, Reader};
 use super::config::Config;
@@ -15,9 +15,9 @@ use crate::program::backward::differentiate;
 use crate::program::{Append, Program, Role};
 use crate::tensor::Variable;
 
-/// How much each word of a text speaks for a label, to first order: with x the word's vector and p the label's probability, x · ∂ log p / ∂x
-/// (Shrikumar et al., "Not just a black box: learning important features through propagating activation differences", 2016, call it
-/// gradient × input). Above 0 it speaks for the label, below 0 against it.
+/// Weigher of words: the contribution of each word to a label's probability, to first order. With x the word's vector and p the
+/// probability, it is x · ∂ log p / ∂x (Shrikumar et al., "Not just a black box: learning important features through propagating
+/// activation differences", 2016: gradient × input); above 0 for the label, below 0 against it.
 pub struct Weigher {
     executor: Executor,
     scope: Scope,
@@ -29,10 +29,10 @@ pub struct Weigher {
 }
 
 impl Weigher {
-    /// Of a checkpoint that the recipe `classify` has saved.
+    /// Returns the weigher of a checkpoint that the recipe `classify` has saved.
     ///
     /// # Errors
-    /// If it is another one.
+    /// If the checkpoint is of another task.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         Self::of(checkpoint, threads).at_caller()
@@ -40,20 +40,25 @@ impl Weigher {
 
     fn of(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
         let wrong = |got: &str| {
-            Error::of(ErrorKind::Program, "checkpoint to weigh words by", "one of `classify`", got.to_owned())
+            Error::of(
+                ErrorKind::Program,
+                "checkpoint to weigh words by",
+                "a checkpoint of `classify`",
+                got.to_owned(),
+            )
         };
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, metrics, .. } = checkpoint;
         if notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
-            return Err(wrong("another"));
+            return Err(wrong("a checkpoint of another task"));
         }
         let registry = ops::catalogue();
         let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
         let of_accuracy = accuracy.map(|metric| &metric.variables[..]).unwrap_or_default();
         let found: Vec<VarId> = of_accuracy.iter().filter_map(|name| program.find(name)).collect();
-        let &[logits, label] = &found[..] else { return Err(wrong("one without logits")) };
+        let &[logits, label] = &found[..] else { return Err(wrong("a checkpoint without logits")) };
         let mut program: Program = program.inference(&[logits, label])?;
 
-        // The plain loss, −ln p: a training may smooth or weigh it.
+        // The plain loss −ln p: the training's loss may have smoothing or class weights.
         let mut append = |kind, inputs| {
             let request = Append {
                 kind,
@@ -69,14 +74,17 @@ impl Weigher {
         let losses = append("cross_entropy", vec![("logits", vec![logits]), ("labels", vec![label])])?;
         let mean = append("mean", vec![("x", vec![losses])])?;
         let gradients = differentiate(&mut program, &registry, mean)?;
-        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
+        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("a checkpoint with other feeds"));
         let words = feed(FIRST[0])?;
         let looked_up = program.blocks().flat_map(|(_, block)| &block.ops).find(|op| {
             op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
         });
-        let vectors =
-            looked_up.and_then(|op| op.writes().next()).ok_or_else(|| wrong("one without vectors"))?;
-        let gradient = *gradients.get(&vectors).ok_or_else(|| wrong("one whose vectors say nothing"))?;
+        let vectors = looked_up
+            .and_then(|op| op.writes().next())
+            .ok_or_else(|| wrong("a checkpoint without word vectors"))?;
+        let gradient = *gradients
+            .get(&vectors)
+            .ok_or_else(|| wrong("a checkpoint whose word vectors have no gradient"))?;
         let mut scope = Scope::new();
         let persistent: Vec<String> =
             program.vars().filter(|(_, var)| var.persistable).map(|(_, var)| var.name.clone()).collect();
@@ -100,10 +108,10 @@ impl Weigher {
         })
     }
 
-    /// The words of a text, each with how much it speaks for the label.
+    /// Returns the words of a text, each with its contribution to the label.
     ///
     /// # Errors
-    /// If the label is not known, or the model computes what is not a number.
+    /// If the label is unknown, or a computed value is not a number.
     #[track_caller]
     pub fn weigh(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
         self.weights(text, label).at_caller()

@@ -39,7 +39,7 @@ fn probabilities_are_means_over_all_runs() {
     let pair = ["train", "--train", "pairs.tsv", "--dev", "pairs.tsv", "--epochs", "1", "--run", "pair"];
     place.said(&with(&pair, &columns), "");
     let said = place.refused(&["predict", "--ensemble", "gru", "pair"]);
-    let expected = "expected ones that read one text column, as the first, got one that reads pairs of texts";
+    let expected = "expected models that read one text column, as the first model, got a model that reads pairs of texts";
     assert!(said.contains(expected) && said.contains("run `pair` cannot join"), "{said}");
 
     let answered = place.said(&["predict", "--ensemble", "seeds", "gru", "test.tsv"], "");
@@ -67,7 +67,10 @@ fn probabilities_are_means_over_all_runs() {
     );
     assert!(said.contains("run `other` cannot join"), "{said}");
     let said = refused(&["gru", "lm"]);
-    assert!(said.contains("expected ones of the task `classify`, as the first, got one of `lm`"), "{said}");
+    assert!(
+        said.contains("expected models of the task `classify`, as the first model, got a model of `lm`"),
+        "{said}"
+    );
     let said = refused(&["lm", "lm"]);
     assert!(said.contains("models to join: expected classifiers of texts, or taggers"), "{said}");
     assert!(refused(&["gru"]).contains("expected several runs"), "{}", refused(&["gru"]));
@@ -101,7 +104,7 @@ fn several_labels_and_numbers_have_means() {
         place.said(&["eval", "--ensemble", target, file], "");
     }
     let said = place.refused(&["predict", "--ensemble", "number", "labels"]);
-    assert!(said.contains("got one that has learnt another kind"), "{said}");
+    assert!(said.contains("got a classifier with another target"), "{said}");
 }
 
 #[test]

@@ -174,12 +174,12 @@ fn a_process_that_is_killed_or_stopped_ends_all() {
 fn an_interrupt_is_saved_once() {
     let Some((place, _alone)) = place("interrupted") else { return };
     let (code, said) = signalled(&place, "usr1", &[], 20, |mpirun, _| send("-USR1", mpirun));
-    assert!(code == Some(130) && said.matches("--resume usr1 goes on").count() == 1, "{code:?}: {said}");
+    assert!(code == Some(130) && said.matches("--resume usr1 continues").count() == 1, "{code:?}: {said}");
     place.best_is_of_last("usr1");
     goes_on(&place, "usr1", 2);
     // A signal of one process interrupts all.
     let (code, said) = signalled(&place, "term", &[], 20, |_, ranks| send("-TERM", ranks[1]));
-    assert!(code == Some(130) && said.contains("--resume term goes on"), "{code:?}: {said}");
+    assert!(code == Some(130) && said.contains("--resume term continues"), "{code:?}: {said}");
     goes_on(&place, "term", 1);
     // `mpirun` kills its processes two seconds after Ctrl-C.
     let (code, said) = signalled(&place, "int", &[], 10, |mpirun, _| send("-INT", mpirun));

@@ -1,4 +1,4 @@
-//! Where boxes and arrows go: the crate `layout` ranks boxes, and tells each its place.
+//! Positions of boxes and arrows: the crate `layout` ranks the boxes and computes their positions.
 
 use layout::core::base::Orientation;
 use layout::core::format::{ClipHandle, RenderBackend};
@@ -7,13 +7,13 @@ use layout::core::style::StyleAttr;
 use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
 use layout::topo::layout::VisualGraph;
 
-/// Of a point or a box, the numbers across and down.
+/// The horizontal and vertical coordinates of a point, or the width and height of a box.
 pub(super) type Pair = [f64; 2];
 
-/// What an arrow is drawn through: two ends, each with the point that it heads for.
+/// The curve of an arrow: segments with two ends, each end with its control point.
 pub(super) type Path = Vec<[Pair; 2]>;
 
-/// Boxes with their upper left corners, and arrows, none of them left of 0 or above it.
+/// Boxes by their upper left corners, and arrows; all coordinates are at least 0.
 #[derive(Default)]
 pub(super) struct GraphLayout {
     pub(super) boxes: Vec<Pair>,
@@ -21,7 +21,7 @@ pub(super) struct GraphLayout {
     pub(super) size: Pair,
 }
 
-/// Arranges boxes of these sizes, each arrow leading down: none may lead back, over however many boxes.
+/// Arranges boxes of these sizes so that each arrow leads down. The arrows must not form a cycle.
 pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout {
     if sizes.is_empty() {
         return GraphLayout::default();
@@ -32,7 +32,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
         .enumerate()
         .map(|(i, &[width, height])| {
             graph.add_node(Element::create_with_properties(
-                // A box keeps the size that it is given.
+                // The layout keeps the size of a box.
                 ShapeKind::Box(String::new()),
                 StyleAttr::simple(),
                 Orientation::TopToBottom,
@@ -49,7 +49,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
     places.shifted(sizes)
 }
 
-/// Collects the places that it is told.
+/// Render backend that collects positions.
 struct Positions {
     boxes: Vec<Pair>,
     arrows: Vec<Path>,

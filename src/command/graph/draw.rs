@@ -10,7 +10,7 @@ use unpadded::program::{BlockId, OpDesc, Role, VarDesc, VarId, VarKind, VarRole}
 use super::arrange::{GraphLayout, Pair, arrange};
 use crate::command::report::escape;
 
-/// Of a character of the small font, and of a line.
+/// The width of a character in the small font, the height of a line, and the margin.
 const CHARACTER: f64 = 6.7;
 const LINE: f64 = 16.0;
 const MARGIN: f64 = 10.0;
@@ -25,17 +25,17 @@ const STYLE: &str = "
   path { fill: none; stroke: var(--rule); stroke-width: 1.3; } marker path { fill: var(--rule); stroke: none; }
 ";
 
-/// A picture, and its size.
+/// SVG elements with their size.
 struct Picture {
     body: String,
     size: Pair,
 }
 
-/// Something that arrows lead to.
+/// Box that arrows lead to.
 struct Node {
     class: &'static str,
     lines: Vec<String>,
-    /// What is drawn below the lines.
+    /// The picture below the lines of text.
     inside: Option<Picture>,
 }
 
@@ -82,9 +82,9 @@ impl Node {
     }
 }
 
-/// The whole program; without `all`, only what computes values and not what changes them.
+/// Draws the whole program; without `all`, only the operators of the forward pass.
 pub(super) fn svg(program: &Program, all: bool) -> String {
-    // Blocks come after those that they are in, so that from the last one on each finds what is in it drawn.
+    // An inner block comes after its outer block, so the last block is drawn first and each block finds its inner blocks drawn.
     let mut drawn: HashMap<BlockId, Picture> = HashMap::new();
     let blocks: Vec<BlockId> = program.blocks().map(|(id, _)| id).collect();
     for &id in blocks.iter().rev() {
@@ -104,17 +104,17 @@ pub(super) fn svg(program: &Program, all: bool) -> String {
     )
 }
 
-/// A block, with the step blocks of its operators, which are taken out of `drawn`.
+/// Draws a block with the step blocks of its operators, which are removed from `drawn`.
 fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId, Picture>) -> Picture {
     let ops: Vec<&OpDesc> =
         program.block(id).ops.iter().filter(|op| all || op.role == Role::Forward).collect();
     let (mut nodes, mut from) = (Vec::new(), HashMap::new());
     let runs = program.blocks().flat_map(|(_, block)| &block.ops).filter_map(|op| op.step.as_deref());
     let runs: Vec<_> = runs.filter(|step| step.block == id).collect();
-    // What a memory holds is what the step before has left.
+    // A memory's value is the value that the step before computed.
     let left: HashMap<VarId, VarId> =
         runs.iter().flat_map(|step| &step.memories).map(|memory| (memory.previous, memory.next)).collect();
-    // What comes from outside, if something here reads it.
+    // Variables from outside, if an operator of the block reads them.
     let read: BTreeSet<u32> = ops.iter().flat_map(|op| op.reads()).map(|id| id.0).collect();
     for (var, desc) in program.vars() {
         let class = match desc.role {
@@ -194,12 +194,12 @@ fn operator(
     Node { class, lines, inside: run.and_then(|block| drawn.remove(&block)) }
 }
 
-/// Whether its value stays from run to run: it is a line in the boxes of its operators.
+/// Returns whether the value is kept from run to run: such a variable is a line in the boxes of its operators.
 fn kept(var: &VarDesc) -> bool {
     matches!(var.role, VarRole::Parameter | VarRole::State | VarRole::Literal)
 }
 
-/// What a variable holds, in a few characters.
+/// Describes the value of a variable in a few characters.
 fn told(var: &VarDesc) -> String {
     match &var.kind {
         VarKind::Tensor(spec) => spec.to_string(),

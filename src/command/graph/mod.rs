@@ -1,4 +1,4 @@
-//! `unpadded graph`: the program of a checkpoint as a picture.
+//! `unpadded graph`: the program of a checkpoint as an SVG picture or for Graphviz.
 
 mod arrange;
 mod draw;
@@ -20,13 +20,13 @@ Examples:
 pub(crate) struct Graph {
     #[command(flatten)]
     which: ModelChoice,
-    /// The new file that it goes to [default: standard output]
+    /// Output file, which must not exist [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Gradients and updates, too, where there are any, as in a last.ckpt
+    /// All operators: gradients and updates too, if the checkpoint has them, as last.ckpt does
     #[arg(long)]
     all: bool,
-    /// A picture, or text for Graphviz, which has everything
+    /// Format: svg for a picture, dot for Graphviz with every detail
     #[arg(long, value_enum, default_value = "svg")]
     format: Format,
 }

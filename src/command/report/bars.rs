@@ -1,16 +1,16 @@
-//! How long texts are, and where the time went.
+//! Bar charts of lengths, of errors by length, and of the time per operator.
 
 use super::chart::{WIDTH, nice};
 use super::page::{Errors, Lengths, OperatorTime};
 use super::text::{LABEL, brief, count, counted, number, percent, put, seconds};
 use unpadded::metrics::Unit;
 
-/// So many operators have a bar of their own.
+/// The most operators with a bar of their own.
 const OPERATORS: usize = 12;
-/// The longest name of one that is shown whole.
+/// The longest operator name that is shown whole.
 const NAME: usize = 36;
 
-/// The histogram of lengths, with the padding that was not computed.
+/// Returns the histogram of lengths, with the padding that was not computed.
 pub(super) fn lengths(told: &Lengths) -> String {
     let mut sorted = told.lengths.clone();
     sorted.sort_unstable();
@@ -109,12 +109,12 @@ pub(super) fn lengths(told: &Lengths) -> String {
     out + "</p>\n</figure>\n"
 }
 
-/// Fewer texts than this say little of their length.
+/// Below this number of texts, a bar is pale.
 const FEW: u64 = 10;
-/// With more bars than this, not all have their numbers beside them.
+/// The most bars with a number beside each.
 const NUMBERED: usize = 8;
 
-/// The errors by length as bars; `texts` says of which.
+/// Returns the errors by length as bars; `texts` names the texts.
 pub(super) fn errors(told: &Errors, texts: &str) -> String {
     let ranges: Vec<_> = told.ranges.iter().filter(|range| range.value.is_finite()).collect();
     let most = ranges.iter().map(|range| range.value).fold(0.0, f64::max);
@@ -135,7 +135,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         brief(&told.of, LABEL),
         brief(&told.by, LABEL)
     );
-    // What is read before a token is measured token by token.
+    // By `tokens read before`, each range counts tokens and not texts.
     let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
     let name = |from: usize, to: usize| match from == to {
         true => count(from as u64),
@@ -206,7 +206,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
         &mut out,
         format_args!(
             "</svg>\n<p class=\"note\">{}{} {many}.</p>\n</figure>\n",
-            if labels > 1 { "Each bar is named by where its range begins. " } else { "" },
+            if labels > 1 { "Each bar has the number at which its range begins. " } else { "" },
             if ranges.iter().any(|range| range.texts < FEW) {
                 "Pale bars: fewer than 10"
             } else {
@@ -217,8 +217,8 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     out
 }
 
-/// How many lengths lie in each of at most 30 ranges, and how wide a range is. The last holds the longest hundredth
-/// too, if they lie far out.
+/// Returns the counts of lengths in at most 30 ranges of equal width, and the width. The last range includes the longest
+/// hundredth of the lengths if they are outliers.
 fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     let longest = sorted.last().copied().unwrap_or(0);
     let most = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(longest);
@@ -234,7 +234,7 @@ fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     (bars, wide)
 }
 
-/// The operators that took the most time, as a table with bars.
+/// Returns the operators that took the most time, as a table with bars.
 pub(super) fn operators(told: &[OperatorTime]) -> String {
     let mut sorted: Vec<&OperatorTime> =
         told.iter().filter(|o| o.seconds.is_finite() && o.seconds >= 0.0).collect();

@@ -1,19 +1,19 @@
-//! Line charts as SVG: axes, lines with gaps where a value is not finite, and what a pointer over them reads.
+//! Line charts as SVG: axes, lines with gaps where a value is not finite, and a reading under the pointer.
 
 use super::text::{self, brief, escape, number, put};
 
-/// The width of a picture in its own units. A card is about as wide in CSS pixels, on a phone and on a desk, so that
-/// its letters have the size of the page's.
+/// The width of a picture in its own units. A card is about as wide in CSS pixels, on a phone and on a desk, so that letters in
+/// the picture have the size of the page's text.
 pub(super) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 224.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 24.0;
-/// At most so many points of a line are drawn and read.
+/// The most points of a line that are drawn and read.
 const POINTS: usize = 400;
 
-/// The values of an axis: from, to, and whether by their logarithm.
+/// Scale of an axis: its range, and whether it is logarithmic.
 pub(super) struct Scale {
     low: f64,
     high: f64,
@@ -22,7 +22,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A scale that holds all finite ones of `values`.
+    /// Returns a scale with all finite numbers of `values`.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Scale {
         let finite = values.filter(|v| v.is_finite() && v.abs() < 1e100);
         let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -35,7 +35,7 @@ impl Scale {
             let ticks = (first..=last).step_by(each).map(|power| 10_f64.powi(power)).collect();
             return Scale { low: low.min(10_f64.powi(first)), high: 10_f64.powi(last), log: true, ticks };
         }
-        // A score that stays at zero is drawn at the foot.
+        // A score that is always zero is drawn at the bottom.
         let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
         let room = if high > low { high - low } else { (low.abs() * 0.2).max(1e-9) };
         let (low, high) = if high > low { (low, high) } else { (low - room / 2.0, high + room / 2.0) };
@@ -46,7 +46,7 @@ impl Scale {
         Scale { low: first * step, high: last * step, log: false, ticks }
     }
 
-    /// Where a value lies, 0 to 1.
+    /// Returns the position of a value, 0 to 1.
     fn at(&self, value: f64) -> f64 {
         let (value, low, high) = if self.log {
             (value.log10(), self.low.log10(), self.high.log10())
@@ -57,25 +57,25 @@ impl Scale {
     }
 }
 
-/// The next of 1, 2, 5, 10 … that is at least `step`.
+/// Returns the smallest of 1, 2, 5, 10 … that is at least `step`.
 pub(super) fn nice(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|&s| s >= step * 0.999).unwrap_or(step)
 }
 
-/// A line: its name, its class in the style sheet (which also draws it dashed or whole) and a value at each position.
+/// Line of a chart: its name, its class in the style sheet (which draws it dashed or whole) and a value at each position.
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     pub(super) class: &'a str,
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// A chart of `lines` over epochs; `best` is the position of the one that was kept.
+/// Returns a chart of `lines` over epochs; `best` is the position of the saved epoch.
 pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
     drawn(title, epochs, lines, best, true)
 }
 
-/// A chart of lines that are named beside it.
+/// Returns a chart of lines whose names are beside the chart.
 pub(super) fn overlay(title: &str, epochs: &[u64], lines: &[Line<'_>]) -> String {
     drawn(title, epochs, lines, None, false)
 }
@@ -132,7 +132,7 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     out + "</svg>\n"
 }
 
-/// Which positions are drawn: all, or evenly chosen ones with the last and the best.
+/// Returns the positions that are drawn: all, or evenly chosen ones with the last and the best.
 fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     let each = count.div_ceil(POINTS).max(1);
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
@@ -201,7 +201,7 @@ fn draw(
                 continue;
             }
             Some(_) => missing.push(x(epoch)),
-            // A score that was not taken at this epoch: the line goes on.
+            // The score was not measured at this epoch: the line continues.
             None => continue,
         }
         if run == 1 {
@@ -241,7 +241,7 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("</g>\n");
 }
 
-/// What a pointer near an epoch shows: the epoch's values in the place of the legend, a line, and the points.
+/// Writes the reading under a pointer near an epoch: the epoch's values in place of the legend, a line, and the points.
 fn reading(
     out: &mut String,
     (epoch, best, named): (u64, bool, bool),
@@ -294,7 +294,7 @@ fn reading(
     put(out, format_args!("<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0));
 }
 
-/// The chart in a sentence, for who cannot see it.
+/// Describes the chart in a sentence, for screen readers.
 fn spoken(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>) -> String {
     let mut out = format!("{} by epoch.", brief(title, 80));
     for line in lines {

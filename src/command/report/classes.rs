@@ -1,14 +1,14 @@
-//! Which classes are taken for which, and how far probabilities can be believed.
+//! The confusion of classes, and the calibration of probabilities.
 
 use super::page::{Bin, Confusion};
 use super::text::{LABEL, brief, count, counted, cut, label, number, percent, put};
 
-/// With more classes than this, a list of the most confused stands in the place of the matrix.
+/// The most classes in a matrix; with more classes, a list has the most confused pairs.
 const CLASSES: usize = 30;
-/// So many rows that list has.
+/// The most rows of the list.
 const PAIRS: usize = 25;
 
-/// A confusion as a matrix, or of many classes as a list; nothing of no text.
+/// Returns a confusion as a matrix, or as a list for many classes; nothing without texts.
 pub(super) fn confusion(confusion: &Confusion) -> String {
     let classes = confusion.labels.len();
     let total: u64 = confusion.cells.values().sum();
@@ -104,7 +104,7 @@ fn ratio(of: u64, all: u64) -> String {
     if all == 0 { "–".into() } else { percent(of as f64 / all as f64) }
 }
 
-/// The pairs of classes that are confused most often.
+/// Writes the pairs of classes that are confused most often.
 fn pairs(out: &mut String, confusion: &Confusion) {
     let wrong =
         confusion.cells.iter().filter(|((truth, predicted), times)| truth != predicted && **times > 0);
@@ -141,7 +141,8 @@ fn pairs(out: &mut String, confusion: &Confusion) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// The mean distance of stated probability and share of right answers, weighted by how many there are.
+/// Returns the expected calibration error: the mean distance of predicted probability and share of right answers, weighted by
+/// counts.
 fn calibration_error(bins: &[Bin]) -> Option<f64> {
     let total: u64 = bins.iter().map(|b| b.count).sum();
     let sum: f64 =
@@ -149,7 +150,7 @@ fn calibration_error(bins: &[Bin]) -> Option<f64> {
     (total > 0).then(|| sum / total as f64)
 }
 
-/// Stated probability against the share that was right, with how many predictions stated it.
+/// Returns the chart of the share of right answers by predicted probability, with the number of predictions.
 pub(super) fn calibration(bins: &[Bin]) -> String {
     let Some(error) = calibration_error(bins) else { return String::new() };
     let (left, top, side, foot) = (46.0, 10.0, 240.0, 44.0);

@@ -4,10 +4,10 @@ use super::chart::{self, Line};
 use super::page::Epoch;
 use super::text::{LABEL, brief, cut, number, put};
 
-/// So many rows of a table of epochs, at most: the first ones, the last ones and the best.
+/// The most rows of the table of epochs: the first, the last and the best epochs.
 const ROWS: usize = 200;
 
-/// The section, or a sentence if there is no epoch.
+/// Returns the section, or a sentence if there is no epoch.
 pub(super) fn section(epochs: &[Epoch]) -> String {
     let mut out = String::from("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
     if epochs.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn section(epochs: &[Epoch]) -> String {
     out + "</section>\n"
 }
 
-/// The metrics in the order in which they come up, the loss first.
+/// Returns the metrics in the order of their first occurrence, the loss first.
 fn names(epochs: &[Epoch]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in epochs.iter().flat_map(|e| e.train.iter().chain(&e.dev)) {

@@ -1,4 +1,4 @@
-//! What begins and ends every page.
+//! The beginning and the end of every page.
 
 use super::page::Page;
 use super::text::{LABEL, cut, escape, number, put};
@@ -6,7 +6,7 @@ use super::text::{LABEL, cut, escape, number, put};
 /// The most characters of a fact that are shown.
 const FACT: usize = 240;
 
-/// The end of a page.
+/// Writes the end of a page.
 pub(super) fn foot(out: &mut String) {
     put(
         out,
@@ -17,7 +17,7 @@ pub(super) fn foot(out: &mut String) {
     );
 }
 
-/// The start of a page: title, headline and facts.
+/// Writes the start of a page: title, headline and facts.
 pub(super) fn head(out: &mut String, page: &Page) {
     let title: String = page.title.chars().take(LABEL).collect();
     put(

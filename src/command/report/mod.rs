@@ -1,9 +1,9 @@
 //! The report of a training: one HTML file that loads nothing and runs nothing, readable on a phone, on a desk, in the dark
 //! and on paper.
 //!
-//! [`Page`] is what it shows; [`html`] writes it. Pictures are SVG, shaded tables are tables; what a pointer shows over a
-//! picture is done by the style sheet, so that there is no script, and the page's own policy forbids any. All text from
-//! outside goes through [`text::escape`], or through [`text::cut`], which also shortens it and says by how much.
+//! [`Page`] has the contents; [`html`] writes them. Pictures are SVG and shaded tables are tables. The style sheet shows the
+//! texts of pictures under a pointer, so there is no script, and the page's own policy forbids scripts. All text from outside
+//! passes through [`text::escape`], or through [`text::cut`], which also shortens it and adds by how much.
 
 mod bars;
 mod chart;
@@ -29,7 +29,7 @@ use text::{cut, put};
 /// The most characters of a configuration that are shown.
 const CONFIG: usize = 100_000;
 
-/// The report as an HTML document.
+/// Returns the report as an HTML document.
 pub(crate) fn html(page: &Page) -> String {
     let mut out = String::with_capacity(1 << 16);
     head(&mut out, page);

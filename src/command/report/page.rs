@@ -1,4 +1,4 @@
-//! What a report shows, as data.
+//! The contents of a report, as data.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use crate::command::scores;
 use unpadded::metrics::Unit;
 use unpadded::recipes::Alignment;
 
-/// What a report shows. Everything is optional but title and curves: what is empty or `None` has no section.
+/// Contents of a report. Only the title and the curves are required: an empty or `None` field has no section.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) title: String,
-    /// What was learned, in a few words: `classify`, `tag words`.
+    /// The task in a few words: `classify`, `tag words`.
     pub(crate) task: String,
-    /// Name and value: data set, sizes, duration, best epoch, machine …
+    /// Facts by name: data set, sizes, duration, best epoch, machine …
     pub(crate) facts: Vec<(String, String)>,
-    /// The one number: name of the metric, value, unit (`%` or nothing).
+    /// The headline: name of the metric, value, unit (`%` or nothing).
     pub(crate) headline: Option<(String, f64, String)>,
     pub(crate) epochs: Vec<Epoch>,
     /// The scores of the test set.
     pub(crate) tested: Option<TestScores>,
-    /// Of the held-out texts.
+    /// The confusion counts of the held-out texts.
     pub(crate) confusion: Option<Confusion>,
-    /// The errors of held-out texts, where no test set has any.
+    /// The errors of held-out texts; none if there is a test set.
     pub(crate) errors: Option<Errors>,
     pub(crate) calibration: Option<Vec<Bin>>,
     pub(crate) lengths: Option<Lengths>,
     pub(crate) operators: Vec<OperatorTime>,
     pub(crate) mistakes: Vec<Mistake>,
     pub(crate) examples: Vec<Example>,
-    /// Which texts the examples are.
+    /// The origin of the examples.
     pub(crate) examples_of: String,
     /// The resolved configuration, as TOML.
     pub(crate) config: String,
 }
 
-/// The scores at an epoch's end.
+/// The scores at the end of an epoch.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Epoch {
     pub(crate) epoch: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Epoch {
     pub(crate) rate: Option<f64>,
     pub(crate) train: Vec<(String, f64)>,
     pub(crate) dev: Vec<(String, f64)>,
-    /// Whether the model that was kept is this epoch's.
+    /// Whether the saved model is from this epoch.
     pub(crate) best: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct TestScores {
     pub(crate) confusions: Vec<Confusion>,
     pub(crate) errors: Option<Errors>,
     pub(crate) examples: Vec<Example>,
-    /// The signatures of scores, then how the file was read.
+    /// The signatures of scores, then the lines about how the file was read.
     pub(crate) notes: Vec<String>,
 }
 
@@ -73,12 +73,12 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Its value, for people.
+    /// Returns the value for people.
     pub(crate) fn shown(&self) -> String {
         scores::shown(self.unit, self.value)
     }
 
-    /// Its 95 % interval, for people.
+    /// Returns the 95 % interval for people.
     pub(crate) fn interval(&self) -> String {
         scores::interval(self.unit, self.interval)
     }
@@ -87,7 +87,7 @@ impl Score {
 /// Precision, recall and F1 of each class.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ClassTable {
-    /// What the classes are: `label`, `tag`, `chunk type`.
+    /// The kind of the classes: `label`, `tag`, `chunk type`.
     pub(crate) of: String,
     /// The most frequent class first.
     pub(crate) rows: Vec<ClassRow>,
@@ -103,19 +103,19 @@ pub(crate) struct ClassRow {
 }
 
 impl TestScores {
-    /// The figure of this name.
+    /// Returns the figure with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Score> {
         self.figures.iter().find(|figure| figure.name == name)
     }
 }
 
-/// How often a class was taken for another.
+/// Confusion counts of pairs of classes.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Confusion {
-    /// What the classes are: `label`, `tag`.
+    /// The kind of the classes: `label`, `tag`.
     pub(crate) of: String,
     pub(crate) labels: Vec<String>,
-    /// By the numbers of the true class and of the predicted one. What is missing counts as zero.
+    /// Counts by the numbers of the true class and of the predicted class; a missing pair counts 0.
     pub(crate) cells: BTreeMap<(usize, usize), u64>,
     numbers: BTreeMap<String, usize>,
 }
@@ -125,7 +125,7 @@ impl Confusion {
         Self { of: of.to_owned(), ..Self::default() }
     }
 
-    /// The number of a class, which is new if it never occurred.
+    /// Returns the number of a class; a new class gets a new number.
     pub(crate) fn number(&mut self, label: &str) -> usize {
         if let Some(&number) = self.numbers.get(label) {
             return number;
@@ -153,9 +153,9 @@ impl Confusion {
 /// Errors by the length of texts.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Errors {
-    /// What is measured: `wrong texts`, `chrF`.
+    /// The name of the score: `wrong texts`, `chrF`.
     pub(crate) of: String,
-    /// What the ranges are of: `length in tokens`.
+    /// The name of the length: `length in tokens`.
     pub(crate) by: String,
     pub(crate) unit: Unit,
     pub(crate) ranges: Vec<LengthErrors>,
@@ -188,23 +188,23 @@ impl From<&unpadded::recipes::ByLength> for Errors {
     }
 }
 
-/// Predictions of about the same probability.
+/// Predictions with similar probabilities.
 #[derive(Debug)]
 pub(crate) struct Bin {
-    /// The mean of the probabilities that were predicted, 0 to 1.
+    /// The mean of the predicted probabilities, 0 to 1.
     pub(crate) confidence: f64,
-    /// The share of the predictions that were right.
+    /// The share of correct predictions.
     pub(crate) accuracy: f64,
     pub(crate) count: u64,
 }
 
-/// How long the training texts are.
+/// Lengths of the training texts, and the cost of padding.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
     pub(crate) lengths: Vec<usize>,
-    /// The rows that were computed.
+    /// The number of computed rows.
     pub(crate) tokens: u64,
-    /// The rows that padding each batch to its longest text would have made of them.
+    /// The number of rows if each batch were padded to its longest text.
     pub(crate) padded: u64,
 }
 
@@ -216,25 +216,25 @@ pub(crate) struct OperatorTime {
     pub(crate) seconds: f64,
 }
 
-/// A text whose class was not found.
+/// Text with a wrong predicted class.
 #[derive(Debug, Default)]
 pub(crate) struct Mistake {
-    /// Each word with its weight, gradient × input: above zero where it spoke for the prediction.
+    /// Each word with its weight, gradient × input: above zero if it supports the prediction.
     pub(crate) words: Vec<(String, f32)>,
     pub(crate) truth: String,
     pub(crate) predicted: String,
-    /// The probability of what was predicted, 0 to 1.
+    /// The probability of the prediction, 0 to 1.
     pub(crate) probability: f64,
 }
 
-/// What the model makes of a text.
+/// Text with the model's answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Example {
-    /// A tag for each word: the right one and the one that was found.
+    /// A tag for each word: the true tags and the predicted tags.
     Tagged { words: Vec<String>, truth: Vec<String>, found: Vec<String> },
-    /// How much each word counted, 0 to 1, and what was answered.
+    /// The attention to each word, 0 to 1, and the answer.
     Attention { words: Vec<(String, f32)>, answer: String },
-    /// What was made of a source, and what would have been right.
+    /// A source with its translation and the references.
     Pair {
         source: String,
         target: String,
@@ -244,6 +244,6 @@ pub(crate) enum Example {
         chrf: f64,
         attention: Option<Alignment>,
     },
-    /// What the model wrote behind a beginning.
+    /// A beginning and the text that the model wrote after it.
     Written { beginning: String, text: String },
 }

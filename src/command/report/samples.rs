@@ -1,23 +1,23 @@
-//! Texts with what the model made of them: errors with the weight of each word, tags, attention, pairs, what it wrote.
+//! Texts with the model's answers: errors with the weight of each word, tags, attention, translations, generated text.
 
 use super::page::{Example, Mistake};
 use super::text::{TEXT, WORD, WORDS, brief, count, cut, label, percent, put};
 use unpadded::recipes::Alignment;
 
-/// So many errors are shown, and so many examples.
+/// The most errors, and the most examples.
 const SAMPLES: usize = 50;
-/// So many rows and columns attention has, at most.
+/// The most rows and columns of attention.
 const TOKENS: usize = 40;
 
-/// The worst errors, with words shaded by how much they spoke for the prediction or against it.
+/// Returns the worst errors, with words shaded by their weight for or against the prediction.
 pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     if mistakes.is_empty() {
         return String::new();
     }
     let mut out = String::from(
         "<section aria-labelledby=\"mistakes\">\n<h2 id=\"mistakes\">Worst errors</h2>\n<p class=\"note\">Words shaded \
-         <span class=\"w for\" style=\"--v:.8\">red and underlined</span> spoke for what was predicted, words shaded \
-         <span class=\"w against\" style=\"--v:.8\">blue and dotted</span> against it: gradient × input, divided by the largest of \
+         <span class=\"w for\" style=\"--v:.8\">red and underlined</span> support the prediction, words shaded \
+         <span class=\"w against\" style=\"--v:.8\">blue and dotted</span> oppose it: gradient × input, divided by the largest of \
          the text. A pointer over a word shows its number.</p>\n<ol class=\"samples\">\n",
     );
     for mistake in mistakes.iter().take(SAMPLES) {
@@ -38,7 +38,7 @@ pub(super) fn mistakes(mistakes: &[Mistake]) -> String {
     out + "</section>\n"
 }
 
-/// A text whose words are shaded by their weight: of its largest if they are signed, else as it is.
+/// Writes a text with words shaded by their weight: relative to the largest weight if weights are signed, else absolute.
 fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
     let shown = words.get(..WORDS).unwrap_or(words);
     let finite = |w: f32| if w.is_finite() { w } else { 0.0 };
@@ -89,7 +89,7 @@ fn left_out(out: &mut String, samples: usize) {
     }
 }
 
-/// What the model makes of some texts.
+/// Returns texts with the model's answers.
 pub(super) fn examples(examples: &[Example], of: &str) -> String {
     if examples.is_empty() {
         return String::new();
@@ -106,7 +106,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
         );
     }
     if shown().any(|e| matches!(e, Example::Tagged { .. })) {
-        out.push_str("<p class=\"note\">Each word with the tag that was found; where it is wrong, it is marked ✗ and the right one follows.</p>\n");
+        out.push_str("<p class=\"note\">Each word with its predicted tag; a wrong tag is marked ✗, and the right tag follows.</p>\n");
     }
     if shown().any(|e| matches!(e, Example::Attention { .. })) {
         out.push_str("<p class=\"note\">The darker a word, the more it counted; a pointer over it shows its weight.</p>\n");
@@ -142,7 +142,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
     out + "</section>\n"
 }
 
-/// Words with their tags below; `O`, outside of all, is not said.
+/// Writes words with their tags below; the tag `O`, outside of all chunks, is left out.
 fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]) {
     let tag = |tags: &[String], i: usize| tags.get(i).cloned().unwrap_or_default();
     let shown = |tag: &str| if tag.is_empty() { "–".into() } else { cut(tag, 24) };
@@ -193,7 +193,7 @@ fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: 
     );
 }
 
-/// The attention of each written token to the source tokens.
+/// Writes the attention of each written token to the source tokens.
 fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Alignment) {
     if weights.is_empty() {
         return;
@@ -236,7 +236,7 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
     }
 }
 
-/// A token in a table: a space is shown.
+/// Returns a token for a table; a space is made visible.
 fn piece(token: &str) -> String {
     if token.trim().is_empty() { "␣".repeat(token.chars().count().min(3)) } else { brief(token, 14) }
 }

@@ -1,4 +1,4 @@
-//! Several runs on one page: curves over each other, scores side by side, and what differs in their configs.
+//! The page of several runs: their curves in one chart, their scores side by side, and the settings that differ.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use super::tables::{END, ROWS, boxed};
 use super::text::{LABEL, brief, count, counted, cut, label, number, put};
 use unpadded::metrics::Unit;
 
-/// How many colours there are: runs beyond them are dashed.
+/// The number of colours: further runs have dashed lines.
 const COLOURS: usize = 8;
 
-/// A run beside others.
+/// Run on a page of several runs.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) task: String,
-    /// What it was trained on.
+    /// The training data.
     pub(crate) data: String,
     pub(crate) epochs: Vec<Epoch>,
-    /// The unit of each metric of its epochs, as far as it is known.
+    /// The unit of each metric of its epochs, as far as known.
     pub(crate) units: Vec<(String, Unit)>,
     pub(crate) tested: Option<TestScores>,
 }
@@ -32,7 +32,7 @@ impl Run {
         self.epochs.iter().rfind(|epoch| epoch.best)
     }
 
-    /// A value of a metric, for people.
+    /// Returns a value of a metric for people.
     fn shown(&self, metric: &str, value: f64) -> String {
         match self.units.iter().find(|(known, _)| known == metric) {
             Some((_, Unit::Share)) => format!("{:.2} %", 100.0 * value),
@@ -45,7 +45,7 @@ impl Run {
     }
 }
 
-/// Several runs.
+/// Page of several runs, as data.
 #[derive(Debug, Default)]
 pub(crate) struct SeveralRuns {
     pub(crate) runs: Vec<Run>,
@@ -53,7 +53,7 @@ pub(crate) struct SeveralRuns {
     pub(crate) settings: Vec<(String, Vec<String>)>,
 }
 
-/// The page of several runs as an HTML document.
+/// Returns the page of several runs as an HTML document.
 pub(crate) fn several(of: &SeveralRuns) -> String {
     let runs = &of.runs[..];
     let mut out = String::with_capacity(1 << 16);
@@ -91,7 +91,7 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
     out
 }
 
-/// The names that occur, in the order in which they come up.
+/// Returns the distinct names, in the order of their first occurrence.
 fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for name in all {
@@ -102,23 +102,23 @@ fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     names
 }
 
-/// The class of a run's colour.
+/// Returns the CSS class of a run's colour.
 fn colour(at: usize) -> String {
     format!("run{}{}", at % COLOURS, if at >= COLOURS { " dashed" } else { "" })
 }
 
-/// The name of a run with its colour.
+/// Returns the name of a run with its colour.
 fn named(at: usize, run: &Run) -> String {
     format!("<span class=\"swatch {}\"></span>{}", colour(at), label(&run.name))
 }
 
-/// The heads of a table with a column for each run.
+/// Returns the headings of a table with a column for each run.
 fn heads(first: &str, runs: &[Run]) -> Vec<String> {
     let of = runs.iter().enumerate().map(|(at, run)| named(at, run));
     [first.to_owned()].into_iter().chain(of).collect()
 }
 
-/// The scores of a part of the texts.
+/// A getter of an epoch's scores on one part of the texts.
 type ScoreChoice = fn(&Epoch) -> &Vec<(String, f64)>;
 
 fn curves(out: &mut String, runs: &[Run]) {
@@ -164,7 +164,7 @@ fn curves(out: &mut String, runs: &[Run]) {
     out.push_str("</section>\n");
 }
 
-/// The scores of the best epoch, and those of the test set with their intervals.
+/// Writes the scores of the best epoch, and the scores of the test set with their intervals.
 fn scores(out: &mut String, runs: &[Run]) {
     let best = runs.iter().filter_map(Run::best).flat_map(|epoch| &epoch.dev).map(|(name, _)| name);
     let tested = runs.iter().filter_map(|run| run.tested.as_ref());
@@ -199,7 +199,7 @@ fn scores(out: &mut String, runs: &[Run]) {
         out.push_str("</tr>\n");
     }
     out.push_str(END);
-    out.push_str("<p class=\"note\">Held-out scores are those of the best epoch; below a test score is its 95 % interval.</p>\n");
+    out.push_str("<p class=\"note\">Held-out scores are from the best epoch; below each test score is its 95 % interval.</p>\n");
     let untested = runs.iter().filter(|run| run.tested.is_none()).count();
     if untested > 0 && untested < runs.len() {
         let of = counted(untested as u64, "run has", "runs have");
@@ -239,7 +239,7 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     out.push_str("</section>\n");
 }
 
-/// F1 of each class in each run that has it.
+/// Writes the F1 of each class in each run that has it.
 fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     let all =
         names(runs.iter().flat_map(|run| run.tested.iter()).flat_map(|of| &of.tables).map(|table| &table.of));
@@ -253,7 +253,7 @@ fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     let rows = |of: &str| of_all(of).into_iter().map(|(at, _, rows)| (at, rows)).collect::<Vec<_>>();
     let mut sections = String::new();
     for (number, of) in all.iter().enumerate() {
-        // Strict chunks are most often those of conlleval.
+        // The strict chunk scores are often equal to the scores of conlleval.
         if all.iter().take(number).any(|before| rows(before) == rows(of)) {
             continue;
         }

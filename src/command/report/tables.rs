@@ -4,10 +4,10 @@ use super::page::{ClassTable, Score, TestScores};
 use super::text::{LABEL, count, cut, put};
 use super::{bars, classes};
 
-/// So many classes have a row.
+/// The most classes in a table.
 pub(super) const ROWS: usize = 100;
 
-/// The section of the test set: its figures, each class, which was taken for which, and errors by length.
+/// Returns the section of the test set: its figures, each class, confusions, and errors by length.
 pub(super) fn section(tested: &TestScores) -> String {
     let mut out = String::from(
         "<section aria-labelledby=\"test\">\n<h2 id=\"test\">Scores on the test set</h2>\n<div class=\"tables\">\n",
@@ -17,7 +17,7 @@ pub(super) fn section(tested: &TestScores) -> String {
         out.push_str(&bars::errors(errors, "Test set"));
     }
     for (at, table) in tested.tables.iter().enumerate() {
-        // Strict chunks are most often those of conlleval.
+        // The strict chunk scores are often equal to the scores of conlleval.
         match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
             Some(before) => put(
                 &mut out,
@@ -35,7 +35,7 @@ pub(super) fn section(tested: &TestScores) -> String {
     out + "</section>\n"
 }
 
-/// A table that scrolls in its box: what is wide is not cut.
+/// Begins a table that scrolls in its box, so that a wide table is not cut off.
 pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: &[String]) {
     put(
         out,

@@ -6,7 +6,7 @@ use super::page::{ClassRow, ClassTable, Confusion, Errors, Example, LengthErrors
 use crate::command::outcome::Outcome;
 use crate::command::scores;
 
-/// A field of an object that another one wrote: an error names it.
+/// Returns a field of an object that may come from elsewhere; an error names the field.
 fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
     object.get(name).ok_or_else(|| format!("expected a field `{name}`, got none").into())
 }
@@ -17,7 +17,7 @@ fn text(object: &Value, name: &str) -> Outcome<String> {
     text.ok_or_else(|| format!("field `{name}`: expected a string, got {found}").into())
 }
 
-/// A number; null, which stands for what JSON has no number for, is NaN.
+/// Parses a number; null is NaN, which JSON cannot hold.
 fn number(object: &Value, name: &str) -> Outcome<f64> {
     let found = field(object, name)?;
     match found.is_null() {
@@ -33,7 +33,7 @@ fn whole(object: &Value, name: &str) -> Outcome<u64> {
     found.as_u64().ok_or_else(|| format!("field `{name}`: expected a whole number, got {found}").into())
 }
 
-/// The entries of a field that may be missing: runs before it was written have none.
+/// Returns the entries of a field that older runs do not have.
 fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
     object.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -47,10 +47,10 @@ fn texts(object: &Value, name: &str) -> Vec<String> {
 }
 
 impl TestScores {
-    /// The scores of an object that `scores::object` wrote.
+    /// Parses the scores of an object that `scores::object` wrote.
     ///
     /// # Errors
-    /// If a field is missing or of another kind.
+    /// If a field is missing or has another type.
     pub(crate) fn of(object: &Value) -> Outcome<Self> {
         let shares = texts(object, "shares");
         let all = field(object, "scores")?;

@@ -1,4 +1,4 @@
-//! Whole pages: nothing from outside is read as HTML, every tag is closed, and odd pages are pages.
+//! Tests of whole pages: no text from outside is read as HTML, every tag is closed, and unusual pages are well-formed.
 
 use super::page::{ClassRow, ClassTable, Errors, LengthErrors, Score};
 use super::*;
@@ -9,8 +9,8 @@ const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{2
 /// Elements of HTML that have no end.
 const VOID: [&str; 5] = ["meta", "link", "br", "img", "wbr"];
 
-/// Reads a page as strictly as XML is read: tags are nested and closed, attributes quoted, `<` and `&` stand for nothing
-/// else. Gives the names of the elements.
+/// Parses a page as strictly as XML: tags are nested and closed, attributes quoted, `<` and `&` always escaped in text. Returns
+/// the names of the elements.
 fn elements(page: &str) -> Vec<String> {
     let (mut open, mut names) = (Vec::<String>::new(), Vec::new());
     let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap();
@@ -250,7 +250,7 @@ fn long_trainings_and_long_texts_make_no_long_page() {
     assert!(page.contains("4,750 more words") && page.contains("150 more are not shown"));
     assert!(
         page.contains(">5000 <small>best</small>"),
-        "the best epoch stands in the table of a long training"
+        "the table of a long training has no row of the best epoch"
     );
 }
 

@@ -1,17 +1,17 @@
-//! Text and numbers as a page shows them. Whatever comes from outside passes through [`escape`] or [`cut`].
+//! Text and numbers for a page. All text from outside passes through [`escape`] or [`cut`].
 
 use std::fmt::Write as _;
 
 /// The longest word that is shown whole, in characters.
 pub(super) const WORD: usize = 60;
-/// The same for labels, names and values.
+/// The longest label, name or value that is shown whole, in characters.
 pub(super) const LABEL: usize = 120;
-/// The same for texts.
+/// The longest text that is shown whole, in characters.
 pub(super) const TEXT: usize = 2_000;
-/// So many words of a text are shown.
+/// The most words of a text that are shown.
 pub(super) const WORDS: usize = 250;
 
-/// As text and attribute values of HTML hold it. Control characters, which no page may hold, become `�`.
+/// Escapes text for HTML and its attribute values. Control characters, which no page may contain, become `�`.
 pub(in crate::command) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
@@ -30,12 +30,12 @@ pub(in crate::command) fn escape(text: &str) -> String {
     out
 }
 
-/// At most `most` characters, escaped, and how many are left out.
+/// Escapes at most `most` characters, and adds the number of characters that are left out.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => escape(text),
         Some((end, _)) => {
-            // A joined emoji or an accent stays with what it belongs to or is left out with it, if it is short.
+            // An accent or a joined emoji is never separated from its base character, if the sequence is short.
             let joins = |c: char| matches!(c, '\u{200d}' | '\u{fe0f}' | '\u{300}'..='\u{36f}' | '\u{1f3fb}'..='\u{1f3ff}');
             let kept = text.get(..end).unwrap_or_default().trim_end_matches(joins);
             let left = text.chars().count() - kept.chars().count();
@@ -44,7 +44,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// The same as text alone, for labels in pictures: cut to `most` characters with `…`.
+/// Shortens a label in a picture to `most` characters with `…`, without markup.
 pub(super) fn brief(text: &str, most: usize) -> String {
     let flat: String = text.chars().take(most + 1).map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
     if flat.chars().count() <= most {
@@ -53,12 +53,12 @@ pub(super) fn brief(text: &str, most: usize) -> String {
     escape(&flat.chars().take(most.saturating_sub(1)).collect::<String>()) + "…"
 }
 
-/// A label within other text: its direction is its own.
+/// Returns a label within other text, with its own text direction.
 pub(super) fn label(text: &str) -> String {
     if text.is_empty() { "<i>(empty)</i>".into() } else { format!("<bdi>{}</bdi>", cut(text, LABEL)) }
 }
 
-/// Four digits that count: `0.4217`, `13.25`, `1,234`, `3.2e-5`.
+/// Returns a number with four significant digits: `0.4217`, `13.25`, `1,234`, `3.2e-5`.
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     let told = match value {
@@ -80,7 +80,7 @@ pub(super) fn number(value: f64) -> String {
     if value < 0.0 { format!("−{told}") } else { told }
 }
 
-/// The number of a tick, which is round: with as many digits as it has, so that neighbours look alike.
+/// Returns the number of a tick, which is round: with only the digits that it needs, so that all ticks look alike.
 pub(super) fn tick(value: f64) -> String {
     if (1e-4..1.0).contains(&value.abs()) {
         let told = trimmed(&format!("{:.6}", value.abs()));
@@ -98,7 +98,7 @@ fn trimmed(digits: &str) -> String {
     }
 }
 
-/// `1,234,567`.
+/// Returns a count with separators: `1,234,567`.
 pub(super) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
@@ -111,12 +111,12 @@ pub(super) fn count(value: u64) -> String {
     out
 }
 
-/// `1 text`, `2 texts`.
+/// Returns a count with its noun: `1 text`, `2 texts`.
 pub(super) fn counted(value: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(value), if value == 1 { one } else { many })
 }
 
-/// A share of 0 to 1 as `37.5 %`, with a space that does not break.
+/// Returns a share from 0 to 1 as `37.5 %`, with a no-break space.
 pub(super) fn percent(share: f64) -> String {
     match 100.0 * share {
         p if !p.is_finite() => number(p),
@@ -126,7 +126,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// `12.3 ms`, `4.21 s`, `3 min 20 s`, `2 h 5 min`.
+/// Returns a duration: `12.3 ms`, `4.21 s`, `3 min 20 s`, `2 h 5 min`.
 pub(super) fn seconds(value: f64) -> String {
     match value {
         v if !v.is_finite() || v < 0.0 => number(v),
@@ -142,7 +142,7 @@ pub(super) fn seconds(value: f64) -> String {
     }
 }
 
-/// Appends like `write!`, which cannot fail on a `String`.
+/// Appends formatted text: `write!` cannot fail on a `String`.
 pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }

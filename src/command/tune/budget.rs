@@ -1,11 +1,11 @@
-//! A budget of time: `90s`, `30m`, `2h`, `1h30m`.
+//! Time budgets: `90s`, `30m`, `2h`, `1h30m`.
 
 use std::time::Duration;
 
-/// Longer than anyone waits, and short enough to compute with.
+/// The longest budget: longer than anyone waits, and short enough to compute with.
 const MOST: u64 = 366 * 24 * 3600;
 
-/// The seconds of a budget.
+/// Parses a budget.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a time, as 90s, 30m, 2h or 1h30m".to_owned();
     let (mut seconds, mut rest) = (0u64, text.trim());
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time for people.
+/// Returns a duration for people.
 pub(super) fn shown(seconds: f64) -> String {
     match seconds.max(0.0) {
         s @ 0.0..99.5 => format!("{s:.0} s"),

@@ -1,4 +1,4 @@
-//! `unpadded tune`: settings are searched within a budget of time.
+//! `unpadded tune`: hyperparameter search within a time budget.
 
 mod budget;
 mod schedule;
@@ -27,7 +27,7 @@ use unpadded::train::{Report, StopReason};
 
 /// The most trials in the table at the end.
 const ROWS: usize = 20;
-/// How often a config is drawn anew because it is one of an earlier trial.
+/// The most draws of a config until it differs from all earlier trials.
 const DRAWS: u64 = 100;
 
 #[derive(Args)]
@@ -38,44 +38,45 @@ Examples:
   unpadded tune space.toml --budget 2h
   unpadded tune --resume runs/tune-1                    continues an interrupted search
   unpadded tune --resume runs/tune-1 --budget 4h        continues until 4 hours are used in all
-  unpadded train runs/tune-1/best.toml --test test.tsv  the best settings, measured once
-Random search with successive halving: each trial trains a ninth of the epochs, the best third of the trials a third of
-them, and the best of these all. Trial 1 is the config as it is. Trials go on from their checkpoints; schedules of the
-learning rate are over all epochs from the start. A trial that would not fit into the budget is not begun, and training
-stops where the budget ends. Each trial is a run folder (trial-1 …) of one folder, beside tune.json,
-the state, and best.toml. The test set is left for the end: --test is refused. Equal seeds draw equal settings.
---json writes `value`, in percent where it is a share, `best`, the run folder, `config` and `trials`, whose values are shares.")]
+  unpadded train runs/tune-1/best.toml --test test.tsv  the best settings, tested once
+Random search with successive halving: each trial trains a ninth of the epochs, the best third of the trials trains a
+third of the epochs, and the best third of these trains all epochs. Trial 1 is the config without drawn values. Trials
+continue from their checkpoints; a learning-rate schedule is over all epochs from the start. A trial that would not fit
+into the budget is not begun, and training stops when the budget ends. Each trial has a run folder (trial-1 …) inside one
+folder, beside tune.json (the state) and best.toml. The test set is for the end: --test is refused. Equal seeds draw
+equal settings. --json writes `value` (in percent if it is a share), `best` (the run folder), `config`, and `trials`, whose
+values are shares.")]
 pub(crate) struct Tune {
     #[command(flatten)]
     wanted: TrainingRequest,
-    /// The time to search for: 90s, 30m, 2h or 1h30m; with --resume the time of the whole search
+    /// Time budget of the search: 90s, 30m, 2h or 1h30m; with --resume, of the whole search
     #[arg(long, value_name = "TIME", value_parser = budget::parse, required_unless_present = "resume")]
     budget: Option<Duration>,
-    /// The most trials [default: as many as the budget has time for]
+    /// Trials at most [default: no limit but the budget]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     trials: Option<u64>,
     #[command(flatten)]
     course: Course,
     #[arg(long, value_name = "PATH", hide = true)]
     test: Option<String>,
-    /// The folder of the trials [default: the first runs/tune-NUMBER that is not there]
+    /// Folder of the trials [default: the first runs/tune-NUMBER that does not exist]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     run: Option<PathBuf>,
-    /// Go on with the search of a folder
+    /// Resume the search of this folder
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "from", "train", "dev", "set", "epochs", "seed"])]
     resume: Option<PathBuf>,
     #[command(flatten)]
     console: Console,
 }
 
-/// A search that runs.
+/// Running search.
 struct Search<'a> {
     folder: &'a Folder,
     config: Config,
     space: Space,
     state: State,
     console: Console,
-    /// The time that was used before this run, and its beginning.
+    /// The time used before this run, and the start of this run.
     before: f64,
     begun: Instant,
 }
@@ -95,7 +96,7 @@ impl Tune {
                 State { budget, most: self.trials.or(state.most), ..state }
             }
             None => {
-                // All that may be wrong with the config itself is found before anything is written.
+                // The config is checked completely before a file is written.
                 let (.., scoring) = parts(prepare(&config).usage()?);
                 check_new(&path, false)?;
                 State {
@@ -145,7 +146,7 @@ impl Tune {
         search.conclude()
     }
 
-    /// The config, the space and the folder.
+    /// Returns the config, the space and the folder.
     fn wanted(&self) -> Outcome<(Config, Space, PathBuf)> {
         let (config, space, path) = match &self.resume {
             Some(folder) => {
@@ -199,7 +200,7 @@ impl Search<'_> {
         self.folder.write(run::TRIALS, &format!("{}\n", self.state.object()))
     }
 
-    /// The config of a trial: as it is, or drawn.
+    /// Returns the config of a trial: unchanged, or with drawn values.
     fn config(&self, trial: &Trial) -> unpadded::Result<Config> {
         match trial.draw {
             0 => Ok(self.config.clone()),
@@ -207,7 +208,7 @@ impl Search<'_> {
         }
     }
 
-    /// The next trial; none if draws give no other config.
+    /// Returns the next trial; none if no draw gives a new config.
     fn drawn(&self) -> Option<Trial> {
         let settings = |config: &Config| -> Vec<(String, Value)> {
             let of = |name: &str| Some((name.to_owned(), state::value(&config.get(name)?)));
@@ -224,7 +225,7 @@ impl Search<'_> {
         })
     }
 
-    /// Trains the trial at a place to a rung. Whether it was interrupted.
+    /// Trains the trial at an index up to a rung. Returns whether it was interrupted.
     fn train(&mut self, at: usize, rung: usize) -> Outcome<bool> {
         let Some(trial) = self.state.trials.get_mut(at) else { return Ok(false) };
         trial.toward = rung;
@@ -246,7 +247,7 @@ impl Search<'_> {
                 let cut = report.ended == StopReason::Interrupted;
                 interrupted = cut && !over;
                 if !cut {
-                    // One that stopped early has nothing left to train.
+                    // A trial that stopped early has nothing left to train.
                     trial.rungs = if report.ended == StopReason::Early { last } else { rung };
                     trial.toward = 0;
                 }
@@ -267,7 +268,7 @@ impl Search<'_> {
         Ok(interrupted)
     }
 
-    /// Trains a trial in its run folder to a rung. A whole training has a report.
+    /// Trains a trial in its run folder up to a rung. A complete training gets a report.
     fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
         let config = self.config(trial)?;
         config.check()?;
@@ -384,7 +385,7 @@ impl Search<'_> {
         Ok(Ending::Done)
     }
 
-    /// The trials, the best first, and the settings in which they differ.
+    /// Returns the table of the trials, the best first, with the settings that vary.
     fn table(&self, ranked: &[&Trial]) -> Outcome<Table> {
         let state = &self.state;
         let held_out = format!("held-out {}", state.metric);

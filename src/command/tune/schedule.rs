@@ -1,30 +1,31 @@
-//! Successive halving under a budget of time: which trial is trained next, and how far. (Jamieson and Talwalkar, "Non-stochastic best
-//! arm identification and hyperparameter optimization", 2016.)
+//! Successive halving within a time budget: which trial is trained next, and up to which epoch. (Jamieson and Talwalkar,
+//! "Non-stochastic best arm identification and hyperparameter optimization", 2016.)
 //!
-//! Trials begin with a ninth of the epochs. The best third of them is trained to a third of the epochs, and the best of these to all. Each
-//! rung has its share of the time, so that the last one is reached whatever a trial costs.
+//! Each trial begins with a ninth of the epochs. The best third of the trials is trained to a third of the epochs, and the best
+//! third of these to all epochs. Each rung has its share of the time, so that the last rung is reached, however slow the trials
+//! are.
 
 use super::state::{State, Trial};
 
-/// One of this many trials is trained to the next rung.
+/// One of this many trials advances to the next rung.
 const ONE_IN: usize = 3;
 /// The most trials: each has its files.
 const MOST: usize = 1_000;
-/// A search ends behind this many trials in a row that failed.
+/// The number of failed trials in a row after which a search ends.
 const ALL_FAILED: usize = 10;
 
-/// What is done next.
+/// Next step of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Step {
-    /// Another config is drawn and trained to the first rung.
+    /// Draw another config and train it to the first rung.
     Draw,
-    /// The trial at this place is trained to this rung, from 1 on.
+    /// Train the trial with this index to this rung, from 1 on.
     Train(usize, usize),
-    /// Nothing is left to do within the budget.
+    /// End: the budget has no time for anything else.
     End,
 }
 
-/// The epochs at which trials are compared.
+/// Returns the epochs at which trials are compared.
 pub(super) fn rungs(epochs: u64) -> Vec<u64> {
     let part = |of: f64| ((epochs as f64 / of).round() as u64).max(1);
     let mut rungs = vec![part(9.0), part(3.0), epochs];
@@ -32,12 +33,12 @@ pub(super) fn rungs(epochs: u64) -> Vec<u64> {
     rungs
 }
 
-/// What is done next: a function of what was done so far alone. `drawn` says whether there are configs left to draw.
+/// Returns the next step, which depends only on the state. `drawn`: whether there are configs left to draw.
 pub(super) fn next(state: &State, drawn: bool) -> Step {
     if state.used >= state.budget {
         return Step::End;
     }
-    // What was interrupted is ended first.
+    // An interrupted trial is finished first.
     if let Some(at) = state.trials.iter().position(|trial| trial.toward > 0) {
         return Step::Train(at, state.trials.get(at).map_or(0, |trial| trial.toward));
     }
@@ -57,7 +58,7 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
             return Step::Train(at, rung);
         }
     }
-    // The rest of the time is for the next ones.
+    // The remaining time is for later rungs.
     if state.most.is_none() {
         let next =
             (2..=ends.len()).rev().find_map(|rung| Some((waiting(state, rung, state.budget, false)?, rung)));
@@ -71,9 +72,9 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
     Step::End
 }
 
-/// The place of the best trial that waits to be trained to a rung, and would reach it by `end`; of a third of them, or of all. Trial 1, the
-/// config as it is, is always one of them and comes first: a config that learns slowly is ranked low after few epochs, and a search should not
-/// return a worse config than it was given.
+/// Returns the index of the best trial that can reach a rung by `end`, among the best third of the trials or among all. Trial 1,
+/// the config without drawn values, is always among them and comes first: a config that learns slowly has a low rank after few
+/// epochs, and a search should not return a worse config than it was given.
 fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     let reached = |trial: &&Trial| trial.rungs + 1 >= rung && trial.failed.is_none();
     let mut ranked: Vec<&Trial> = state.ranked().into_iter().filter(reached).collect();
@@ -85,7 +86,8 @@ fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     state.trials.iter().position(|trial| trial.number == next.number)
 }
 
-/// The time at which each rung ends, in seconds of the search. Each has as much as a third of the trials before needs.
+/// Returns the end time of each rung, in seconds of the search. Each rung has the time to train a third of the trials of the rung
+/// before it.
 fn ends(state: &State) -> Vec<f64> {
     let mut trials = 1.0;
     let mut sums = vec![0.0];
@@ -98,9 +100,9 @@ fn ends(state: &State) -> Vec<f64> {
     sums.iter().skip(1).map(|sum| state.budget * sum / whole).collect()
 }
 
-/// Whether a trial, or a new one, would reach a rung in time. An epoch takes as long as its own epochs took so far, or those of all trials.
-/// A rung takes as many epochs as the trials took that have reached it: some stop early. The first trial of a rung may take what is left
-/// of the budget.
+/// Returns whether a trial, or a new one, would reach a rung in time. The time per epoch is the trial's own mean, or the mean of
+/// all trials; the number of epochs is the mean of the trials that reached the rung, because some stop early. The first trial of
+/// a rung may take the rest of the budget.
 fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
         let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));
@@ -117,7 +119,7 @@ fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     };
     let left = (usual - trial.map_or(0, |trial| trial.epochs) as f64).max(1.0);
     let end = if reached.is_empty() { state.budget } else { end };
-    // Of a search that begins, nothing is known.
+    // At the start of a search, no time is known.
     own.is_none_or(|seconds| state.used + left * seconds <= end)
 }
 
@@ -140,7 +142,8 @@ mod tests {
         }
     }
 
-    /// Makes all steps of a search whose trials take a second an epoch; the tenth is the best, then those about it.
+    /// Runs all steps of a search whose trials take one second per epoch. Trial 10 is the best, and trials near it are the next
+    /// best.
     fn made(state: &mut State) -> Vec<Step> {
         let mut steps = Vec::new();
         loop {
@@ -175,22 +178,22 @@ mod tests {
         let steps = made(&mut state);
         assert!(steps.starts_with(&[Step::Draw; 9]) && steps.get(9) == Some(&Step::Train(0, 2)), "{steps:?}");
         assert_eq!(steps.get(10), Some(&Step::Train(8, 2)), "{steps:?}");
-        // With the config as it is, four reach the second rung, and time lets all of them reach the last.
+        // With trial 1, four trials reach the second rung, and all four have time to reach the last.
         let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
         assert_eq!((rungs(2), rungs(3)), (4, 4));
     }
 
     #[test]
     fn each_rung_has_its_share_of_the_time() {
-        // Ten times the time of one whole training.
+        // The time of ten whole trainings.
         let mut state = search(270.0, None);
         made(&mut state);
         let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
         assert!((36..=39).contains(&rungs(1)) && (11..=14).contains(&rungs(2)), "{:?}", [1, 2, 3].map(rungs));
         assert!((3..=5).contains(&rungs(3)) && state.trials[9].rungs == 3, "{:?}", [1, 2, 3].map(rungs));
-        // The config as it is was the worst after the first rung, and is trained to the end.
+        // Trial 1 was the worst after the first rung, and is trained to the end.
         assert_eq!(state.trials[0].rungs, 3);
-        // Less than one whole training: the best of a few continues as far as time lasts.
+        // Less time than one whole training: the best of a few trials continues as long as there is time.
         let mut state = search(20.0, None);
         made(&mut state);
         assert!(
@@ -212,14 +215,14 @@ mod tests {
         state.trials[0].rungs = 3;
         (state.trials[8].failed, state.trials[8].best) = (Some("not finite".into()), None);
         assert_eq!(next(&state, true), Step::Train(7, 2));
-        // One whose epochs are too slow is passed over.
+        // A trial whose epochs are too slow is skipped.
         state.trials[7].seconds = 3e6;
         assert_eq!(next(&state, true), Step::Train(6, 2));
         state.trials[2].toward = 2;
         assert_eq!(next(&state, true), Step::Train(2, 2));
         state.used = state.budget;
         assert_eq!(next(&state, true), Step::End);
-        // Of a loss, the lowest is the best.
+        // For a loss, the lowest value is the best.
         (state.used, state.higher, state.trials[2].toward) = (0.0, Some(false), 0);
         assert_eq!(next(&state, true), Step::Train(1, 2));
         assert_eq!(next(&search(1.0, None), false), Step::End);

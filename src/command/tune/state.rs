@@ -1,4 +1,4 @@
-//! What a search has tried so far, as tune.json holds it.
+//! The state of a search, as stored in tune.json.
 
 use serde_json::{Map, Value};
 
@@ -6,51 +6,51 @@ use super::super::{json, scores};
 use unpadded::metrics::Unit;
 use unpadded::recipes;
 
-/// A config that was drawn, and what came of it.
+/// Trial: a drawn config with its results.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Trial {
-    /// From 1 on: the first is the config as it is.
+    /// From 1 on; trial 1 is the config without drawn values.
     pub(super) number: u64,
-    /// The number of its draw.
+    /// The number of the draw.
     pub(super) draw: u64,
     /// The drawn values, by setting.
     pub(super) settings: Vec<(String, Value)>,
-    /// How many rungs it has reached.
+    /// The number of rungs that the trial has reached.
     pub(super) rungs: usize,
-    /// The rungs that it is trained to reach, and has not; 0 where it waits.
+    /// The rung to which the trial is being trained; 0 if it waits.
     pub(super) toward: usize,
-    /// Finished epochs.
+    /// The finished epochs.
     pub(super) epochs: u64,
     /// The held-out metric of its best epoch, and the epoch.
     pub(super) best: Option<(f64, u64)>,
-    /// Seconds of all its trainings, reading and scoring included.
+    /// The seconds of all trainings of the trial, with reading and scoring.
     pub(super) seconds: f64,
-    /// Why it can't be trained.
+    /// The reason why the trial failed.
     pub(super) failed: Option<String>,
 }
 
-/// A search.
+/// State of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct State {
     pub(super) seed: u64,
-    /// Seconds that it may take.
+    /// The time budget in seconds.
     pub(super) budget: f64,
     /// The most trials.
     pub(super) most: Option<u64>,
-    /// Seconds that it has taken.
+    /// The seconds used so far.
     pub(super) used: f64,
-    /// What a trial is measured by.
+    /// The metric of the trials.
     pub(super) metric: String,
     /// The unit of the metric.
     pub(super) unit: Unit,
-    /// Whether a higher value is better; known after the first epoch of all.
+    /// Whether a higher value is better; known after the first epoch of any trial.
     pub(super) higher: Option<bool>,
-    /// The epochs at which trials are compared, rising.
+    /// The epochs at which trials are compared, in rising order.
     pub(super) rungs: Vec<u64>,
     pub(super) trials: Vec<Trial>,
 }
 
-/// A value of a setting as JSON.
+/// Returns a value of a setting as JSON.
 pub(super) fn value(of: &recipes::Value) -> Value {
     match of {
         recipes::Value::Flag(flag) => (*flag).into(),
@@ -63,7 +63,7 @@ pub(super) fn value(of: &recipes::Value) -> Value {
 }
 
 impl Trial {
-    /// The name of its run folder.
+    /// Returns the name of the trial's run folder.
     pub(super) fn name(&self) -> String {
         format!("trial-{}", self.number)
     }
@@ -106,7 +106,7 @@ impl Trial {
 }
 
 impl State {
-    /// As tune.json has it.
+    /// Returns the state as the object in tune.json.
     pub(super) fn object(&self) -> Value {
         json::object([
             ("seed", self.seed.into()),
@@ -121,7 +121,7 @@ impl State {
         ])
     }
 
-    /// From the text of a tune.json.
+    /// Parses a tune.json.
     pub(super) fn of(text: &str) -> Result<Self, String> {
         let object: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
         let found = (|| {
@@ -142,10 +142,10 @@ impl State {
         })();
         found
             .filter(|state| state.rungs.is_sorted() && !state.rungs.is_empty())
-            .ok_or_else(|| "an object without what a search has tried".to_owned())
+            .ok_or_else(|| "an object without the trials of a search".to_owned())
     }
 
-    /// The trials that have a value and did not fail later, the best first; of equal ones the earlier first.
+    /// Returns the trials that have a value and did not fail later, the best first; of equal values, the earlier trial first.
     pub(super) fn ranked(&self) -> Vec<&Trial> {
         let value = |trial: &Trial| match (trial.best, self.higher) {
             (Some((value, _)), Some(false)) => value,
@@ -157,7 +157,7 @@ impl State {
         ranked
     }
 
-    /// A value of the metric for people.
+    /// Returns a value of the metric for people.
     pub(super) fn shown(&self, value: f64) -> String {
         scores::shown(self.unit, value)
     }
@@ -193,7 +193,7 @@ mod tests {
             trials: vec![Trial::default(), trial, failed],
         };
         assert_eq!(State::of(&state.object().to_string()), Ok(state.clone()));
-        // A trial that fails later is not the best, whatever it had reached.
+        // A trial that failed cannot be the best, whatever value it had reached.
         let late =
             Trial { number: 4, best: Some((0.9, 1)), failed: Some("not finite".into()), ..Trial::default() };
         let with_late = State { trials: [state.trials.clone(), vec![late]].concat(), ..state };

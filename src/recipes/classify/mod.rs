@@ -1,4 +1,5 @@
-//! A label, several labels or a number for each text: words, their vectors, recurrent layers, and how their states become one vector.
+//! Text classification: a label, several labels or a number for each text, by word vectors, recurrent layers and a pooling of
+//! their states.
 
 mod network;
 mod objective;
@@ -37,7 +38,7 @@ use reader::{CHARACTERS, CharacterCounts, SEPARATOR, TextColumns, WORDS};
 pub(super) use reader::{FIRST, Reader};
 pub(super) use thresholds::finished;
 
-/// Those of the words and of their characters come first.
+/// The tables of the words and of their characters come first.
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -47,7 +48,7 @@ const TABLES: [Table; 6] = [
     Table::new("wide.bias", LABELS, &[0]),
 ];
 
-/// A label for each text, or for each row of features.
+/// The recipe of classifiers of texts, and of rows of features.
 pub(super) struct Classify;
 
 impl Recipe for Classify {
@@ -100,7 +101,7 @@ impl Recipe for Classify {
     }
 }
 
-/// Checks that the first text of a pair has a column: the second one is never detected, and the first not beside it.
+/// Checks that the first text of a pair has a column: beside `data.pair`, no column is detected.
 fn paired(config: &Config) -> Result<()> {
     match &config.data.pair {
         Some(pair) if config.data.text.is_empty() => {
@@ -111,7 +112,7 @@ fn paired(config: &Config) -> Result<()> {
     }
 }
 
-/// How the files of a config are read.
+/// Returns the options with which the files of a config are read.
 fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     let columns: Vec<&str> = config.data.text.iter().chain(&config.data.pair).map(String::as_str).collect();
     let options = match columns.len() {
@@ -121,27 +122,27 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     if config.data.target == Target::Labels { options.label_lists() } else { options }
 }
 
-/// What a trained classifier needs beside its predictor.
+/// A trained classifier of texts.
 struct Classifier {
     reader: Reader,
     learnt: Objective,
-    /// From which probability on each of several labels is given.
+    /// The threshold of each of several labels: a label is answered if its probability reaches it.
     thresholds: Vec<f32>,
     others: Vec<OtherClassifier>,
 }
 
-/// What is done with each text, by its number and what the model says of it.
+/// The function that gets each text with its number and the model's output.
 type EachText<'a> = &'a mut dyn FnMut(u64, &LabelledText, &[f32]) -> Result<()>;
 
 /// Another classifier of an ensemble.
 struct OtherClassifier {
     classifier: Classifier,
     predictor: Predictor,
-    /// The place of each label of the first classifier in its labels.
+    /// The index of each label of the first classifier among its labels.
     places: Vec<usize>,
 }
 
-/// What a model says of some texts: a row of probabilities for each, or a number.
+/// The outputs of a model for some texts: per text a row of probabilities, or a number.
 struct Outputs {
     values: Vec<f32>,
     attention: Option<Vec<f32>>,
@@ -156,7 +157,7 @@ impl Classifier {
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
 
-    /// What all models of the ensemble say of some texts: the mean, and the attention of the first.
+    /// Runs all models of the ensemble: returns the mean of their outputs, and the attention of the first model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
         for OtherClassifier { classifier, predictor, places } in &self.others {
@@ -192,7 +193,7 @@ impl Classifier {
         Ok(Outputs { values, attention: floats(found.next())?, width })
     }
 
-    /// Which labels have a probability that reaches their threshold.
+    /// Returns which labels have a probability that reaches their threshold.
     fn given(&self, row: &[f32]) -> Vec<bool> {
         row.iter().zip(&self.thresholds).map(|(p, threshold)| p >= threshold).collect()
     }
@@ -209,7 +210,7 @@ impl TrainedModel for Classifier {
     }
 
     fn data(&self, config: &Config, predictor: &Predictor, path: &str) -> Result<TestData> {
-        // Nothing is shuffled that a model is measured on.
+        // Evaluation data are never shuffled.
         let like = reading(config, options_of(config, COLUMNS, predictor)?);
         let texts = Texts::open(path, config, &like).map_err(|e| as_in_training(e, &like))?;
         let learnt = match &self.learnt {
@@ -240,7 +241,7 @@ impl TrainedModel for Classifier {
         Ok(read_as(files.read_as()).into_iter().collect())
     }
 
-    /// Texts are read as they are scored, and none is held.
+    /// Scores texts while they are read; none is kept in memory.
     fn scores(
         &self,
         config: &Config,
@@ -282,7 +283,7 @@ impl TrainedModel for Classifier {
                 scores.end(said)
             }
             Objective::Labels(known, _) => {
-                // The file may have another separator than those of the training.
+                // The separator of the file may differ from the training's.
                 let separator = &config.data.label_separator;
                 let mut scores = scores::LabelSets::new(known, separator);
                 parts(&mut |number, text, row| {
@@ -314,12 +315,11 @@ impl TrainedModel for Classifier {
 
     fn join(&mut self, _: &Predictor, other: Predictor) -> Result<()> {
         let wrong = |got: &str| {
-            let expected =
-                "classifiers of texts that have learnt the same: a label, several labels or a number";
+            let expected = "classifiers of texts with the same target: a label, several labels or a number";
             Err(Error::of(ErrorKind::Program, "models to join", expected, got))
         };
         if other.note(rows::COLUMNS).is_some() {
-            return wrong("one of rows of features");
+            return wrong("a classifier of rows of features");
         }
         let classifier = Self::of(&other)?;
         let places = match (&self.learnt, &classifier.learnt) {
@@ -328,7 +328,7 @@ impl TrainedModel for Classifier {
                 labels::places("labels", first, known)?
             }
             (Objective::Number, Objective::Number) => vec![0],
-            _ => return wrong("one that has learnt another kind"),
+            _ => return wrong("a classifier with another target"),
         };
         let models = self.others.len() as f32 + 2.0;
         for (mean, &place) in self.thresholds.iter_mut().zip(&places) {
@@ -383,7 +383,7 @@ impl Classifier {
     }
 }
 
-/// An error about a text, with its place.
+/// Adds the place of a text to an error about it.
 fn placed(error: Error, text: &LabelledText) -> Error {
     match text.place() {
         Some(place) => error.within(&place),
@@ -391,7 +391,7 @@ fn placed(error: Error, text: &LabelledText) -> Error {
     }
 }
 
-/// Batches of texts, in the order of the file.
+/// Returns batches of texts, in the order of the file.
 fn loader(
     texts: &Texts<LabelledText>,
     reader: &Reader,

@@ -1,4 +1,4 @@
-//! The networks of classifiers: an encoder of texts, and what it says of them.
+//! The networks of classifiers: an encoder of texts, and an output layer.
 
 use super::objective::{Objective, Weights};
 use super::reader::{CHARACTERS, FIRST, Reader, SECOND, WORDS};
@@ -16,13 +16,13 @@ use crate::recipes::sections::{ModelConfig, Sentences};
 use crate::tensor::DType;
 use crate::train::Trainer;
 
-/// The feed of what is right.
+/// The feed of the right answer.
 pub(in crate::recipes) const LABEL: &str = "label";
 /// The output of a regression.
 pub(super) const NUMBER: &str = "number";
 /// The parameter with the weight of each class.
 const CLASS_WEIGHTS: &str = "class_weights";
-/// What is added where a logarithm would be taken of 0.
+/// The number added before a logarithm, so that there is no logarithm of 0.
 const LEAST: f64 = 1e-6;
 
 /// Builds the model and its trainer; `steps` is the number of steps of all epochs.
@@ -52,7 +52,7 @@ pub(super) fn network(
             let probabilities = logits.softmax();
             let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
             match class_weights {
-                // Who weighs classes wants the rare ones right.
+                // Class weights are for rare classes, and macro F1 weighs all classes alike.
                 Some(_) => (trainer.metric(macro_f1).metric(accuracy), "macro F1"),
                 None => (trainer.metric(accuracy), "accuracy"),
             }
@@ -74,7 +74,7 @@ pub(super) fn network(
         }
         Objective::Number => {
             let number = net.feed(LABEL, DType::F32, &[], 0);
-            // Numbers are learnt as deviations from their mean.
+            // The network learns the deviations of numbers from their mean.
             let Weights { mean, deviation, .. } = *weights;
             let standard = text.linear(Linear::new(1).named(NUMBER));
             let loss = standard.squared_error((number - mean) / deviation).mean();
@@ -96,7 +96,7 @@ pub(super) fn network(
     Ok((attention.into_iter().fold(trainer, |trainer, weights| trainer.output(ATTENTION, weights)), metric))
 }
 
-/// One row per record, and the weights of its tokens where attention picks them.
+/// Returns one row per record and, with attention pooling, the attention weights of its tokens.
 fn vectors(
     net: &Builder,
     config: &Config,
@@ -114,7 +114,7 @@ fn vectors(
     };
     let (first, attention) = read(FIRST);
     if documents {
-        // Sentences are read as words are (Yang et al., "Hierarchical attention networks for document classification", 2016).
+        // Sentences are encoded as words are (Yang et al., "Hierarchical attention networks for document classification", 2016).
         let states = Layers::new(net, model).of(first.dropout(model.dropout));
         return (Pooler::new(net, model).of(net, states).0, None);
     }
@@ -126,7 +126,7 @@ fn vectors(
     (net.concat(&[first, second, (first - second).abs(), first * second]), None)
 }
 
-/// The mean loss of labels: cross-entropy with weights of classes and label smoothing, or focal loss.
+/// Returns the mean loss of labels: cross-entropy with class weights and label smoothing, or focal loss.
 fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config) -> Var {
     let label_smoothing = config.label_smoothing();
     let options = CrossEntropy { class_weights, label_smoothing, ..CrossEntropy::default() };
@@ -134,7 +134,7 @@ fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config
     let losses = match config.training.focal {
         0.0 => losses,
         gamma => {
-            // (1 − p)^γ, where a plain loss is −ln p.
+            // Focal loss: (1 − p)^γ times the plain loss −ln p.
             let plain = logits.cross_entropy(label);
             let missing = (1.0 + LEAST) - (plain * -1.0).exp();
             (missing.log() * gamma).exp() * losses

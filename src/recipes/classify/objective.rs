@@ -1,4 +1,4 @@
-//! What a classifier learns of texts: a label, several labels, or a number.
+//! The objective of a classifier: a label, several labels, or a number.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::recipes::labels::LABELS;
 use crate::recipes::sections::Target;
 use crate::recipes::training::Truth;
 
-/// What ends each label of a list in JSON or Parquet.
+/// The separator of labels that come from a list in JSON or Parquet.
 const LISTED: char = '\u{1f}';
-/// The most different labels that are no sign of numbers.
+/// The most distinct labels that are no sign of numbers.
 const FEW: usize = 20;
 
-/// The labels in a cell, each once, in their order.
+/// Returns the labels in a cell, each once, in their order.
 pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
     let mut found: Vec<&str> = Vec::new();
     let mut add = |label: &'t str| {
@@ -31,7 +31,7 @@ pub(super) fn labels_in<'t>(cell: &'t str, separator: &str) -> Vec<&'t str> {
     found
 }
 
-/// The number in a cell.
+/// Parses the number in a cell.
 pub(super) fn number(cell: &str) -> Result<f32> {
     let number = cell.trim().parse::<f32>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| {
@@ -45,17 +45,17 @@ pub(super) fn number(cell: &str) -> Result<f32> {
     })
 }
 
-/// What a model has learnt of texts.
+/// The objective of a model.
 #[derive(Debug, Clone)]
 pub(super) enum Objective {
     Label(Vocabulary),
-    /// Labels, and what separates them in a cell.
+    /// Labels, and their separator in a cell.
     Labels(Vocabulary, String),
     Number,
 }
 
 impl Objective {
-    /// What a trained model has learnt.
+    /// Returns the objective of a trained model.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         Ok(match config.data.target {
             Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),
@@ -73,7 +73,7 @@ impl Objective {
         }
     }
 
-    /// What the label of a text feeds.
+    /// Returns the field that the label of a text feeds.
     pub(super) fn field(&self, label: &str) -> Result<Field> {
         match self {
             Self::Label(labels) => Ok(labels.lookup(label)?.into()),
@@ -86,7 +86,7 @@ impl Objective {
         }
     }
 
-    /// What is right of a text, for people.
+    /// Returns the right answer of a text, for people.
     pub(super) fn truth(target: Target, label: &str, separator: &str) -> Truth {
         match target {
             Target::Label => Truth::Label(label.to_owned()),
@@ -98,15 +98,15 @@ impl Objective {
     }
 }
 
-/// What is counted of the labels of texts before a model is built.
+/// Counts of the labels of texts, before a model is built.
 pub(super) struct Labels<'a> {
     target: Target,
     separator: &'a str,
-    /// Texts, and those of them to train on.
+    /// The number of all texts, and of the training texts.
     texts: [u64; 2],
-    /// How often each label is in all texts, and in those to train on.
+    /// The count of each label in all texts, and in the training texts.
     counted: BTreeMap<String, [u64; 2]>,
-    /// The number of texts to train on, the mean of their numbers, and the sum of squared differences from it.
+    /// The number of training texts, the mean of their numbers, and the sum of squared differences from it.
     moments: (f64, f64, f64),
     /// The first mistake, and its place.
     wrong: Option<(Error, Option<String>)>,
@@ -124,7 +124,8 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Counts a text; the first mistake is kept for [`Self::end`]. Texts that are held out have labels, and count in no weight.
+    /// Counts a text; the first error is kept for [`Self::end`]. The labels of held-out texts are known labels, but they count in
+    /// no class weight.
     pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
         let one = [1, u64::from(!held)];
         let add = |to: &mut [u64; 2]| to.iter_mut().zip(one).for_each(|(to, one)| *to += one);
@@ -153,7 +154,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// What is learnt; its counts are those of all texts that were added.
+    /// Returns the objective, with label counts over all texts, and the class weights.
     pub(super) fn end(self, name: &str) -> Result<(Objective, Weights)> {
         let Self { target, separator, texts: [all, texts], counted, moments: (n, mean, squares), wrong } =
             self;
@@ -191,7 +192,7 @@ impl<'a> Labels<'a> {
         Ok((learnt, Weights { texts, counts, mean: 0.0, deviation: 1.0 }))
     }
 
-    /// A hint that cells may hold several labels each, or that labels have the separator in them.
+    /// Returns a hint that cells may hold several labels, or that labels contain the separator.
     pub(super) fn hint(&self) -> Option<String> {
         let joined = |label: &&String| label.contains(self.separator);
         let several = self.counted.keys().filter(joined).count();
@@ -215,7 +216,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// Checks that labels are no numbers to regress on.
+/// Checks that the labels are not distinct numbers, which ask for a regression.
 fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) -> Result<()> {
     let many = counted.len() > FEW && 2 * counted.len() as u64 > texts;
     if !many || !counted.keys().all(|label| number(label).is_ok()) {
@@ -227,17 +228,17 @@ fn are_no_numbers(counted: &BTreeMap<String, [u64; 2]>, texts: u64, name: &str) 
         .noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
 }
 
-/// What a loss needs to know of the training texts.
+/// The statistics of the training texts that a loss needs.
 pub(super) struct Weights {
     texts: u64,
     counts: Vec<u64>,
-    /// Of the numbers.
+    /// The mean of the numbers.
     pub(super) mean: f64,
     pub(super) deviation: f64,
 }
 
 impl Weights {
-    /// The weight of each label in the loss; none where all count alike.
+    /// Returns the weight of each label in the loss; none if all labels have equal weight.
     pub(super) fn of_labels(&self, config: &Config, learnt: &Objective) -> Result<Option<Vec<f32>>> {
         let given = &config.training.class_weights;
         let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };
@@ -246,7 +247,7 @@ impl Weights {
             && one == "balanced"
         {
             let weight = |&count: &u64| match learnt {
-                // Positive and negative texts of each label weigh the same.
+                // Positive and negative texts of each label have equal weight in total.
                 Objective::Labels(..) => (texts - count as f64).max(1.0) / (count as f64).max(1.0),
                 _ => texts / (labels.len() as f64 * (count as f64).max(1.0)),
             };

@@ -1,4 +1,4 @@
-//! How a classifier reads a text: its parts, their tokens, and the characters of these, as fields of a sample.
+//! The reader of a classifier: the columns of a text, their tokens, and the characters of the tokens, as fields of a sample.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ pub(super) const SEPARATOR: &str = "<sep>";
 /// The vocabularies of the tokens and of their characters.
 pub(super) const WORDS: &str = "words";
 pub(super) const CHARACTERS: &str = "characters";
-/// The feeds of a text, and of the second one of a pair.
+/// The feeds of a text, and of the second text of a pair.
 pub(in crate::recipes) const FIRST: [&str; 2] = ["words", "characters"];
 pub(super) const SECOND: [&str; 2] = ["second words", "second characters"];
 
-/// Which texts a record has.
+/// The texts of a record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TextColumns {
-    /// Columns that are joined to one text.
+    /// The number of columns that are joined to one text.
     columns: usize,
     /// Whether a second text follows.
     pub(super) pair: bool,
@@ -37,12 +37,12 @@ impl TextColumns {
         Self { columns, pair, documents: config.model.documents }
     }
 
-    /// How many columns are joined to the first text.
+    /// Returns the number of columns that are joined to the first text.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The columns of the first text, and the second text.
+    /// Returns the columns of the first text, and the second text.
     fn split<'t>(&self, text: &'t str) -> Result<(Vec<&'t str>, Option<&'t str>)> {
         let count = self.columns + usize::from(self.pair);
         if count == 1 {
@@ -58,7 +58,7 @@ impl TextColumns {
     }
 }
 
-/// What a classifier knows of texts.
+/// Reader of texts: tokenizer, vocabularies and columns.
 #[derive(Debug, Clone)]
 pub(in crate::recipes) struct Reader {
     pub(super) cut: Tokenizer,
@@ -68,7 +68,7 @@ pub(in crate::recipes) struct Reader {
 }
 
 impl Reader {
-    /// The reader of a checkpoint with these notes and vocabularies.
+    /// Returns the reader of a checkpoint with these notes and vocabularies.
     pub(in crate::recipes) fn noted(
         notes: &BTreeMap<String, String>,
         vocabularies: &BTreeMap<String, Vocabulary>,
@@ -80,7 +80,7 @@ impl Reader {
                     ErrorKind::Format,
                     "vocabularies of the checkpoint",
                     format!("`{name}`"),
-                    "none of this name",
+                    "no vocabulary with this name",
                 )
             };
             vocabularies.get(name).cloned().ok_or_else(none)
@@ -90,14 +90,14 @@ impl Reader {
         Ok(Self { cut, words: known(WORDS)?, characters, parts: TextColumns::of(config) })
     }
 
-    /// The reader of a trained model.
+    /// Returns the reader of a trained model.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         let characters = config.model.characters.then(|| predictor.vocabulary(CHARACTERS).cloned());
         let (cut, words) = (cut_of(predictor, CUT)?, predictor.vocabulary(WORDS)?.clone());
         Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })
     }
 
-    /// The feeds of a text, in the order of [`Self::fields`].
+    /// Returns the feeds of a text, in the order of [`Self::fields`].
     pub(in crate::recipes) fn feeds(&self) -> Vec<&'static str> {
         let of = |names: [&'static str; 2]| match self.characters {
             Some(_) => names.to_vec(),
@@ -107,7 +107,7 @@ impl Reader {
         [of(FIRST), second].concat()
     }
 
-    /// The tokens of the first text, as they are numbered.
+    /// Returns the tokens of the first text, in the order in which they are fed.
     pub(in crate::recipes) fn tokens(&self, text: &str) -> Result<Vec<String>> {
         let (columns, _) = self.parts.split(text)?;
         let mut tokens = Vec::new();
@@ -122,7 +122,7 @@ impl Reader {
         Ok(tokens)
     }
 
-    /// What a text feeds.
+    /// Returns the fields that a text feeds.
     pub(in crate::recipes) fn fields(&self, text: &str) -> Result<Vec<Field>> {
         let (first, second) = self.parts.split(text)?;
         let mut fields = self.of_text(&first)?;
@@ -158,14 +158,14 @@ impl Reader {
         })
     }
 
-    /// What several texts feed together.
+    /// Returns the feeds of several texts as a batch.
     pub(in crate::recipes) fn batch(&self, texts: &[&str]) -> Result<Vec<(String, Variable)>> {
         let samples = (0..).zip(texts).map(|(number, text)| Ok(Sample::new(number, self.fields(text)?)));
         let names: Vec<String> = self.feeds().into_iter().map(str::to_owned).collect();
         Ok(Batch::new(&names, &samples.collect::<Result<Vec<_>>>()?)?.values)
     }
 
-    /// A number that changes with what the fields of a text follow from.
+    /// Returns a number that changes with every setting that decides the fields of a text.
     pub(super) fn fingerprint(&self) -> u64 {
         let known = [Some(&self.words), self.characters.as_ref()].into_iter().flatten();
         let numbers = known.map(Vocabulary::fingerprint);
@@ -174,7 +174,7 @@ impl Reader {
     }
 }
 
-/// The characters of tokens, as they are counted.
+/// Character counts of tokens.
 #[derive(Default)]
 pub(super) struct CharacterCounts(TokenCounts);
 
@@ -189,7 +189,7 @@ impl CharacterCounts {
     }
 }
 
-/// The sentences of a text, without blank ones.
+/// Returns the sentences of a text, without blank ones.
 fn sentences(text: &str, how: Sentences) -> Vec<&str> {
     let all: Vec<&str> = match how {
         Sentences::None => return vec![text],

@@ -1,4 +1,4 @@
-//! What models of several labels and of numbers score.
+//! The scores of models with several labels per text, and of regressions.
 
 use super::objective::labels_in;
 use crate::data::Vocabulary;
@@ -7,25 +7,25 @@ use crate::recipes::by_length::ByLength;
 use crate::recipes::evaluation::{Evaluation, ScoreRow, ScoreTable, UnseenLabel};
 use crate::recipes::sample::{Bootstrap, FigureFn};
 
-/// With more labels, macro F1 has no interval.
+/// Label limit for an interval of macro F1.
 const MOST_LABELS: usize = 20;
-/// Places of an unknown label that are named.
+/// The most places that are named per unknown label.
 const PLACES: usize = 3;
 
-/// The columns of a sample of label sets: hits, labels, guesses, sets that are exactly right, sets; then hits, labels and guesses of each
-/// label.
+/// The columns of a sample of label sets: hits, labels, guesses, sets that are exactly right, sets; then hits, labels and guesses
+/// of each label.
 const EXACT: usize = 3;
 const SETS: usize = 4;
 const OF_LABELS: usize = 5;
 
-/// The labels of texts that a model finds, against the right ones.
+/// Scores of predicted label sets against the true ones.
 pub(super) struct LabelSets<'a> {
     labels: &'a Vocabulary,
     separator: &'a str,
     rows: Vec<[u64; 3]>,
     sample: Bootstrap,
     lengths: ByLength,
-    /// The sum of −ln p of each label of each text, present or absent, and their number.
+    /// The sum of −ln p over all labels of all texts, present or absent, and their number.
     loss: [f64; 2],
     unseen: Vec<UnseenLabel>,
 }
@@ -43,7 +43,7 @@ impl<'a> LabelSets<'a> {
         }
     }
 
-    /// Scores a text of this number of tokens by the probability of each label and the labels that are found.
+    /// Scores a text with this number of tokens by the probability of each label and the predicted labels.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -80,7 +80,7 @@ impl<'a> LabelSets<'a> {
                 }
             }
         }
-        // Labels without training are missed.
+        // Labels that training never saw are misses.
         counts.push((1, unknown as f64));
         let exact = unknown == 0 && there == found;
         counts.push((EXACT, count(exact)));
@@ -104,7 +104,7 @@ impl<'a> LabelSets<'a> {
         });
     }
 
-    /// The scores of all texts.
+    /// Returns the scores of all texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 3] = [
             ("micro F1", Unit::Share, |x| f1(x.get(..3).unwrap_or_default())),
@@ -148,7 +148,7 @@ fn f1(counts: &[f64]) -> f64 {
     Counts { hits, labels, guesses }.f1()
 }
 
-/// The mean F1 of the labels that are there or were found.
+/// Returns the mean F1 of the labels that occur or were predicted.
 fn macro_f1(sums: &[f64]) -> f64 {
     let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
     let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
@@ -161,11 +161,11 @@ const SQUARED: usize = 0;
 const ABSOLUTE: usize = 1;
 const TEXTS: usize = 2;
 
-/// The numbers that a model finds, against the right ones.
+/// Scores of predicted numbers against the true ones.
 pub(super) struct Numbers {
     sample: Bootstrap,
     lengths: ByLength,
-    /// The right number of each text, and the one found.
+    /// The true number and the predicted number of each text.
     pairs: [Vec<f64>; 2],
 }
 
@@ -175,7 +175,7 @@ impl Numbers {
         Self { sample: Bootstrap::default(), lengths, pairs: [Vec::new(), Vec::new()] }
     }
 
-    /// Scores a text of this number of tokens.
+    /// Scores a text with this number of tokens.
     pub(super) fn add(&mut self, truth: f64, found: f64, tokens: usize) {
         let error = found - truth;
         self.sample.add([(SQUARED, error * error), (ABSOLUTE, error.abs()), (TEXTS, 1.0)]);
@@ -184,7 +184,7 @@ impl Numbers {
         self.pairs[1].push(found);
     }
 
-    /// The scores of all texts.
+    /// Returns the scores of all texts.
     pub(super) fn end(self, said: Vec<String>) -> Evaluation {
         let figures: [(&'static str, Unit, FigureFn); 2] = [
             ("mean squared error", Unit::Number, |x| ratio(x[SQUARED], x[TEXTS])),
@@ -203,7 +203,7 @@ impl Numbers {
     }
 }
 
-/// The rank of each number, from 1 on; equal ones share the mean of their ranks.
+/// Returns the rank of each number, from 1 on; equal numbers share the mean of their ranks.
 fn ranks(numbers: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     let number = |at: &usize| numbers.get(*at).copied().unwrap_or(f64::NAN);
@@ -219,7 +219,7 @@ fn ranks(numbers: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// The correlation coefficient of two lists; none where one of them is constant.
+/// Returns the correlation coefficient of two lists; none if one of them is constant.
 fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |of: &[f64]| ratio(of.iter().sum(), of.len() as f64);
     let (of_a, of_b) = (mean(a), mean(b));
@@ -255,7 +255,7 @@ mod tests {
         sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         let scored = sets.end(Vec::new());
-        // Hits 2, labels 4, guesses 3; F1 of a 1, of b 0, of c 2/3.
+        // Hits 2, labels 4, guesses 3; F1 is 1 for a, 0 for b and 2/3 for c.
         assert!((scored.get("micro F1").unwrap() - 4.0 / 7.0).abs() < 1e-12);
         assert!((scored.get("exact match").unwrap() - 1.0 / 3.0).abs() < 1e-12);
         assert!((scored.get("macro F1").unwrap() - 5.0 / 9.0).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! The threshold of each label where texts have several: chosen on development data, kept in a note of the checkpoint.
+//! Thresholds of labels where texts have several: chosen on development data, kept in a note of the checkpoint.
 
 use super::network::LABEL;
 use super::objective::Objective;
@@ -16,10 +16,10 @@ use crate::tensor::Variable;
 
 /// The note with the threshold of each label, in the order of the labels.
 const THRESHOLDS: &str = "thresholds";
-/// The threshold of a label that development data say nothing about.
+/// The threshold of a label without evidence in the development data.
 const DEFAULT: f32 = 0.5;
 
-/// The thresholds that a checkpoint notes; 0.5 for each label without them.
+/// Returns the thresholds in a checkpoint's note; without the note, 0.5 for each label.
 pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> {
     let Objective::Labels(labels, _) = learnt else { return Ok(Vec::new()) };
     let Some(note) = predictor.note(THRESHOLDS) else { return Ok(vec![DEFAULT; labels.len()]) };
@@ -32,7 +32,8 @@ pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Vec<f32>> 
     Ok(found)
 }
 
-/// A checkpoint with the threshold of each label at which its F1 on development data is highest; as it is where no thresholds are needed.
+/// Returns a checkpoint with the threshold of each label at which its F1 on development data is highest; other checkpoints are
+/// returned unchanged.
 pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     let config = match (checkpoint.notes.get(TASK), checkpoint.notes.get(CONFIG)) {
         (Some(task), Some(config)) if task == Task::Classify.name() => Config::from_toml(config)?,
@@ -42,7 +43,7 @@ pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -
         return Ok(checkpoint);
     }
     let predictor = Predictor::new(checkpoint.clone(), &ops::catalogue())?;
-    // Of each label the probabilities, and whether the label is there.
+    // The probabilities of each label, and whether the label is right.
     let mut columns: Vec<Vec<(f32, bool)>> = Vec::new();
     for batch in dev.batches(None, 0)? {
         let batch = batch?;
@@ -71,7 +72,8 @@ pub(in crate::recipes) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -
     Ok(checkpoint)
 }
 
-/// The threshold with the highest F1, between the two probabilities that it parts; of several the one that is nearest to 0.5.
+/// Returns the threshold with the highest F1, the middle between two probabilities; of several such thresholds, the one nearest
+/// to 0.5.
 fn best(mut column: Vec<(f32, bool)>) -> f32 {
     column.sort_by(|a, b| b.0.total_cmp(&a.0));
     let labels = column.iter().filter(|(_, there)| *there).count() as f64;
