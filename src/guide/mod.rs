@@ -44,8 +44,10 @@ pub mod structured {}
 #[cfg_attr(doc, doc = include_str!("generation.md"))]
 pub mod generation {}
 
+/// The command: file formats, tasks, what to tune first, rare classes, the report, the way to a service.
 #[cfg_attr(doc, doc = include_str!("without_rust.md"))]
 pub mod without_rust {}
+
 /// Models without Rust: the tasks of the command, and every setting.
 #[cfg_attr(doc, doc = include_str!("settings.md"))]
 pub mod settings {}
@@ -61,6 +63,10 @@ pub mod fine_tuning {}
 /// Training over `mpirun` or Slurm: starting, parts and bits, failures.
 #[cfg_attr(doc, doc = include_str!("several_machines.md"))]
 pub mod several_machines {}
+
+/// Decisions that may surprise, with their reasons.
+#[cfg_attr(doc, doc = include_str!("why.md"))]
+pub mod why {}
 
 /// Short answers to common tasks, to copy.
 #[cfg_attr(doc, doc = include_str!("how_do_i.md"))]

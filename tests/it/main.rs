@@ -38,6 +38,9 @@ mod fixture;
 mod fuse;
 mod generator;
 mod golden;
+// The programs have the line breaks of their pages.
+#[rustfmt::skip]
+mod guide;
 mod halves;
 mod hostile_program;
 mod inference;

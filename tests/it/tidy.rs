@@ -3,7 +3,6 @@
 //! in circles, but for those in [`circles::ALLOWED`]. Names keep to the glossary ([`words`]), and models to the public API.
 
 mod circles;
-mod guide;
 mod uses;
 mod words;
 

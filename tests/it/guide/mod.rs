@@ -17,7 +17,17 @@ macro_rules! pages {
 }
 
 pages! {
-PAGES
+    cells,
+    coming_from_keras,
+    coming_from_paddle,
+    coming_from_pytorch,
+    fine_tuning,
+    first_model,
+    generation,
+    how_do_i,
+    lod,
+    sparse,
+    structured,
 }
 
 /// The lines of each block of Rust of a page.
