@@ -173,7 +173,7 @@ impl Case<'_> {
         let without = ran.gradients(&slots, None)?;
         each(&with, &without, &slots, |slot, k, with, without| {
             let name = self.input_name(slot);
-            let words = "depends on that of an output which passes none";
+            let words = "depends on the gradient of an output that passes none";
             same_bits(with, without, format!("gradient of `{name}`[{k}] {words}"))
         })
     }
@@ -196,7 +196,7 @@ impl Case<'_> {
                     if gradient.dtype() != passed.dtype() {
                         continue;
                     }
-                    let words = "is not that of the first output";
+                    let words = "is not the gradient of the first output";
                     let name = format!("gradient of `{}`[{k}] {words}", self.input_name(slot));
                     same_numbers(gradient, passed, name)?;
                 }
@@ -228,7 +228,13 @@ impl Case<'_> {
                 each(&found, &all, &wanted, |slot, k, a, b| {
                     let name = self.input_name(slot);
                     let over = names.join("`, `");
-                    same_bits(a, b, format!("gradient of `{name}`[{k}] with that of `{over}` over its value"))
+                    same_bits(
+                        a,
+                        b,
+                        format!(
+                            "gradient of `{name}`[{k}] with the gradient of `{over}` written over its value"
+                        ),
+                    )
                 })?;
             }
         }

@@ -136,7 +136,7 @@ pub(in crate::ops) fn product_of(s: &InferShape<'_>, transposed: Transpose) -> R
         };
         let (inputs, outputs) = transposed.shape((rows, width));
         if k > 0 && inputs != x.width() {
-            let expected = format!("a {side} of {}, that of the first", x.width());
+            let expected = format!("a {side} of {}, the {side} of the first weight", x.width());
             return Err(s.mismatch_at(Linear::WEIGHT, k, &expected));
         }
         if x.width() != inputs || x.shape.len() > 2 {

@@ -11,7 +11,7 @@ use crate::ops::sequence::counts::count;
 use crate::tensor::{DType, Element, Number, Variable};
 
 operator! {
-    /// Each id with those behind it in its sequence of the last level, `window` in all: the n-grams of a text.
+    /// Returns the n-grams of a text: each id and the ids behind it in its sequence of the last level, `window` in all.
     ///
     /// out_t = [x_t, x_(t+1), …, x_(t+window−1)], where ids behind the end of the sequence are `pad_value`: shape
     /// `[rows, window]`, in the LoD of x. An empty sequence has no rows. No gradient passes ids.

@@ -47,7 +47,7 @@ impl<F: KeepsZero> DeclaredOp for Entrywise<F> {
             return Ok(Self(function));
         }
         let kind = F::declaration().kind;
-        let expected = format!("those of a `{kind}` that is 0 at 0");
+        let expected = format!("attributes of a `{kind}` that is 0 at 0");
         Err(Error::of(ErrorKind::Program, "attributes", expected, format!("{at_zero} at 0")))
     }
 
