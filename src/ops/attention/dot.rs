@@ -141,7 +141,7 @@ operator! {
     ///
     /// # Errors
     /// If the sequences differ, or the widths; if the widths are not multiples of the heads; if the bias is not
-    /// `[heads, 2r + 1]`; if there are bounds or a bias while q has one row a sequence.
+    /// `[heads, 2r + 1]`; if there are bounds or a bias while q has one row per sequence.
     pub(in crate::ops) struct DotAttentionOp = dot_attention {
         heads: usize => some_heads,
         scale: Option<f64> => finite_scale,

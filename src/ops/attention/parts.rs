@@ -19,7 +19,7 @@ const WORTH_A_THREAD: usize = 1 << 19;
 #[derive(Clone, Copy)]
 pub(super) enum Queries<'a> {
     Sequences(Sequences<'a>),
-    /// One row a sequence.
+    /// One row per sequence.
     Single,
 }
 
@@ -254,7 +254,7 @@ impl HeadBlock {
 
 type Gradient<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// The gradients of queries, keys and values that are asked for.
+/// The requested gradients of queries, keys and values.
 pub(super) struct Gradients<'a, T> {
     pub(super) q: Gradient<'a, T>,
     pub(super) k: Gradient<'a, T>,

@@ -9,7 +9,7 @@ use crate::operator::sample::numbers;
 use crate::operator::{Attributes, CheckCase, DeclaredOp, Forward, InferShape, Op};
 use crate::tensor::{DType, Variable};
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;

@@ -42,7 +42,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats; if gain, bias, mean or variance have another dtype or are not one number a column; if epsilon is not
+    /// If `x` holds no floats; if gain, bias, mean or variance have another dtype or are not one number per column; if epsilon is not
     /// above 0 in its dtype; in a step block.
     pub(in crate::ops) struct BatchNorm = batch_norm { epsilon: f64 => above_zero }
     inputs {

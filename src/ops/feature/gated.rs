@@ -98,7 +98,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If v is no constant matrix of floats, or there is not one gain a column.
+    /// If v is no constant matrix of floats, or there is not one gain per column.
     pub fn weight_norm(&self, v: Var, gain: Var) -> Var {
         let squares = self.sum_rows(self.square(v));
         let lengths = self.sqrt(self.scale(squares, 1.0, 1e-12));

@@ -8,7 +8,7 @@ use crate::operator::{
 };
 use crate::with_float;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
@@ -16,7 +16,7 @@ const OUT: usize = 0;
 pub(in crate::ops) trait Reduction: DeclaredOp {
     /// Whether the gradient depends on the numbers.
     const NEEDS_X: bool = false;
-    /// Whether the result is the sum or the mean of the numbers.
+    /// The hint that the result is the sum or the mean of the numbers.
     const TOTAL: Option<Total> = None;
     /// Reduces `n` numbers in rows.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;

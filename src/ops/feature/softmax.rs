@@ -6,7 +6,7 @@ use crate::operator;
 use crate::operator::{Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, Spec};
 use crate::with_float;
 
-/// The slots of both.
+/// The slots of both operators.
 const X: usize = 0;
 const OUT: usize = 0;
 

@@ -73,9 +73,9 @@ operator! {
     /// Without weights, w_k is 1. With weights the pool must be a sum: a weighted mean has two meanings, Σ w x / n
     /// and Σ w x / Σ w, which compositions with other operators compute. The gradient of w_k is d · W\[i_k\].
     ///
-    /// The ids are whole numbers, i64 or i32, one a row, `[rows]` or `[rows, 1]`; the weights are one a row in the table's
-    /// dtype. An empty bag gives zeros. The `padding_id`, if set, is skipped: it does not count in a mean, and neither its
-    /// row nor its weight gets a gradient. The output has the LoD of the ids without its last level.
+    /// The ids are whole numbers, i64 or i32, one per row, `[rows]` or `[rows, 1]`; the weights are one per row, in the
+    /// table's dtype. An empty bag gives zeros. The `padding_id`, if set, is skipped: it does not count in a mean, and
+    /// neither its row nor its weight gets a gradient. The output has the LoD of the ids without its last level.
     ///
     /// The gradient of the table is summed over equal ids, in their order. As selected rows it has one row for each id
     /// that occurs, ascending, and the table's size costs nothing. `table` may be a [row-sparse

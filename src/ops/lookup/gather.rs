@@ -36,7 +36,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, or `x` is no rows of floats; when it runs, if an id is not below the number of rows.
+    /// If `ids` are not whole numbers, one per row, or `x` does not hold rows of floats; when it runs, if an id is not below the
+    /// number of rows.
     pub(in crate::ops) struct GatherRows = gather_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -67,7 +68,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, `x` holds no floats or has other rows; when it runs, if an id is not below the height.
+    /// If `ids` are not whole numbers, one per row, `x` holds no floats or has other rows; when it runs, if an id is not below the height.
     pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -93,7 +94,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, there are no classes, or the dtype is no float; when it runs, if an id is not below
+    /// If `ids` are not whole numbers, one per row, there are no classes, or the dtype is no float; when it runs, if an id is not below
     /// the number of classes.
     pub(in crate::ops) struct OneHot = one_hot { classes: usize, dtype: DType }
     inputs { IDS = ids: one.without_gradient() }

@@ -33,7 +33,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, or the labels are not whole numbers, one a row.
+    /// If the rows differ, or the labels are not whole numbers, one per row.
     pub(in crate::ops) struct Accuracy = accuracy { ignore_index: Option<i64> }
     inputs { LOGITS = logits: one.without_gradient(), LABELS = labels: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

@@ -80,7 +80,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide, or weights are not one a column.
+    /// If they are not floats of one dtype, in the same rows and equally wide, or weights are not one per column.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
     inputs {

@@ -5,7 +5,7 @@ use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
 use crate::ops::lookup::ids;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 pub(in crate::ops) const X: usize = 0;
 pub(in crate::ops) const WEIGHT: usize = 1;
 pub(in crate::ops) const BIAS: usize = 2;

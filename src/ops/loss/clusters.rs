@@ -29,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the labels are not whole numbers, one a row, or the ends do not ascend from at least 1; when it runs, if a label is not below
+    /// If the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; when it runs, if a label is not below
     /// the last of them.
     pub(in crate::ops) struct ClassClusters = class_clusters { ends: Vec<usize> => ascending }
     inputs { LABELS = labels: one.without_gradient() }

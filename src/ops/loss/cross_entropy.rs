@@ -61,7 +61,7 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, or the labels are not whole numbers, one a row.
+    /// If the rows differ, or the labels are not whole numbers, one per row.
     pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
         self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
     }
@@ -98,7 +98,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, the labels are not whole numbers, one a row, there is not one weight a class, or the smoothing is
+    /// If the rows differ, the labels are not whole numbers, one per row, there is not one weight per class, or the smoothing is
     /// not in 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }

@@ -28,7 +28,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number a row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the ids'
+    /// If `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the ids'
     /// dtype.
     #[doc(alias("ngram", "n_gram"))]
     pub(in crate::ops) struct SequenceEnumerate = sequence_enumerate { window: usize => count, pad_value: i64 = 0 }

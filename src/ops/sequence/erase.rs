@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number a row, or has no LoD; in a step block, if a memory reaches it.
+    /// If `x` does not hold one whole number per row, or has no LoD; in a step block, if a memory reaches it.
     pub(in crate::ops) struct SequenceErase = sequence_erase { tokens: Vec<i64> => sorted }
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

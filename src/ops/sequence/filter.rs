@@ -41,7 +41,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keep` has no LoD or more than one number a row, or a variable has other rows; in a step block, if a memory reaches `keep`.
+    /// If `keep` has no LoD or more than one number per row, or a variable has other rows; in a step block, if a memory reaches `keep`.
     pub(in crate::ops) struct SequenceFilter = sequence_filter {}
     inputs { KEEP = keep: one.without_gradient(), X = x: many }
     outputs { OUT = out: many }

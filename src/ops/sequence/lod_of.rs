@@ -7,7 +7,7 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// The lengths of the sequences of `x`'s last level, one i64 a sequence.
+    /// Returns the lengths of the sequences of `x`'s last level, one i64 per sequence.
     ///
     /// out_s = the length of sequence s of the last level of x, an i64, shape `[sequences]`; out's LoD is x's LoD without
     /// the last level. An empty sequence gives 0. The rows of x are not read and get no gradient.

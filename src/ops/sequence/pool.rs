@@ -1,4 +1,4 @@
-//! `sequence_pool`: one row a sequence.
+//! `sequence_pool`: one row per sequence.
 
 use std::ops::Range;
 

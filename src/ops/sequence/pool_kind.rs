@@ -35,10 +35,10 @@ pub(in crate::ops) enum EarlierRows {
 }
 
 impl Pool {
-    /// All of them.
+    /// All kinds of pooling.
     pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
 
-    /// Its name in programs.
+    /// Returns the name in programs.
     pub const fn name(self) -> &'static str {
         match self {
             Pool::Sum => "sum",

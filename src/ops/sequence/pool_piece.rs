@@ -44,7 +44,7 @@ operator! {
 }
 
 impl SequencePoolPiece {
-    /// Whether pieces may come from the last one to the first: a sum would be added in another order.
+    /// Returns whether pieces may come from the last one to the first: a sum would be added in another order.
     pub(in crate::ops) fn reads_from_end(pool: Pool) -> bool {
         matches!(pool, Pool::First | Pool::Last)
     }

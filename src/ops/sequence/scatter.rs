@@ -17,7 +17,7 @@ operator! {
     ///
     /// out_i = x_i, and for each row t of sequence i of the last level of `ids` out_i,ids_t += updates_t; an id that occurs again
     /// adds again. x has one row of D numbers for each of these sequences and, like the output, their LoD without its last level;
-    /// `ids` and `updates` are one number a row, in the same LoD. An empty sequence adds nothing. The gradient of x is the
+    /// `ids` and `updates` are one number per row, in the same LoD. An empty sequence adds nothing. The gradient of x is the
     /// output's gradient; the gradient of updates_t is the output's gradient at i, ids_t.
     ///
     /// ```

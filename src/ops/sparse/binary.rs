@@ -28,7 +28,7 @@ use super::meet::{
 };
 use super::samples::of_two;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;

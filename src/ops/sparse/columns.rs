@@ -10,7 +10,7 @@ use crate::operator::{
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
-/// The slots of both.
+/// The slots of both operators.
 const X: usize = 0;
 const OUT: usize = 0;
 

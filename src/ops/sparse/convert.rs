@@ -13,7 +13,7 @@ use crate::operator::{
 use crate::tensor::{Coo, Csr, SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 

@@ -13,7 +13,7 @@ use crate::with_float;
 use super::entrywise::numbers;
 use super::samples::of_storages;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 

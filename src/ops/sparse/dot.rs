@@ -18,7 +18,7 @@ use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// The slots of both.
+/// The slots of both operators.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;

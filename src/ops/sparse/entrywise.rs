@@ -16,7 +16,7 @@ use crate::with_float;
 
 use super::samples::{changed, of_storages};
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 

@@ -37,7 +37,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or has rows of the batch, or `ids` are not whole numbers, one a row.
+    /// If `x` holds no floats or has rows of the batch, or `ids` are not whole numbers, one per row.
     pub(in crate::ops) struct Retain = retain {}
     inputs { X = x: one, IDS = ids: one.without_gradient() }
     kernels { [ROWS, DENSE], [CSR, DENSE] }

@@ -22,7 +22,7 @@ operator! {
     ///
     /// `x` is csr, of a height that the program knows or with the rows of the batch (numbered through all of its sequences), or
     /// selected rows: there, a row that is not stored has no entries, and a stored row has an entry in every column. `ids` are
-    /// whole numbers, one a row. The gradient of `x` is summed over equal ids, at the stored numbers of `x`.
+    /// whole numbers, one per row. The gradient of `x` is summed over equal ids, at the stored numbers of `x`.
     ///
     /// ```
     /// use ndarray::array;
@@ -43,7 +43,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, or `x` is no sparse matrix of floats.
+    /// If `ids` are not whole numbers, one per row, or `x` is no sparse matrix of floats.
     #[doc(alias = "gather")]
     pub(in crate::ops) struct TakeRows = take_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }

@@ -49,7 +49,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` does not hold one whole number a row, or has no LoD; in a step block, if a memory reaches it.
+    /// If `ids` does not hold one whole number per row, or has no LoD; in a step block, if a memory reaches it.
     pub(in crate::ops) struct CtcAlign = ctc_align { blank: usize = 0 }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

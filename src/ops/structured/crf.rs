@@ -25,9 +25,10 @@ operator! {
     /// the first tag and of the last tag. cost = ln Σ_y' e^s(y') − s(y), over all paths y' (Lafferty, McCallum and Pereira,
     /// "Conditional random fields: probabilistic models for segmenting and labeling sequence data", 2001).
     ///
-    /// `emissions` x is `[rows, tags]` in sequences of its last level, `tags` one whole number a row; the cost `[sequences]` has
-    /// the levels above. A sequence without rows costs 0. `forbidden` are places in T, from · tags + to, whose score counts as
-    /// minus infinity, and whose gradient is 0. Forbidden tags have an infinite cost; so do all tags if every path is forbidden.
+    /// `emissions` x is `[rows, tags]` in sequences of its last level, `tags` one whole number per row; the cost `[sequences]`
+    /// has the upper levels. A sequence without rows costs 0. `forbidden` are places in T, from · tags + to, whose score counts
+    /// as minus infinity, and whose gradient is 0. Forbidden tags have an infinite cost; so do all tags if every path is
+    /// forbidden.
     ///
     /// The sums are in f64, scaled at each row so that a step is a product without exponentials; where relevant numbers could
     /// underflow, the sequence is computed by logarithms. The backward pass computes again only the values that the gradient

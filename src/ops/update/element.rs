@@ -254,7 +254,7 @@ macro_rules! update_rule {
             weight_decay: f64 => $weight,
             /// L1: the multiple of the sign of `param` that is added to the gradient; 0 by default.
             l1: f64 => $crate::op::settings::or_zero,
-            /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
+            /// Whether `weight_decay` and `l1` move `param` before the step and leave the gradient unchanged.
             decoupled: bool $(= $coupled)?,
         } states $states samples { $($sampled: $sample,)* weight_decay: 0.5, l1: 0.25, } decay { weight_decay l1 decoupled } }
     };
@@ -278,12 +278,12 @@ macro_rules! update_rule {
             #[derive(Clone, PartialEq)]
             $visible struct $type = $kind {
                 mode: $crate::optimizer::SparseMode,
-                /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+                /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
                 storage: $crate::tensor::StorageKind => $crate::op::settings::dense_or_rows,
                 $($setting)*
-                /// Multiplies `rate`; 1 without it.
+                /// The factor of `rate` for this parameter; 1 by default.
                 rate_factor: f64 => $crate::op::settings::or_one,
-                /// The first steps, in which `rate` is 0 for this parameter; none without it.
+                /// The number of first steps in which `rate` is 0 for this parameter; 0 by default.
                 held: usize => $crate::op::settings::steps,
             }
             inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }

@@ -55,16 +55,16 @@ operator! {
     /// ```
     pub(in crate::ops) struct Lamb = lamb {
         mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
         storage: StorageKind => dense_or_rows,
         beta1: f64 => fraction,
         beta2: f64 => fraction,
         epsilon: f64 => not_negative,
         /// Weight decay: the share of `param` that is added to its step, before the norms; 0 by default.
         weight_decay: f64 => or_zero,
-        /// Multiplies `rate`; 1 without it.
+        /// The factor of `rate` for this parameter; 1 by default.
         rate_factor: f64 => or_one,
-        /// The first steps, in which `rate` is 0 for this parameter; none without it.
+        /// The number of first steps in which `rate` is 0 for this parameter; 0 by default.
         held: usize => steps,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
