@@ -1,20 +1,20 @@
-//! For who writes operators and update rules: the contract, what an operator sees when it runs, and the check that it passes.
+//! The interface for authors of operators and update rules: the contract, the view of a call, and the check that operators pass.
 //!
-//! This module may change more between releases than the rest of the crate: what an operator declares grows with what
-//! the compiler can do. Using the operators that exist needs nothing of it; they are methods of [`Builder`](crate::Builder) and
-//! [`Var`](crate::Var), and [`ops`](crate::ops) lists them.
+//! This module may change more between releases than the rest of the crate: the declarations of operators grow with the
+//! compiler. Models do not need it; operators are methods of [`Builder`](crate::Builder) and [`Var`](crate::Var), and
+//! [`ops`](crate::ops) lists them.
 //!
 //! | to write | start at |
 //! |---|---|
 //! | an operator | the macro [`operator!`](crate::operator!), then the trait [`Op`] |
 //! | its shape rule | [`InferShape`] |
 //! | its computation and its gradient | [`Forward`], [`Backward`], [`View`], [`ViewMut`] |
-//! | what the compiler may do with it | [`Facts`], [`Gradient`], [`Hints`] |
+//! | hints for the compiler | [`Facts`], [`Gradient`], [`Hints`] |
 //! | an update rule | the macro [`update_rule!`](crate::update_rule!), then the trait [`ElementRule`] |
 //! | a loop over numbers, compiled for each CPU path | [`Sweep`], [`sweep`] |
 //! | its check cases, and the test that runs them | [`CheckCase`], [`testing`] |
 //!
-//! An operator of another crate is registered beside the catalogue, and is then used as any other one:
+//! An operator of another crate is registered beside the catalogue, and is then used like any other operator:
 //!
 //! ```
 //! use unpadded::op::{Forward, InferShape, Op};
@@ -59,7 +59,7 @@
 #[cfg(any(feature = "testing", doc))]
 pub mod testing;
 
-// What an operator declares, and what it sees when it runs.
+// The declarations of operators, and the view of a call.
 pub use crate::kernels::sparse::{CsrMut, CsrView};
 pub use crate::kernels::{Arithmetic, Assign, Extent2, Float, Sweep, View, ViewMut, sweep};
 pub use crate::operator::attributes::{Attribute, or_default};
@@ -74,14 +74,14 @@ pub use crate::operator::{
     Slot, Spec, StorageBound, TableRows, Total, Work,
 };
 
-// What an update rule declares.
+// The declarations of update rules.
 pub use crate::ops::update::decay::Decay;
 pub use crate::ops::update::element::{ElementRule, RuleSettings};
 pub use crate::ops::update::owed::{Moment, Moves, RowDebt};
 pub use crate::ops::update::rule::ElementStep;
 pub use crate::ops::update::settings;
 
-// What the macros name.
+// The items that the macros name.
 #[doc(hidden)]
 pub use crate::{
     ops::update::element::parts as update_parts,

@@ -1,6 +1,6 @@
-//! Wrappers that are operators by what they wrap.
+//! Wrappers that make operators of declared types.
 
-/// Makes a wrapper a family of operators: each operator is what it wraps, which is declared.
+/// Makes a wrapper a family of operators: each wrapped type has its own declaration.
 macro_rules! family {
     ($wrapper:ident) => {
         impl<F: $crate::operator::DeclaredOp> $crate::operator::DeclaredOp for $wrapper<F> {

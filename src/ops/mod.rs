@@ -1,6 +1,6 @@
-//! The operators, a folder a family, and their catalogue: one word in its list registers one.
+//! The operators, one folder per family, and their catalogue: one word in its list registers an operator.
 #![cfg_attr(any(doc, doctest), doc = include_str!("operators.md"))]
-// Without the samples nobody uses what they alone use.
+// Without the samples, items that only samples use are unused.
 #![cfg_attr(not(feature = "testing"), allow(unused_imports, dead_code))]
 
 #[macro_use]
@@ -43,12 +43,12 @@ pub use sequence::pool_kind::Pool;
 pub(crate) use update::rule::HISTORY_SHAPE;
 pub(crate) use update::settle::settle_attributes;
 
-/// What a bag of rows is made to: see [`LookupBag`].
+/// The pooling of a bag of rows: see [`LookupBag`].
 pub use crate::kernels::BagPool;
 
 use crate::operator::Registry;
 use crate::program::{Builder, Var};
-// What the methods of the families name.
+// The types in the signatures of the families' methods.
 use {
     attention::{additive::*, dot::*, rotary::*},
     cell::{gru::*, lstm::*},
@@ -289,7 +289,8 @@ catalogue! {
         sparse::convert::ToCsr,
         sparse::convert::ToSelectedRows,
     }
-    // What no model calls: kernels for sparse variables, which stand for those above, carried states and updates.
+    // Operators that no model calls by name: kernels for sparse variables, which replace dense operators above,
+    // carried states and updates.
     [] {
         SparseBinary<arithmetic::Add>,
         SparseBinary<arithmetic::Sub>,

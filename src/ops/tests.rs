@@ -1,4 +1,4 @@
-//! The catalogue has the operators that the language appends by itself, and they do what it asks of them.
+//! Tests that the catalogue has the operators that the language appends by itself, with the slots and results that it expects.
 
 use ndarray::array;
 

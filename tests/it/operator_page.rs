@@ -90,8 +90,8 @@ impl Case {
         let named = |slot: usize| format!("`{}`", inputs[slot].name);
         let effect = op.facts().lod;
         let lod = match effect {
-            LodEffect::Keeps(slot) => format!("that of {}", named(slot)),
-            LodEffect::DropsLevel(slot) => format!("that of {} without its last level", named(slot)),
+            LodEffect::Keeps(slot) => format!("LoD of {}", named(slot)),
+            LodEffect::DropsLevel(slot) => format!("LoD of {} without its last level", named(slot)),
             LodEffect::Replaces => "new lengths, by the lengths".to_owned(),
             LodEffect::FromData(slots) => {
                 let slots: Vec<String> = slots.iter().map(|&slot| named(slot)).collect();

@@ -288,7 +288,10 @@ fn one_weight_of_many() {
         net.append("linear", &[("x", &[x]), ("weight", weights), ("bias", biases)], Attributes::new())
     };
     assert_eq!(net.spec(product(&[a, a], &[bias, bias])).unwrap().width(), 2);
-    says(product(&[a, high], &[]), "`weight`[1]: expected a height of 2, that of the first, got f32[3, 1]");
+    says(
+        product(&[a, high], &[]),
+        "`weight`[1]: expected a height of 2, the height of the first weight, got f32[3, 1]",
+    );
     says(product(&[a, double], &[]), "`weight`[1]: expected f32, the dtype of `x`, got f64[2, 1]");
     says(product(&[a, a], &[bias]), "one for each `weight`: expected none or 2, got 1");
     says(product(&[a, a], &[bias, a]), "`bias`[1]: expected a constant of shape [1], got f32[2, 1]");

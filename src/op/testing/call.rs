@@ -1,5 +1,5 @@
-//! Calls as the executor makes them: on some of the rows, adding to what is there, writing over an input, with what was
-//! prepared. [`Direct`] has the operands, and makes plain calls only.
+//! Calls as the executor makes them: on some of the rows, with added outputs, over an input's buffer, with prepared
+//! constants. [`Direct`] has the operands, and makes plain calls only.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 /// Gradients of the outputs, by slot: the weights of a loss.
 pub(super) type Weights = Vec<Vec<Option<Storage>>>;
 
-/// The numbers of an operator's input slots.
+/// Returns the numbers of an operator's input slots.
 fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
     0..op.signature().inputs.len()
 }
@@ -26,14 +26,14 @@ fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
 /// A part of the rows of a call.
 #[derive(Debug, Clone)]
 pub(super) enum RowSubset {
-    /// Of a row-wise operator.
+    /// Rows, for a row-wise operator.
     Rows(Range<usize>),
-    /// Of a sequence-wise one: sequences, with what counts them, and their rows.
+    /// Sequences, the extent that counts them, and their rows, for a sequence-wise operator.
     Sequences { of: Range<usize>, counted: Extent, rows: Range<usize> },
 }
 
 impl RowSubset {
-    /// The rows of a variable that belong to the part; of a constant, all.
+    /// Returns the rows of a variable that belong to the subset; all rows of a constant.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,
@@ -43,7 +43,7 @@ impl RowSubset {
         }
     }
 
-    /// The same rows of a value.
+    /// Cuts these rows out of a value.
     pub(super) fn cut(&self, value: &Storage, spec: &Spec) -> Result<Storage> {
         if !spec.batched() {
             return Ok(value.clone());
@@ -53,22 +53,22 @@ impl RowSubset {
     }
 }
 
-/// How a call is made, beside its operands.
+/// The options of a call, beside its operands.
 #[derive(Default, Clone, Copy)]
 pub(super) struct CallOptions<'a> {
     pub(super) part: Option<&'a RowSubset>,
     pub(super) prepared: Option<&'a CallCache>,
-    /// What the output is added to.
+    /// The values that the outputs are added to.
     pub(super) added_to: Option<&'a Storage>,
-    /// Input slots whose value lies where its gradient goes.
+    /// Input slots whose gradient overwrites their value.
     pub(super) in_place: &'a [usize],
-    /// The outputs are to be computed too.
+    /// Whether the outputs are computed too.
     pub(super) results: bool,
-    /// Everything is bound, not only what the gradients are declared to read.
+    /// Whether all values are bound, not only the values that the gradients are declared to read.
     pub(super) unveiled: bool,
 }
 
-/// What was lent to a call so far.
+/// The buffers that are lent to a call so far.
 struct LentBuffers<'a> {
     lender: Lender<'a>,
     reads: usize,
@@ -119,7 +119,7 @@ impl<'a> LentBuffers<'a> {
     }
 }
 
-/// Memory for a variable of a call, of which nothing is known.
+/// Returns a buffer with arbitrary contents for a variable of a call.
 fn unwritten(direct: &Direct, spec: &Spec, part: Option<&RowSubset>) -> Result<Dense> {
     let whole = direct.unwritten(spec)?;
     match part {
@@ -128,7 +128,7 @@ fn unwritten(direct: &Direct, spec: &Spec, part: Option<&RowSubset>) -> Result<D
     }
 }
 
-/// The call of a part, as [`Direct`] makes the whole one.
+/// Makes the call of a subset, as [`Direct`] makes the whole call.
 fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
     let moved = match how.part {
         Some(RowSubset::Rows(range)) => range.start,
@@ -146,7 +146,7 @@ fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
     Call { keys, sequences, prepared: how.prepared, ..call }
 }
 
-/// The dense outputs of a forward call.
+/// Runs a forward call, and returns its dense outputs.
 pub(super) fn forward(op: &dyn Op, direct: &Direct, how: CallOptions<'_>) -> Result<Vec<Vec<Storage>>> {
     let mut wiring = Wiring { adds: how.added_to.is_some(), ..Wiring::default() };
     let mut room = OperandRoom::default();
@@ -198,7 +198,7 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: CallOptions<'_>) -> Res
     Ok(found)
 }
 
-/// What a backward call is given: forward's outputs, their gradients, and which gradients it is asked for.
+/// The input of a backward call: forward's outputs, their gradients, and the requested gradients.
 #[derive(Clone, Copy)]
 pub(super) struct BackwardInput<'a> {
     pub(super) outputs: &'a [Vec<Variable>],
@@ -206,7 +206,7 @@ pub(super) struct BackwardInput<'a> {
     pub(super) wanted: &'a [usize],
 }
 
-/// The gradients of a backward call, and the outputs that it computed beside them, if it was asked for those.
+/// Runs a backward call, and returns its gradients, and its outputs if they are requested too.
 pub(super) fn backward(
     op: &dyn Op,
     direct: &Direct,
@@ -304,7 +304,7 @@ pub(super) fn backward(
     Ok((gradients, results))
 }
 
-/// What the gradients of some slots are declared to read together.
+/// Returns the slots that the gradients of some slots are declared to read together.
 pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> ReadSlots {
     let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
     wanted.iter().map(of).fold(ReadSlots::nothing(), ReadSlots::union)
@@ -329,7 +329,7 @@ pub(super) fn prepare(
     for (slot, (vars, specs)) in direct.inputs().iter().zip(direct.input_specs()).enumerate() {
         let first = lent.reads;
         let values = vars.iter().map(|v| bound.has_input(slot).then(|| v.storage()));
-        // Before a run, rows of the batch may have no memory yet.
+        // Before a run, rows of the batch may have no buffer yet.
         lent.slot(values, specs, Some(&none))?;
         let constant = !specs.iter().any(Spec::batched);
         constants.push(first..if constant { lent.reads } else { first });

@@ -1,4 +1,4 @@
-//! An operator with one of its samples, and how the rules run it.
+//! An operator with one of its samples, and the calls that the rules make.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::operator::context::Scratch;
 use crate::operator::{CheckCase, Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
-/// What a call's random numbers are keyed by, where nothing else is said.
+/// The default keys of a call's random numbers.
 pub(super) const STREAM: u64 = 5;
 pub(super) const SEED: u64 = 11;
 pub(super) const STEP: u64 = 3;
 
 /// An operator with one of its samples.
 pub(super) struct Case<'a> {
-    /// Its own operators, and the catalogue's for programs around it.
+    /// The checked operators, and the catalogue's operators for programs around them.
     pub(super) registry: &'a Registry,
     pub(super) kind: &'a str,
     pub(super) op: Arc<dyn Op>,
     pub(super) sample: CheckCase,
     pub(super) mode: Mode,
-    /// It is run on a batch large enough to be divided, too.
+    /// Whether the sample also runs on a batch large enough to be divided.
     pub(super) wide: bool,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct CaseRun {
     pub(super) weights: Weights,
 }
 
-/// What the made-up gradient of an output is filled by.
+/// The salt that fills the made-up gradient of an output.
 pub(super) fn salt_of(slot: usize, k: usize) -> usize {
     slot * 10 + k
 }
 
 impl CaseRun {
-    /// A call of an operator with such outputs and weights for them.
+    /// Runs a call of an operator, and makes up weights for its outputs.
     pub(super) fn new(direct: Direct) -> Result<Self> {
         let outputs = direct.forward()?;
         let weights = outputs.iter().enumerate().map(|(slot, vars)| {
@@ -50,7 +50,7 @@ impl CaseRun {
         Ok(CaseRun { direct, outputs, weights })
     }
 
-    /// The gradients that [`Direct`] finds, with nothing bound that was not declared.
+    /// Returns the gradients that [`Direct`] computes, with only the declared values bound.
     pub(super) fn gradients(
         &self,
         wanted: &[usize],
@@ -59,7 +59,7 @@ impl CaseRun {
         self.direct.backward(&self.outputs, &self.weights, &|slot| wanted.contains(&slot), before)
     }
 
-    /// Those of a call that is made in some other way.
+    /// Returns the gradients of a call with the given options.
     pub(super) fn gradients_as(
         &self,
         op: &dyn Op,
@@ -70,7 +70,7 @@ impl CaseRun {
         Ok(call::backward(op, &self.direct, given, how, &mut Scratch::default())?.0)
     }
 
-    /// Σ weight · output.
+    /// Returns Σ weight · output.
     pub(super) fn loss(&self, weights: &Weights) -> Result<f64> {
         let mut sum = 0.0;
         for (outputs, weights) in self.outputs.iter().zip(weights) {
@@ -83,7 +83,7 @@ impl CaseRun {
         Ok(sum)
     }
 
-    /// Whether all that it computes and is given is dense.
+    /// Returns whether all inputs and outputs are dense.
     pub(super) fn dense(&self) -> bool {
         let outputs = self.direct.output_specs().iter();
         let mut specs = outputs.chain(self.direct.input_specs()).flatten();
@@ -96,8 +96,8 @@ impl Case<'_> {
         RunFacts { mode: self.mode, step: STEP, seed: SEED, threads: 1 }
     }
 
-    /// The sample's operands with floats of `dtype`. They are rounded to f32 first, so that both dtypes see the same
-    /// numbers.
+    /// Returns the sample's operands with floats of `dtype`. They are rounded to f32 first, so that both dtypes have
+    /// the same numbers.
     pub(super) fn operands(&self, dtype: DType) -> Result<Vec<Operand>> {
         let cast = |o: &Operand| match o.fixed {
             true => Ok(o.clone()),
@@ -120,17 +120,17 @@ impl Case<'_> {
         self.run(&self.operands(dtype)?, &self.numbers(), None)
     }
 
-    /// The number of sequences.
+    /// Returns the number of sequences.
     pub(super) fn batch(&self) -> usize {
         self.sample.operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size())
     }
 
-    /// The numbers of the sequences in the data.
+    /// Returns the numbers of the sequences in the data.
     pub(super) fn numbers(&self) -> Vec<u64> {
         (0..self.batch() as u64).map(|i| 100 + 7 * i).collect()
     }
 
-    /// The input slots whose gradient can be asked for.
+    /// Returns the input slots whose gradient can be requested.
     pub(super) fn slots(&self, ran: &CaseRun) -> Vec<usize> {
         graded(&*self.op, &ran.direct)
     }
@@ -143,7 +143,7 @@ impl Case<'_> {
         self.op.signature().outputs[slot].name
     }
 
-    /// Whether it changes what it is given, as an update rule does.
+    /// Returns whether the operator changes an input in place, as an update rule does.
     pub(super) fn updates(&self) -> bool {
         self.op.signature().outputs.iter().any(|slot| slot.updated)
     }
@@ -154,7 +154,7 @@ impl Case<'_> {
 }
 
 impl Case<'_> {
-    /// How the gradient of an input is stored: as a sparse input itself, of a dense one as the operator says.
+    /// Returns the storage of an input's gradient: the storage of a sparse input, else the one that the operator declares.
     pub(super) fn gradient_storage(&self, ran: &CaseRun, slot: usize, spec: &Spec) -> StorageKind {
         match spec.storage {
             StorageKind::Dense => self.gradient(ran, slot).storage,
@@ -163,14 +163,14 @@ impl Case<'_> {
     }
 }
 
-/// The input slots of a call whose gradient can be asked for.
+/// Returns the input slots of a call whose gradient can be requested.
 pub(super) fn graded(op: &dyn Op, direct: &Direct) -> Vec<usize> {
     let slots = op.signature().inputs.iter().zip(direct.inputs()).enumerate();
     let float = |vars: &[Variable]| vars.iter().any(|v| is_float(v.dtype()));
     slots.filter(|(_, (slot, vars))| slot.gradient && float(vars)).map(|(i, _)| i).collect()
 }
 
-/// Holds each gradient of `got` to that of `expected`, by slot and variable.
+/// Compares each gradient in `got` with the same gradient in `expected`, by slot and variable.
 pub(super) fn each(
     got: &InputGradients,
     expected: &InputGradients,

@@ -1,4 +1,4 @@
-//! A sample in a program of its own at the root, against the direct call: the same bits, on any number of threads, whatever
+//! Checks of a sample in a program of its own, against the direct call: the same bits, on any number of threads, whatever
 //! the buffers held before.
 
 use super::call::Weights;
@@ -15,18 +15,18 @@ use crate::tensor::{DType, Dense, StorageKind, Variable};
 
 pub(super) const ROOT: BlockId = BlockId(0);
 
-/// Copies of a batch that make one which is divided over threads, however few numbers it has.
+/// The number of copies that make a batch large enough to be divided over threads.
 const DIVIDED: usize = 3 << 14;
 
-/// What is said to an executor before it runs.
+/// Settings of an executor before it runs.
 type Divide = fn(&mut Executor);
 
-/// On how many threads each sample runs, and how: samples are small, and would stay whole on one. Calls get all threads to
-/// divide their work themselves, or are divided by rows.
+/// The numbers of threads, and the modes, in which each sample runs. Samples are small, and would otherwise run on one
+/// thread: calls get all threads to divide their work themselves, or are divided by rows.
 const HOW: [(usize, Divide); 3] =
     [(1, |_| {}), (3, Executor::wake_all_threads), (3, Executor::divide_everything)];
 
-/// The operands of a sample as variables of a program: what is a constant in f32 or f64 is a parameter, all else is fed.
+/// The operands of a sample as variables of a program: constants in f32 or f64 are parameters, all others are feeds.
 pub(super) struct Model {
     pub(super) program: Program,
     /// The variables of each slot.
@@ -36,7 +36,7 @@ pub(super) struct Model {
     pub(super) feeds: Vec<(VarId, usize, usize)>,
 }
 
-/// A variable of the root block that somebody else computes.
+/// Adds a variable of the root block that no operator computes.
 pub(super) fn given(
     program: &mut Program,
     name: &str,
@@ -58,7 +58,7 @@ pub(super) fn given(
     })
 }
 
-/// A literal that the program carries.
+/// Adds a literal to the program.
 fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
     program.add_var(VarDesc {
         name: program.fresh_name(name),
@@ -74,7 +74,7 @@ fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
 }
 
 impl Model {
-    /// The operands of a call, with the levels that they share.
+    /// Adds the operands of a call, with the levels that they share.
     pub(super) fn new(case: &Case<'_>, direct: &Direct) -> Result<Self> {
         let mut program = Program::new();
         program.seed = SEED;
@@ -108,13 +108,13 @@ impl Model {
         Ok(model)
     }
 
-    /// The variables of an operator's inputs, for a call in the program.
+    /// Returns the variables of an operator's inputs, for a call in the program.
     pub(super) fn inputs(&self, case: &Case<'_>) -> Vec<(&'static str, Vec<VarId>)> {
         let slots = case.op.signature().inputs.iter().zip(&self.vars);
         slots.filter(|(_, vars)| !vars.is_empty()).map(|(slot, vars)| (slot.name, vars.clone())).collect()
     }
 
-    /// The values of the parameters, those of a call.
+    /// Returns a scope with the call's values of the parameters.
     pub(super) fn scope(&self, direct: &Direct) -> Result<Scope> {
         let mut scope = Scope::of(&self.program)?;
         for &(var, slot, k) in &self.parameters {
@@ -125,7 +125,7 @@ impl Model {
     }
 }
 
-/// One output variable of an operator.
+/// Appends an operator with one output variable.
 pub(super) fn append(
     program: &mut Program,
     registry: &Registry,
@@ -144,7 +144,7 @@ struct Weighted {
     slot: usize,
     k: usize,
     fed: VarId,
-    /// One row of weights serves all rows of the output, whose number is not known before a run.
+    /// Whether one row of weights serves all rows of the output, whose number is unknown before a run.
     repeated: bool,
 }
 
@@ -153,7 +153,7 @@ struct WeightedProgram {
     model: Model,
     outputs: Vec<Vec<VarId>>,
     weighted: Vec<Weighted>,
-    /// By slot and variable, where one can be asked for.
+    /// By slot and variable, if a gradient can be requested.
     gradients: Vec<Vec<Option<VarId>>>,
 }
 
@@ -210,7 +210,7 @@ impl WeightedProgram {
         Ok(WeightedProgram { model, outputs, weighted, gradients })
     }
 
-    /// What the direct call gives, with the weights that the program is fed.
+    /// Runs the direct call, with the weights that the program is fed.
     fn reference(&self, case: &Case<'_>, operands: &[Operand], numbers: &[u64]) -> Result<CaseRun> {
         let stream = self.outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
         let direct = Direct::new(case.op.clone(), operands)?.run_as(case.run_facts(), numbers);
@@ -236,7 +236,7 @@ impl WeightedProgram {
         Ok(ran)
     }
 
-    /// What is fed for a call: the operands, and the weights.
+    /// Returns the feeds of a call: the operands, and the weights.
     fn feeds(&self, ran: &CaseRun) -> Result<Vec<(VarId, Variable)>> {
         let mut feeds = Vec::new();
         for &(var, slot, k) in &self.model.feeds {
@@ -259,7 +259,7 @@ impl WeightedProgram {
         Ok(feeds)
     }
 
-    /// What is fetched: the outputs that are dense, and the gradients.
+    /// Returns the fetches: the dense outputs, and the gradients.
     fn fetched(&self) -> Vec<VarId> {
         let outputs = self.outputs.iter().flatten();
         outputs.chain(self.gradients.iter().flatten().flatten()).copied().collect()
@@ -298,12 +298,12 @@ impl WeightedProgram {
     }
 }
 
-/// A row of weights, for an output whose number of rows is not known before a run.
+/// Returns a row of weights, for an output whose number of rows is unknown before a run.
 fn row_of_weights(spec: &Spec) -> Result<Dense> {
     filled(&[1, spec.width()], spec.dtype, 90)
 }
 
-/// A batch repeated so many times, one copy after the other; `None` if it cannot be repeated.
+/// Repeats a batch `count` times, one copy after the other; `None` if it cannot be repeated.
 pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>> {
     let more = |o: &Operand| {
         let value =
@@ -313,7 +313,7 @@ pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>>
     operands.iter().any(|o| o.batched).then(|| operands.iter().map(more).collect()).flatten()
 }
 
-/// A run of a program with those feeds.
+/// Runs a program with these feeds.
 pub(super) fn run<'a>(
     case: &Case<'_>,
     feeds: &'a [(VarId, &'a Variable)],
@@ -323,14 +323,14 @@ pub(super) fn run<'a>(
     Run { feeds, mode: case.mode, step: STEP, numbers, places: &[], stage }
 }
 
-/// The feeds by reference.
+/// Returns the feeds by reference.
 pub(super) fn by_reference(feeds: &[(VarId, Variable)]) -> Vec<(VarId, &Variable)> {
     feeds.iter().map(|(var, value)| (*var, value)).collect()
 }
 
 impl Case<'_> {
-    /// In a program of its own the sample has the bits of the direct call, values and gradients, on 1 and 3 threads, before
-    /// and after other batches.
+    /// Checks that the sample in a program of its own has the bits of the direct call, values and gradients, on 1 and 3
+    /// threads, before and after other batches.
     pub(super) fn compiled(&self) -> Outcome {
         if self.updates() {
             return self.updated();
@@ -340,7 +340,7 @@ impl Case<'_> {
             let direct = Direct::new(self.op.clone(), &operands)?;
             let alone = WeightedProgram::new(self, &direct)?;
             let batches = self.batches(&direct, &operands, dtype);
-            // A batch, its numbers, and what the direct call gives for it.
+            // A batch, its numbers, and the result of the direct call.
             let mut known = Vec::new();
             for (number, operands) in batches.into_iter().enumerate() {
                 let numbers = self.numbers_of(&operands);
@@ -382,7 +382,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// The sample, and larger batches: one of a few copies, and one that is divided over threads.
+    /// Returns the sample, and larger batches: a few copies, and enough copies to be divided over threads.
     fn batches(&self, direct: &Direct, operands: &[Operand], dtype: DType) -> Vec<Vec<Operand>> {
         let mut batches = vec![operands.to_vec()];
         batches.extend(copies(operands, 3));
@@ -401,13 +401,13 @@ impl Case<'_> {
         batches
     }
 
-    /// The numbers of the sequences of a batch in the data; none without one.
+    /// Returns the numbers of the batch's sequences in the data; none without a batch.
     pub(super) fn numbers_of(&self, operands: &[Operand]) -> Vec<u64> {
         let batch = operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size());
         (0..batch as u64).map(|i| 100 + 7 * i).collect()
     }
 
-    /// An update rule, as an optimizer appends it: it changes the variables as the direct call does.
+    /// Checks that an update rule, as an optimizer appends it, changes the variables as the direct call does.
     fn updated(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let operands = self.operands(dtype)?;

@@ -1,4 +1,4 @@
-//! Two operators that can be one: on the samples of the third, the two give what it gives.
+//! Checks of fusions: on the samples of the fused operator, the two operators that it replaces give its result.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::operator::call::Direct;
 use crate::operator::{Attributes, CheckCase, Fusion, Mode, Op, Operand, Registry, RunFacts};
 use crate::tensor::{DType, Storage};
 
-/// How far the third operator may be from the two, in f64, relative to the largest number: its sums have another order.
+/// The tolerance of the fused operator, in f64, relative to the largest number: its sums have another order.
 const ROUNDING: f64 = 1e-12;
 
-/// The fusions that an operator declares with the attributes of its samples, each once.
+/// Returns the fusions that an operator declares with the attributes of its samples, each once.
 pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) -> Vec<Fusion> {
     let mut found: Vec<Fusion> = Vec::new();
     for sample in samples {
@@ -28,13 +28,13 @@ pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[CheckCase]) ->
     found
 }
 
-/// The operators of a fusion, with the attributes that the third has.
+/// The two operators of a fusion, with the attributes of the fused one.
 struct Pair {
     producer: Arc<dyn Op>,
     consumer: Arc<dyn Op>,
 }
 
-/// The operands of the operator whose slots have other names at the third.
+/// Returns the operands under the slot names of one of the two operators.
 fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     let own = |o: &Operand| {
         let (name, _) = names.iter().find(|(_, third)| *third == o.slot)?;
@@ -43,7 +43,7 @@ fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     operands.iter().filter_map(own).collect()
 }
 
-/// The call of the third operator, and those of the two that it replaces.
+/// The call of the fused operator, and the calls of the two operators that it replaces.
 struct Calls<'a> {
     third: &'a CaseRun,
     producer: &'a Direct,
@@ -51,7 +51,7 @@ struct Calls<'a> {
 }
 
 impl Case<'_> {
-    /// Of the third operator with one of its samples: it computes what the producer and then the consumer do.
+    /// Checks that the fused operator computes the same as the producer and then the consumer, on one of its samples.
     pub(super) fn fused(&self, consumer: &str, fusion: &Fusion) -> Outcome {
         let pair = Pair { producer: self.part(fusion.producer)?, consumer: self.part(consumer)? };
         let operands = self.operands(DType::F64)?;
@@ -86,7 +86,7 @@ impl Case<'_> {
                     (Some(place), None) => {
                         let words = format!("{name} of `{}`", self.kind);
                         near(third.outputs[place][k].storage(), &expected, ROUNDING, words)?;
-                        // One loss for both.
+                        // The same loss for both.
                         consumer.weights[slot][k] = third.weights[place][k].clone();
                     }
                     (None, Some((_, kind))) => {
@@ -104,7 +104,7 @@ impl Case<'_> {
         self.fused_gradients(&pair, fusion, calls, between.storage())
     }
 
-    /// One of the two operators, with the attributes of the third that it has too.
+    /// Returns one of the two operators, with the attributes that it shares with the fused one.
     fn part(&self, kind: &str) -> crate::error::Result<Arc<dyn Op>> {
         let known = self.registry.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let mut own = Attributes::new();
@@ -114,7 +114,7 @@ impl Case<'_> {
         self.registry.parse(kind, &own)
     }
 
-    /// An output of the consumer that another operator computes, beside the third one.
+    /// Computes an output of the consumer that another operator computes beside the fused one.
     fn beside(&self, kind: &str, output: &str, operands: &[Operand]) -> Outcome<Storage> {
         let op = self.registry.parse(kind, &self.sample.attributes)?;
         let signature = op.signature();

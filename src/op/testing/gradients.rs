@@ -1,4 +1,4 @@
-//! Gradients: the right numbers, whatever else is asked for, from what is declared to be read.
+//! Checks of gradients: right numbers in any combination of requests, computed from the declared reads alone.
 
 use super::call::CallOptions;
 use super::call::Weights;
@@ -12,7 +12,7 @@ use crate::operator::call::InputGradients;
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 impl Case<'_> {
-    /// Gradients are central differences in f64: of all outputs together, and of each output alone.
+    /// Checks gradients against central differences in f64, of all outputs together and of each output alone.
     pub(super) fn differences(&self) -> Outcome {
         let operands = self.operands(DType::F64)?;
         let mut ran = self.run(&operands, &self.numbers(), None)?;
@@ -30,7 +30,7 @@ impl Case<'_> {
                     let Some(gradient) = &gradients[slot][k] else {
                         return Err(Broken(format!("`{name}`[{k}]: no gradient")));
                     };
-                    // What a sparse operand does not store does not move.
+                    // Numbers that a sparse operand does not store are not varied.
                     let value = operand.value.storage();
                     let sparse = value.kind() != StorageKind::Dense;
                     let read = if sparse { stored } else { numbers };
@@ -60,8 +60,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// A gradient that is asked for alone is the same as with the others. Added to what is there, it gives the sum of both.
-    /// It is stored as declared.
+    /// Checks that a gradient has the same bits alone as with the others, is added correctly, and has the declared storage.
     pub(super) fn requests(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         let slots = self.slots(&ran);
@@ -113,7 +112,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// f32 is f64 within rounding.
+    /// Checks that f32 results equal f64 results within rounding.
     pub(super) fn single_precision(&self) -> Outcome {
         const ROUNDING: f64 = 2e-6;
         let (single, double) = (self.run_sample(DType::F32)?, self.run_sample(DType::F64)?);
@@ -133,7 +132,7 @@ impl Case<'_> {
         })
     }
 
-    /// A gradient does not depend on what it is not declared to read.
+    /// Checks that a gradient does not depend on values that it is not declared to read.
     pub(super) fn reads(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         for slot in self.slots(&ran) {
@@ -152,7 +151,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// The gradient of an output that is declared to pass none does not change the gradients of the inputs.
+    /// Checks that the gradient of an output declared to pass none does not change the gradients of the inputs.
     pub(super) fn without_gradient(&self) -> Outcome {
         let mut ran = self.run_sample(DType::F64)?;
         let slots = self.slots(&ran);
@@ -173,12 +172,12 @@ impl Case<'_> {
         let without = ran.gradients(&slots, None)?;
         each(&with, &without, &slots, |slot, k, with, without| {
             let name = self.input_name(slot);
-            let words = "depends on that of an output which passes none";
+            let words = "depends on the gradient of an output that passes none";
             same_bits(with, without, format!("gradient of `{name}`[{k}] {words}"))
         })
     }
 
-    /// A gradient that is declared to be that of the first output is the same, number for number.
+    /// Checks that a gradient declared to be the first output's gradient equals it, number for number.
     pub(super) fn passes(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let ran = self.run_sample(dtype)?;
@@ -192,11 +191,11 @@ impl Case<'_> {
             for &slot in slots.iter().filter(|&&slot| self.gradient(&ran, slot).passes) {
                 for (k, gradient) in ran.gradients(&[slot], None)?[slot].iter().enumerate() {
                     let Some(gradient) = gradient else { continue };
-                    // Another dtype is another array.
+                    // A gradient of another dtype is another array.
                     if gradient.dtype() != passed.dtype() {
                         continue;
                     }
-                    let words = "is not that of the first output";
+                    let words = "is not the gradient of the first output";
                     let name = format!("gradient of `{}`[{k}] {words}", self.input_name(slot));
                     same_numbers(gradient, passed, name)?;
                 }
@@ -205,7 +204,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// A gradient that is written over its input's value has the same bits.
+    /// Checks that a gradient that is written over its input's value has the same bits.
     pub(super) fn overwrites(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let ran = self.run_sample(dtype)?;
@@ -228,7 +227,13 @@ impl Case<'_> {
                 each(&found, &all, &wanted, |slot, k, a, b| {
                     let name = self.input_name(slot);
                     let over = names.join("`, `");
-                    same_bits(a, b, format!("gradient of `{name}`[{k}] with that of `{over}` over its value"))
+                    same_bits(
+                        a,
+                        b,
+                        format!(
+                            "gradient of `{name}`[{k}] with the gradient of `{over}` written over its value"
+                        ),
+                    )
                 })?;
             }
         }
@@ -236,7 +241,7 @@ impl Case<'_> {
     }
 }
 
-/// A loss of all outputs, and of each one alone.
+/// Returns a loss of all outputs, and of each output alone.
 fn losses(full: &Weights) -> Vec<Weights> {
     let places: Vec<(usize, usize)> =
         full.iter().enumerate().flat_map(|(s, row)| (0..row.len()).map(move |k| (s, k))).collect();

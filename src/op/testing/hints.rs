@@ -1,5 +1,5 @@
-//! What the compiler may make of single calls: sums, additions in place, gradients at their own time, outputs beside
-//! gradients, prepared constants.
+//! Checks of hints for single calls: sums, additions in place, separate gradients, outputs beside gradients, prepared
+//! constants.
 
 use super::call::{self, BackwardInput, CallOptions};
 use super::case::{Case, CaseRun, each};
@@ -10,13 +10,13 @@ use crate::operator::{Reach, Spec, Total};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;
 
-/// Whether a rule had anything to hold an operator to.
+/// Whether a rule applied to an operator's sample.
 pub(super) type Coverage = bool;
 
 const BOTH: [DType; 2] = [DType::F32, DType::F64];
 
 impl Case<'_> {
-    /// Where both inputs have the same spec, what is declared a sum is x + y.
+    /// Checks that a declared sum is x + y if both inputs have the same spec.
     pub(super) fn sums(&self) -> Outcome<Coverage> {
         let mut met = false;
         for dtype in BOTH {
@@ -40,7 +40,7 @@ impl Case<'_> {
         Ok(met)
     }
 
-    /// What is declared a sum or a mean is Σ x or Σ x / n, over all numbers of the first input.
+    /// Checks that a declared sum or mean is Σ x or Σ x / n, over all numbers of the first input.
     pub(super) fn total(&self) -> Outcome {
         for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-12)] {
             let ran = self.run_sample(dtype)?;
@@ -61,7 +61,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Forward asked to add gives what was there plus what it would have written.
+    /// Checks that `forward` with `Assign::Add` gives the old value plus the value that it would have written.
     pub(super) fn accumulates(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -86,8 +86,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Gradients that share no work: each alone, in any order, with the memory of another, has the same bits and reads
-    /// nothing but what it is declared to read.
+    /// Checks that gradients that share no work have the same bits each alone, in any order and with the scratch of
+    /// another, and read only the declared values.
     pub(super) fn separate_gradients(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -116,7 +116,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Backward that computes the outputs too writes forward's bits, and needs no output of a forward call.
+    /// Checks that a backward call that computes the outputs too writes forward's bits, and needs no output of a forward call.
     pub(super) fn joins(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -149,8 +149,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// With what it prepared before, an operator gives the same bits; and it keeps something if it says so, else
-    /// nothing.
+    /// Checks that an operator gives the same bits with prepared constants, and prepares some only if it declares so.
     pub(super) fn prepares(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
@@ -202,7 +201,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Whether its calls may be merged with others: it is row-wise, is not random, and has one output.
+    /// Checks that an operator with mergeable calls is row-wise, is not random, and has one output.
     pub(super) fn mergeable(&self, ran: &CaseRun) -> Outcome {
         let facts = self.op.facts();
         let one = ran.outputs.iter().flatten().count() == 1;
@@ -212,7 +211,7 @@ impl Case<'_> {
     }
 }
 
-/// x + y, number by number.
+/// Returns x + y, number by number.
 pub(super) fn sum(x: &Storage, y: &Storage) -> crate::error::Result<Storage> {
     fn add<T: Float + crate::tensor::Element>(x: &Dense, y: &Dense) -> crate::error::Result<Dense> {
         let sums = x.as_slice::<T>()?.iter().zip(y.as_slice::<T>()?).map(|(&x, &y)| x + y);

@@ -1,4 +1,4 @@
-//! Calls that share an input made one call, and the parts cut from its output.
+//! Checks of merged calls: one call in place of two that share an input, and the parts that are cut from its output.
 
 use super::case::{Case, CaseRun};
 use super::values::{Outcome, beside, ensure, filled, near, same_bits};
@@ -7,12 +7,12 @@ use crate::operator::call::Direct;
 use crate::operator::{Attributes, Merge, Operand};
 use crate::tensor::{DType, Storage, Variable};
 
-/// How far a sum of two gradients may be from the one gradient: a few roundings.
+/// The tolerance between a sum of two gradients and the one gradient: a few roundings.
 const ROUNDING: f64 = 1e-12;
 
 impl Case<'_> {
-    /// Two calls that share their other inputs give the same as one call: its output is theirs side by side, its gradient of a
-    /// shared input the sum of theirs, its other gradients are theirs.
+    /// Checks that one call replaces two calls that share their other inputs: its output is both outputs side by side, its
+    /// gradient of a shared input is the sum of both gradients, and its other gradients equal the two calls' gradients.
     pub(super) fn merges(&self) -> Outcome {
         let first = self.run_sample(DType::F64)?;
         let Some(merge) = self.op.hints().merges else { return Ok(()) };
@@ -80,7 +80,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks that the operator of [`Merge::parts`](crate::operator::Merge::parts) cuts the output into those of the calls.
+    /// Checks that the operator of [`Merge::parts`](crate::operator::Merge::parts) cuts the output into the outputs of the calls.
     fn cut_again(&self, merge: &Merge, both: &CaseRun, calls: [&CaseRun; 2]) -> Outcome {
         let widths = calls.map(|ran| ran.direct.output_specs()[0][0].width());
         let attributes = Attributes::new().with("sizes", widths.to_vec());

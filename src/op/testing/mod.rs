@@ -1,5 +1,5 @@
-//! The check that every operator passes: whatever it declares is held against what it computes, on its own samples, called
-//! at once and in compiled programs.
+//! The check that every operator passes: compares all declarations of an operator with its results, on its own samples,
+//! called directly and in compiled programs.
 //!
 //! The module is the feature `testing`, off by default: a program that only runs operators does not compile it, nor the samples of
 //! the catalogue. A crate that checks operators of its own turns it on for its tests:
@@ -9,7 +9,7 @@
 //! unpadded = { version = "0.1", features = ["testing"] }
 //! ```
 //!
-//! An operator writes no test of its own for any of that; it gives [samples](crate::operator::Op::samples). For the
+//! Operators need no tests of their own for these rules, only [samples](crate::operator::Op::samples). For the
 //! operators of your own crate the check is one line:
 //!
 //! ```
@@ -58,37 +58,37 @@
 //!
 //! # The rules
 //!
-//! | rule | what is held |
+//! | rule | requirement |
 //! |---|---|
-//! | `samples` | they are built, there are some, among them an empty sequence and a batch of no sequence, their attributes are read |
+//! | `samples` | they can be built, their attributes can be read, and they include an empty sequence and a batch of no sequence |
 //! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
-//! | `operands` | operands of another dtype or with other rows that the shape rule accepts are taken by `forward`, which writes its outputs whole |
-//! | `columns` | outputs that are declared columns of the input are |
-//! | `shape only` | if only the shape of a slot is looked at, its numbers do not matter, not even NaN |
-//! | `gradient` | gradients are central differences in f64, of all outputs and of each alone |
-//! | `requests` | a gradient has the same bits whatever else is asked for, is added where it is to be added, and stored as declared |
-//! | `f32` | f32 is f64 within rounding |
+//! | `operands` | `forward` accepts operands of another dtype or with other rows if the shape rule does, and writes its outputs whole |
+//! | `columns` | outputs that are declared columns of the input equal these columns |
+//! | `shape only` | if only the shape of a slot is declared to be read, its numbers have no effect, not even NaN |
+//! | `gradient` | gradients equal central differences in f64, of all outputs and of each alone |
+//! | `requests` | a gradient has the same bits whatever else is requested, is added if requested, and has the declared storage |
+//! | `f32` | f32 results equal f64 results within rounding |
 //! | `reads` | a gradient reads nothing that it is not declared to read |
 //! | `without gradient` | the gradient of an output that passes none does not change the gradients of the inputs |
 //! | `batch independence` | a sequence alone has the bits that it has in the batch |
 //! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
-//! | `random` | only what is declared random depends on the seed, and it does in some sample |
-//! | `sums` | what is declared a sum is x + y, bit for bit |
-//! | `total` | what is declared a sum or a mean is that of all numbers of the first input, within rounding |
-//! | `passes` | a gradient that is declared the output's is, bit for bit |
-//! | `accumulates` | asked to add, forward gives what was there plus what it would have written, bit for bit |
+//! | `random` | only operators that are declared random depend on the seed, and they do in some sample |
+//! | `sums` | an output that is declared a sum is x + y, bit for bit |
+//! | `total` | an output that is declared a sum or a mean is the sum or mean of the first input's numbers, within rounding |
+//! | `passes` | a gradient that is declared the output's gradient equals it, bit for bit |
+//! | `accumulates` | an adding forward call gives the old value plus the value that it would have written, bit for bit |
 //! | `overwrites` | a gradient that is written over its input's value has the same bits |
-//! | `separate gradients` | gradients that share no work have the same bits each by itself, in any order |
-//! | `joins` | backward that computes the outputs too has forward's bits, without an output of forward's |
-//! | `prepares` | with what was prepared, the bits are the same; something is kept if that is declared, else nothing |
-//! | `merges` | two calls that share an input are one: columns and gradients of their own bit for bit, shared gradients the sum |
-//! | `fusions` | on the samples of the third operator, the two that it replaces give the same within 1e-12 in f64 |
-//! | `pieces` | sequences piece by piece give the bits of whole ones, from either end |
+//! | `separate gradients` | gradients that share no work have the same bits each alone, in any order |
+//! | `joins` | a backward call that computes the outputs too has forward's bits, without an output of a forward call |
+//! | `prepares` | the bits are the same with prepared constants; constants are prepared only if that is declared |
+//! | `merges` | one call replaces two that share an input: the same columns and own gradients bit for bit, shared gradients the sum |
+//! | `fusions` | on the samples of the fused operator, the two operators that it replaces give the same within 1e-12 in f64 |
+//! | `pieces` | sequences piece by piece give the bits of whole sequences, from either end |
 //! | `compiled` | the same bits in a program at the root, on 1 and 3 threads, on used buffers; an update changes the parameters alike |
 //! | `in a step` | the same in a step block over each level, before the loop, in it and as a static input, against the interpreter |
 //!
-//! An operator that panics breaks the rule under which it did; the others go on. A sample that breaks `shape and LoD` is not
-//! held to the rest.
+//! An operator that panics breaks the rule that was checked; the other rules are checked too. A sample that breaks
+//! `shape and LoD` is not checked by the other rules.
 
 mod call;
 mod case;
@@ -118,17 +118,17 @@ use crate::lod::Lod;
 use crate::operator::{CheckCase, Mode, Registry};
 use crate::ops;
 
-/// Holds every operator of a registry to the contract of [`Op`](crate::operator::Op), on its own samples. What the programs
-/// around it need is taken from the catalogue, so a registry of your own operators alone will do.
+/// Checks every operator of a registry against the contract of [`Op`](crate::operator::Op), on its own samples. Programs
+/// around an operator use operators of the catalogue, so a registry of your own operators alone is enough.
 ///
 /// # Errors
-/// All that breaks a rule, a line each.
+/// All broken rules, one per line.
 pub fn check(registry: &Registry) -> Result<(), Failures> {
     let kinds: Vec<&str> = registry.kinds().collect();
     check_kinds(registry, &kinds)
 }
 
-/// [`check`] of some of the operators of a registry, by kind: your own in one that has the catalogue too.
+/// Checks some operators of a registry, by kind, such as your own in a registry with the catalogue; see [`check`].
 ///
 /// # Errors
 /// As [`check`], or if a kind is not registered.
@@ -146,13 +146,13 @@ pub fn check_kinds(registry: &Registry, kinds: &[&str]) -> Result<(), Failures> 
 pub struct Failure {
     /// The operator's kind.
     pub kind: String,
-    /// The name of the sample; none if it is about all of them.
+    /// The name of the sample; none if the failure is about all samples.
     pub sample: Option<String>,
-    /// How the sample was run.
+    /// The mode in which the sample was run.
     pub mode: Option<Mode>,
-    /// The rule, as the [module](self) lists it.
+    /// The rule, from the list of the [module](self).
     pub rule: &'static str,
-    /// What is wrong.
+    /// The difference, or the error.
     pub what: String,
 }
 
@@ -165,7 +165,7 @@ impl fmt::Display for Failure {
         if let Some(mode) = self.mode {
             write!(f, ", {mode:?}")?;
         }
-        // One line, whatever a panic said.
+        // One line, whatever the message of a panic contains.
         let what = self.what.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
         write!(f, ": {}: {what}", self.rule)
     }
@@ -177,12 +177,12 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// All that breaks a rule. It prints as a line for each, by `{}` and `{:?}` alike, so that a test may unwrap it.
+/// All broken rules. Both `{}` and `{:?}` print one line per failure, so that a test may unwrap it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failures(Vec<Failure>);
 
 impl Failures {
-    /// Each one, in the order of the kinds and of their samples.
+    /// Iterates over the failures, in the order of the kinds and of their samples.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Failure> {
         self.0.iter()
     }
@@ -206,7 +206,7 @@ impl std::error::Error for Failures {}
 
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
-/// The rules of a sample.
+/// Returns the rules of a sample.
 fn rules<'a>() -> [Rule<'a>; 23] {
     [
         (SHAPES, Case::shapes),
@@ -241,14 +241,14 @@ const RANDOM: &str = "random";
 const SUMS: &str = "sums";
 const FUSIONS: &str = "fusions";
 
-/// What a caught panic said.
+/// Returns the message of a caught panic.
 fn said(panic: &(dyn Any + Send)) -> Broken {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something without words");
     Broken(format!("panicked: {text}"))
 }
 
-/// What `run` does, a panic in words.
+/// Calls `run`, and turns a panic into an error with its message.
 fn caught<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(said(&*panic)))
 }
@@ -269,7 +269,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The samples of a kind; what keeps them from being built is noted.
+    /// Returns the samples of a kind; records an error if they cannot be built.
     fn samples(&mut self, kind: &str) -> Vec<CheckCase> {
         let found = caught(|| Ok(self.registry.samples(kind)?));
         found.unwrap_or_else(|broken| {
@@ -290,8 +290,8 @@ impl<'a> Kind<'a> {
         for gap in gaps(&samples) {
             self.note(None, SAMPLES, Err(Broken(gap.to_owned())));
         }
-        // Whether it is declared random, whether some sample draws random numbers, whether the rule of sums applied to some
-        // sample, and whether any sample could be called.
+        // Whether the operator is declared random, whether some sample draws random numbers, whether the rule of sums
+        // applied to some sample, and whether any sample could be called.
         let (mut random, mut draws, mut sums, mut sound) = (false, false, false, false);
         let rows = |s: &CheckCase| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
         let wide = samples.iter().position(rows);
@@ -374,7 +374,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// The edge cases that the samples leave out.
+/// Returns the edge cases that are missing from the samples.
 fn gaps(samples: &[CheckCase]) -> impl Iterator<Item = &'static str> {
     let batched = || samples.iter().flat_map(|s| &s.operands).filter(|o| o.batched);
     let lods = || batched().filter_map(|o| o.value.lod());

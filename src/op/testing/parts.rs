@@ -1,4 +1,4 @@
-//! The same bits in any batch and in any split of it, and random numbers that depend on what names a row.
+//! Checks that bits are the same in any batch and any split of it, and that random numbers depend on the row's key.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, S
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {
-    /// A sequence alone, and rows in two ranges, give the bits that they give in the batch.
+    /// Checks that a sequence alone, and rows in two ranges, give the bits of the batch.
     pub(super) fn batch_independence(&self) -> Outcome {
         let facts = self.op.facts();
         let operands = self.operands(DType::F32)?;
@@ -88,14 +88,14 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Input slots whose gradient has rows of the batch.
+    /// Returns the input slots whose gradient has rows of the batch.
     fn batched_slots(&self, ran: &CaseRun) -> Vec<usize> {
         let batched = |slot: usize| ran.direct.input_specs()[slot].iter().any(Spec::batched);
         self.slots(ran).into_iter().filter(|&slot| batched(slot)).collect()
     }
 
-    /// A row-wise operator can be called on any range of rows, a sequence-wise one on any range of sequences, for the bits
-    /// of the whole call, as threads do that divide it.
+    /// Checks that a row-wise operator on any range of rows, or a sequence-wise operator on any range of sequences, gives
+    /// the bits of the whole call. Threads that divide a call make such calls.
     pub(super) fn reach(&self) -> Outcome {
         if self.op.facts().reach == Reach::Batch || self.updates() {
             return Ok(());
@@ -141,7 +141,7 @@ impl Case<'_> {
         })
     }
 
-    /// The parts in which a call may be made; none if its variables have rows of several kinds.
+    /// Returns the ranges in which a call may be made; none if its variables have rows of several kinds.
     fn parts(&self, ran: &CaseRun) -> Vec<RowSubset> {
         let specs = || ran.direct.input_specs().iter().chain(ran.direct.output_specs()).flatten();
         let batched = || specs().filter(|spec| spec.batched());
@@ -171,7 +171,7 @@ impl Case<'_> {
         ranges(lod.last_len()).map(part).collect()
     }
 
-    /// Whether other random numbers make other outputs in this sample; they must not if it is not declared random.
+    /// Checks that random numbers change the outputs only if the operator is declared random.
     pub(super) fn random(&self) -> Outcome {
         let changed = self.draws()?;
         let quiet = self.mode == Mode::Infer && self.op.hints().draws_in_training;
@@ -184,7 +184,7 @@ impl Case<'_> {
         })
     }
 
-    /// Whether other random numbers make other outputs.
+    /// Returns whether other random numbers give other outputs.
     pub(super) fn draws(&self) -> Result<bool> {
         let operands = self.operands(DType::F32)?;
         let ran = self.run_sample(DType::F32)?;
@@ -208,7 +208,7 @@ impl Case<'_> {
     }
 }
 
-/// The names of rows that do not depend on the batch.
+/// Returns keys of rows that do not depend on the batch.
 fn row_keys(lod: Option<&Arc<Lod>>, rows: usize, numbers: &[u64]) -> Vec<RowKey> {
     let number = |i: usize| numbers.get(i).copied().unwrap_or_default();
     match lod {

@@ -1,4 +1,4 @@
-//! Sequences piece by piece: what an operator says can be called so gives the bits of the whole sequences.
+//! Checks that operators that are declared to run piece by piece give the bits of whole sequences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::operator::{Mode, Operand, Pieces, Reach, RunFacts};
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
-    /// Pieces from the first to the last, and from the last to the first, give what the whole sequences give.
+    /// Checks that pieces from the first to the last, and from the last to the first, give the result of the whole sequences.
     pub(super) fn pieces(&self) -> Outcome {
         let ran = self.run_sample(DType::F32)?;
         let hints = self.op.hints();
@@ -38,7 +38,7 @@ impl Case<'_> {
 
     fn piecewise(&self, ran: &CaseRun, pieces: &Pieces, from_end: bool, rows: usize) -> Outcome {
         let operands = self.operands(DType::F32)?;
-        // Windows are of sequences with one level.
+        // Windows exist only for sequences of one level.
         let lods = || operands.iter().filter(|o| o.batched).filter_map(|o| o.value.lod());
         let Some(lod) = lods().next().filter(|_| lods().all(|lod| lod.levels() == 1)) else {
             return Ok(());
@@ -68,7 +68,7 @@ impl Case<'_> {
             }
             let mut direct = Direct::new(op.clone(), &given)?.run_as(facts, &self.numbers());
             if carried.is_empty() && !pieces.carried.is_empty() {
-                // Nothing came before: zeros, in the shape of what is handed on.
+                // Before the first piece: zeros, in the shape of the carried output.
                 for &name in pieces.carried {
                     given.push(Operand::batch(name, zeros(&direct, signature.outputs, name)?));
                 }
@@ -108,7 +108,7 @@ impl Case<'_> {
     }
 }
 
-/// The rows of each sequence that are in a piece.
+/// Returns the rows of each sequence that are in a piece.
 fn piece_of(lod: &Arc<Lod>, piece: usize, rows: usize) -> Vec<Range<usize>> {
     let first = piece.saturating_mul(rows);
     let of = |w: &[usize]| {
@@ -123,7 +123,7 @@ fn taken(value: &Variable, ranges: &[Range<usize>], lod: &Arc<Lod>) -> Result<Va
     Variable::new(value.storage().as_dense()?.gather_rows(&rows)?, Some(lod.clone()))
 }
 
-/// Zeros in the shape of an output.
+/// Returns zeros in the shape of an output.
 fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outcome<Variable> {
     let slot = outputs.iter().position(|slot| slot.name == name);
     let Some(spec) = slot.and_then(|slot| direct.output_specs()[slot].first()) else {
@@ -133,7 +133,7 @@ fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outc
     Ok(Variable::dense(Dense::zeros(spec.dtype, &shape)?))
 }
 
-/// The rows of all pieces at their places.
+/// Joins the rows of all pieces, each at its position in the whole.
 fn joined(whole: &Variable, pieces: &[(Vec<Range<usize>>, Variable)]) -> Result<Storage> {
     let mut place = vec![0; whole.rows()];
     let mut at = 0;

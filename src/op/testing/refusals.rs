@@ -1,4 +1,4 @@
-//! What does not fit is refused when an operator is appended, and not first when it runs, or never.
+//! Checks that wrong operands are refused when an operator is appended, not when it runs.
 
 use super::case::{Case, STREAM};
 use super::values::{Broken, Outcome, ensure, has_nan};
@@ -9,10 +9,10 @@ use crate::operator::call::Direct;
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
-    /// If the shape rule accepts operands of another dtype or with other rows, `forward` takes them and writes its outputs
-    /// whole.
+    /// Checks that `forward` accepts all operands of another dtype or with other rows that the shape rule accepts, and
+    /// writes its outputs whole.
     pub(super) fn operands_that_fit(&self) -> Outcome {
-        // An output that is changed in place has the spec of the updated variable: the program checks that.
+        // An output that is changed in place has the spec of the updated variable: the program checks this.
         if self.updates() {
             return Ok(());
         }
@@ -39,7 +39,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// A call that the shape rule accepts; `same` says that its data are the sample's, which `forward` takes.
+    /// Checks a call that the shape rule accepts; `same` is true if its data are the sample's, which `forward` accepts.
     fn taken(&self, operands: &[Operand], what: &str, same: bool) -> Outcome {
         let Ok(direct) = Direct::new(self.op.clone(), operands) else { return Ok(()) };
         let outputs = match direct.run_as(self.run_facts(), &self.numbers()).keyed(STREAM, None).forward() {
@@ -63,7 +63,7 @@ impl Case<'_> {
     }
 }
 
-/// The operand with one row more in its first sequence; `None` if it has none.
+/// Returns the operand with one more row in its first sequence; `None` without a sequence.
 fn longer(operand: &Operand) -> Result<Option<Variable>> {
     let (value, Some(lod)) = (&operand.value, operand.value.lod()) else { return Ok(None) };
     if !operand.batched || value.rows() == 0 {
@@ -75,7 +75,7 @@ fn longer(operand: &Operand) -> Result<Option<Variable>> {
     *first += 1;
     let mut shape = value.shape().to_vec();
     shape[0] += 1;
-    // Ones: labels, ids and numbers that most functions take.
+    // Ones are valid labels, ids and arguments of most functions.
     let ones = Dense::from_vec(&shape, vec![1i64; shape.iter().product()])?;
     Ok(Some(Variable::new(ones.cast(value.dtype()), Some(Lod::from_lengths(&lengths)?))?))
 }

@@ -1,4 +1,4 @@
-//! What an operator computes is what it says that it computes: shapes, LoD, columns, slots of which no number is read.
+//! Checks of declared shapes, LoD, columns, and slots whose numbers are not read.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::operator::{Extent, LodEffect, Operand};
 use crate::tensor::{DType, Variable};
 
 impl Case<'_> {
-    /// The declared shape, dtype, storage and LoD are the computed ones; a second run gives the same bits.
+    /// Checks that the computed shape, dtype, storage and LoD are as declared, and that a second run gives the same bits.
     pub(super) fn shapes(&self) -> Outcome {
         let ran = self.run_sample(DType::F32)?;
         let again = ran.direct.forward()?;
@@ -42,7 +42,7 @@ impl Case<'_> {
                         let specs = |slot: usize| ran.direct.input_specs()[slot].first();
                         let batched = |slot: &usize| specs(*slot).is_some_and(|spec| spec.batched());
                         let kept = (slot..ran.direct.inputs().len()).find(batched);
-                        // An output with a row for each sequence has one level less.
+                        // An output with one row per sequence has one level less.
                         let less = kept.and_then(specs).is_some_and(|kept| kept.lod.len() > spec.lod.len());
                         kept.and_then(from).and_then(|lod| if less { lod.upper() } else { Some(lod) })
                     }
@@ -60,7 +60,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Outputs that are declared columns of the input are.
+    /// Checks that outputs that are declared columns of the input equal these columns.
     pub(super) fn columns(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         let Some(columns) = self.op.hints().columns else { return Ok(()) };
@@ -82,7 +82,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// If only the shape of a slot is looked at, other numbers in it, or NaN, change nothing.
+    /// Checks that the numbers of a slot, even NaN, have no effect if the operator declares that it reads only the shape.
     pub(super) fn shape_only(&self) -> Outcome {
         let signature = self.op.signature();
         let operands = self.operands(DType::F32)?;

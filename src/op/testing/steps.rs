@@ -1,5 +1,5 @@
-//! A sample in a step block, over each level of its sequences and as a static input, before the loop, in it and behind it,
-//! against the reference interpreter.
+//! Checks of a sample in a step block, over each level of its sequences and as a static input, before, in and behind the
+//! loop, against the reference interpreter.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,26 +16,26 @@ use crate::ops::Pool;
 use crate::program::{Builder, Program, Recurrence, Step, Var, VarRole, backward};
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
-/// How far a gradient may be from the interpreter's, whose sums over steps are in another order.
+/// The tolerance of gradients: the interpreter's sums over steps have another order.
 fn rounding(dtype: DType) -> f64 {
     if dtype == DType::F32 { 4e-6 } else { 1e-12 }
 }
 
-/// What the operator has to do with the memory of the loop.
+/// The relation of the operator to the memory of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AtLoop {
-    /// The memory depends on it.
+    /// The memory depends on the operator.
     Before,
     /// Both.
     Inside,
-    /// It depends on the memory.
+    /// The operator depends on the memory.
     Behind,
 }
 
-/// How the operands come into a step block.
+/// The way in which operands enter a step block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Way {
-    /// The level whose sequences are run; all are static inputs without it.
+    /// The level whose sequences the loop runs over; without it all operands are static inputs.
     level: Option<usize>,
     at: AtLoop,
 }
@@ -54,8 +54,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// The ways that are tried in a dtype, for operands of `depth` levels. Each is tried in one of the two dtypes, those in the
-/// loop in both.
+/// Returns the ways to check in a dtype, for operands of `depth` levels. Each is checked in one of the two dtypes, ways in
+/// the loop in both.
 fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     let single = dtype == DType::F32;
     let (over, fixed) = match single {
@@ -69,24 +69,24 @@ fn ways(depth: usize, dtype: DType) -> Vec<Way> {
 /// A sample's program with a step block, and the loss Σ weight · output.
 struct Looped {
     model: Model,
-    /// What is counted while everything else is static.
+    /// The counted input of the loop, if all operands are static.
     ticks: Option<VarId>,
     weights: Vec<(VarId, Spec)>,
     outputs: Vec<VarId>,
-    /// With the slot and the variable that they are of.
+    /// Gradients, with the slot and the variable that they belong to.
     gradients: Vec<(VarId, usize, usize)>,
 }
 
-/// What outputs are multiplied by, and the sum of the products.
+/// The weights of the outputs, and the sum of the products.
 type Loss = (Vec<(VarId, Spec)>, Option<VarId>);
 
-/// Why there is no such program.
+/// The reason why a program does not exist.
 enum NoProgram {
-    /// It would not be legal, for any operator.
+    /// The program is not legal, for any operator.
     Illegal,
     /// The operator refuses its inputs there.
     Refused(Error),
-    /// Something else is wrong.
+    /// Another error.
     Wrong(Error),
 }
 
@@ -97,8 +97,8 @@ impl From<Error> for NoProgram {
 }
 
 impl Case<'_> {
-    /// In a step block, wherever that is legal, the sample has the bits that the interpreter finds, and its gradients but for
-    /// rounding; they have the same bits on 1 and 3 threads, before and after other batches.
+    /// Checks that the sample in a step block, wherever that is legal, has the interpreter's bits, and its gradients within
+    /// rounding; gradients have the same bits on 1 and 3 threads, before and after other batches.
     pub(super) fn in_steps(&self) -> Outcome {
         let reach = self.op.facts().reach;
         if self.updates() || reach == Reach::Batch || !self.sample.operands.iter().any(|o| o.batched) {
@@ -129,7 +129,7 @@ impl Case<'_> {
         let slots = || vars.iter().zip(direct.input_specs());
         let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
         let batched = || batched().filter(|(_, spec)| spec.batched());
-        // What is computed from sparse rows is computed before the loop.
+        // Results of sparse rows are computed before the loop.
         let made = direct.output_specs().iter().flatten().filter(|spec| spec.batched());
         let sparse = |spec: &Spec| spec.storage != StorageKind::Dense;
         if way.at != AtLoop::Before && (batched().any(|(_, spec)| sparse(spec)) || made.clone().any(sparse)) {
@@ -191,7 +191,7 @@ impl Case<'_> {
         Ok(Looped { model, ticks, weights, outputs, gradients })
     }
 
-    /// What one step does: the operator, and a memory that it has to do with.
+    /// Appends one step: the operator, and a memory that is related to it.
     fn step(
         &self,
         step: &Step,
@@ -212,7 +212,8 @@ impl Case<'_> {
                     step.spec_of_tensor(bound[slot][k]).map_or(0, known),
                     direct.input_specs()[slot][k].lod.len(),
                 );
-                // What is no input of the steps is seen as it lies outside, below the level that they run over.
+                // Steps read a variable from outside the loop, if it is not a step input, with its levels below
+                // the one that they run over.
                 let levels = if levels == outer { outer - way.level.unwrap_or(0) } else { levels };
                 bound[slot][k] = moved(bound[slot][k], memory, levels);
             }
@@ -230,7 +231,7 @@ impl Case<'_> {
         let mut returned = Vec::new();
         let mut known: Vec<LevelId> = Vec::new();
         for &var in bound.iter().flatten() {
-            // A literal has none.
+            // A literal has no levels.
             known.extend(step.spec_of_tensor(var).iter().flat_map(|spec| &spec.lod));
         }
         for out in outputs {
@@ -238,7 +239,8 @@ impl Case<'_> {
             let out = if spec.storage == StorageKind::Dense { out } else { out.to_dense() };
             let mut row = out;
             let float = spec.dtype == dtype;
-            // Sub-sequences of a static input, and those that the operator makes, are not those of the step's outputs.
+            // Sub-sequences of a static input, and sub-sequences that the operator makes, differ from the
+            // sub-sequences of the step's outputs.
             let made = !spec.lod.iter().all(|level| known.contains(level));
             let inside = spec.lod.is_empty() || (way.level.is_some() && !made);
             if inside {
@@ -266,7 +268,7 @@ impl Case<'_> {
         returned
     }
 
-    /// The loss of what a step block gives, and what it is multiplied by.
+    /// Appends the loss of a step block's outputs; returns it with the weights.
     fn weighted(&self, program: &mut Program, outputs: &[VarId], dtype: DType) -> Result<Loss> {
         let (mut weights, mut loss) = (Vec::new(), None);
         for &var in outputs {
@@ -351,11 +353,11 @@ impl Case<'_> {
     }
 }
 
-/// An operand of so many levels inside the step times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side
-/// of 0.
+/// Multiplies an operand, of `levels` levels inside the step, by a function of the memory between about 0.9 and 1.1, so that
+/// signs stay.
 fn moved(x: Var, memory: Var, levels: usize) -> Var {
     let mut factor = (memory * 0.0625).exp();
-    // The factor of a sequence is repeated over its rows; operands with deeper levels are left as they are.
+    // The factor of a sequence is repeated over its rows; operands with deeper levels are unchanged.
     match levels {
         0 => {}
         1 => factor = factor.sequence_expand_as(x),
@@ -365,7 +367,7 @@ fn moved(x: Var, memory: Var, levels: usize) -> Var {
 }
 
 impl Looped {
-    /// What is fed for a call: operands, what is counted, weights.
+    /// Returns the feeds of a call: operands, the counted input, weights.
     fn feeds(&self, direct: &Direct, batch: usize) -> Result<Vec<(VarId, Variable)>> {
         let mut feeds = Vec::new();
         for &(var, slot, k) in &self.model.feeds {
@@ -398,7 +400,7 @@ impl Looped {
     }
 }
 
-/// The LoD that ends with a level of the operands.
+/// Returns the LoD that ends with a level of the operands.
 fn lod_of(direct: &Direct, level: LevelId) -> Option<std::sync::Arc<Lod>> {
     let pairs = direct.inputs().iter().flatten().zip(direct.input_specs().iter().flatten());
     for (var, spec) in pairs {

@@ -1,11 +1,11 @@
-//! What the check compares: numbers of any storage, and how it says what differs.
+//! Comparisons of numbers of any storage, and the messages about differences.
 
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
 use crate::tensor::{Coo, Csr, DType, Dense, SelectedRows, Storage, Variable};
 
-/// What went wrong, in words.
+/// The message of a broken rule.
 pub(super) struct Broken(pub(super) String);
 
 pub(super) type Outcome<T = ()> = std::result::Result<T, Broken>;
@@ -16,35 +16,35 @@ impl From<Error> for Broken {
     }
 }
 
-/// Says what is wrong, unless it holds.
+/// Returns an error with these words unless `holds`.
 pub(super) fn ensure(holds: bool, words: impl FnOnce() -> String) -> Outcome {
     if holds { Ok(()) } else { Err(Broken(words())) }
 }
 
-/// Says more of where something is wrong.
+/// Adds the place to the message of an error.
 pub(super) fn within(outcome: Outcome, place: impl FnOnce() -> String) -> Outcome {
     outcome.map_err(|Broken(words)| Broken(format!("{}: {words}", place())))
 }
 
-/// Numbers between -1 and 1 without a pattern.
+/// Returns numbers between -1 and 1 without a pattern.
 pub(super) fn filled(shape: &[usize], dtype: DType, salt: usize) -> Result<Dense> {
     let len: usize = shape.iter().product();
     let numbers = (0..len).map(|i| (((i + 1) * (2 * salt + 3)) as f64 * 1.618).sin()).collect();
     Ok(Dense::from_vec::<f64>(shape, numbers)?.cast(DType::F32).cast(dtype))
 }
 
-/// A dense value of the shape, every number of it the same.
+/// Returns a dense value of the shape in which every number is `number`.
 pub(super) fn all(shape: &[usize], dtype: DType, number: f64) -> Result<Dense> {
     let len: usize = shape.iter().product();
     Ok(Dense::from_vec::<f64>(shape, vec![number; len])?.cast(dtype))
 }
 
-/// Whether gradients can be of this dtype.
+/// Returns whether gradients can have this dtype.
 pub(super) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
 }
 
-/// A gradient for an output, if it can have one.
+/// Makes up a gradient for an output, if it can have one.
 pub(super) fn weights(output: &Variable, salt: usize) -> Result<Option<Storage>> {
     if !is_float(output.dtype()) {
         return Ok(None);
@@ -53,7 +53,7 @@ pub(super) fn weights(output: &Variable, salt: usize) -> Result<Option<Storage>>
     at_stored(output.storage(), &dense).map(Some)
 }
 
-/// The numbers of a dense value where another one stores some, stored as that one is.
+/// Returns the numbers of a dense value at the stored positions of `like`, in the storage of `like`.
 pub(super) fn at_stored(like: &Storage, dense: &Dense) -> Result<Storage> {
     let all = dense.cast(DType::F64);
     let (all, width) = (all.as_slice::<f64>()?, dense.width());
@@ -80,7 +80,7 @@ pub(super) fn at_stored(like: &Storage, dense: &Dense) -> Result<Storage> {
     with_stored(like, found, dense.dtype())
 }
 
-/// A value in canonical form: nothing is stored twice, and all in order.
+/// Returns a value in canonical form: each number is stored once, in order.
 pub(super) fn canonical(value: &Storage) -> Result<Storage> {
     Ok(match value.clone() {
         Storage::Dense(dense) => dense.into(),
@@ -90,7 +90,7 @@ pub(super) fn canonical(value: &Storage) -> Result<Storage> {
     })
 }
 
-/// The numbers that are stored, in f64 and canonical order.
+/// Returns the stored numbers, in f64 and canonical order.
 pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
     let numbers = match canonical(value)? {
         Storage::Dense(dense) => dense,
@@ -101,7 +101,7 @@ pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
     Ok(numbers.cast(DType::F64).as_slice::<f64>()?.to_vec())
 }
 
-/// The same with other numbers in the places that are stored, in canonical order.
+/// Returns `value` with other stored numbers, given in canonical order.
 pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> Result<Storage> {
     let of = |shape: &[usize]| Ok::<_, Error>(Dense::from_vec(shape, numbers.clone())?.cast(dtype));
     Ok(match canonical(value)? {
@@ -124,13 +124,13 @@ pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> R
     })
 }
 
-/// As [`filled`], stored as another value is.
+/// Returns numbers like [`filled`], in the storage of another value.
 pub(super) fn filled_like(value: &Storage, salt: usize) -> Result<Storage> {
     let dense = filled(value.shape(), value.dtype(), salt)?;
     at_stored(value, &dense)
 }
 
-/// f32 and f64 in `dtype`; anything else as it is.
+/// Casts f32 and f64 to `dtype`; returns any other value unchanged.
 pub(super) fn cast(value: &Variable, dtype: DType) -> Result<Variable> {
     if !is_float(value.dtype()) {
         return Ok(value.clone());
@@ -155,7 +155,7 @@ pub(super) fn cast(value: &Variable, dtype: DType) -> Result<Variable> {
     Variable::new(storage, value.lod().cloned())
 }
 
-/// The dense meaning in f64.
+/// Returns the dense numbers in f64.
 pub(super) fn numbers(storage: &Storage) -> Result<Vec<f64>> {
     Ok(storage.to_dense()?.cast(DType::F64).as_slice::<f64>()?.to_vec())
 }
@@ -168,7 +168,7 @@ pub(super) fn bits_eq(a: &Storage, b: &Storage) -> Result<bool> {
     Ok(a.to_dense()?.bits_eq(&*b.to_dense()?))
 }
 
-/// Says at which element the bits are others, and what is there.
+/// Checks that the bits are equal; the error names the first different element and its value.
 pub(super) fn same_bits(got: &Storage, expected: &Storage, name: impl Display) -> Outcome {
     if bits_eq(got, expected)? {
         return Ok(());
@@ -187,7 +187,7 @@ pub(super) fn same_bits(got: &Storage, expected: &Storage, name: impl Display) -
     }))
 }
 
-/// As [`same_bits`], where the shapes may be told in other words: a gradient of the same rows and columns.
+/// Checks as [`same_bits`] does, after reshaping `got` to the expected shape.
 pub(super) fn same_numbers(got: &Storage, expected: &Storage, name: impl Display) -> Outcome {
     let shape = expected.shape().to_vec();
     let got = got.to_dense()?.into_owned();
@@ -197,7 +197,7 @@ pub(super) fn same_numbers(got: &Storage, expected: &Storage, name: impl Display
     same_bits(&got.reshape(&shape)?.into(), expected, name)
 }
 
-/// Within `tolerance` of the expected, measured by its largest number and 1.
+/// Checks that numbers are within `tolerance` of the expected ones, relative to the largest of these and 1.
 pub(super) fn near(got: &Storage, expected: &Storage, tolerance: f64, name: impl Display) -> Outcome {
     let (a, b) = (numbers(got)?, numbers(expected)?);
     let scale = b.iter().filter(|b| b.is_finite()).fold(1.0, |m: f64, b| m.max(b.abs()));
@@ -212,7 +212,7 @@ pub(super) fn near(got: &Storage, expected: &Storage, tolerance: f64, name: impl
     }
 }
 
-/// Columns of values side by side: each value with as many rows.
+/// Joins the columns of values that have the same number of rows.
 pub(super) fn beside(values: &[&Dense]) -> Result<Dense> {
     let rows = values.first().map_or(0, |v| v.rows());
     let mut all = Vec::new();

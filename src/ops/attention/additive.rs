@@ -1,4 +1,4 @@
-//! `additive_attention`: one query a sequence, with scores by a small perceptron.
+//! `additive_attention`: one query per sequence, with scores of a small perceptron.
 
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use crate::tensor::{Dense, Variable};
 use crate::{builder_methods, operator, with_float};
 
 builder_methods! { AdditiveAttentionPlain, Builder, Var;
-    /// Additive attention of one row a sequence to the rows of that sequence: Σ_j softmax_j(v · tanh(query + key_j)) · value_j.
+    /// Additive attention: one query per sequence attends to the rows of that sequence: Σ_j softmax_j(v · tanh(query + key_j))
+    /// · value_j.
     ///
-    /// [`additive_attention_with`](Self::additive_attention_with) says what the shapes are, and gives the weights too.
+    /// [`additive_attention_with`](Self::additive_attention_with) lists the shapes, and returns the weights too.
     ///
     /// ```
     /// use unpadded::layers::Linear;
@@ -45,9 +46,9 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
         self.additive_attention_with(query, keys, values, v).0
     }
 
-    /// The same, and the weight of each key: one number a row, with the LoD of the keys.
+    /// Additive attention that also returns the weight of each key: one number per row, with the LoD of the keys.
     ///
-    /// `query` is `[rows, a]` with one row for each sequence of `keys`, as the state of a decoder has in a step block; `keys` are
+    /// `query` is `[rows, a]` with one row for each sequence of `keys`, like the state of a decoder in a step block; `keys` are
     /// `[rows, a]`; `values` have the keys' rows; `v` is a constant `[a]`, or `[rows, a]` with the query's rows. Of sequence i:
     ///
     /// s_j = Σ_c v_c · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
@@ -55,8 +56,8 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and translate" (2015): there keys and query are
     /// linear in the encoder's states and the decoder's. A sequence without keys gets zeros.
     ///
-    /// A constant `v` becomes a row for each query (by [`fill_like`](Self::fill_like) and a sum), so that its gradient is a row for each
-    /// of them, too, and sequences of a step stay independent of one another.
+    /// A constant `v` becomes one row per query (by [`fill_like`](Self::fill_like) and a sum), so that its gradient has one row
+    /// per query too, and the sequences of a step stay independent.
     ///
     /// # Errors
     /// If `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
@@ -68,7 +69,8 @@ builder_methods! { AdditiveAttentionPlain, Builder, Var;
 }
 
 operator! {
-    /// Additive attention whose weights of columns are rows: see [`additive_attention_with`](crate::Builder::additive_attention_with).
+    /// Additive attention with one row of column weights `v` per query: see
+    /// [`additive_attention_with`](crate::Builder::additive_attention_with).
     ///
     /// With one row of `query` and of `v` for each sequence of `keys`:
     /// s_j = Σ_c v_ic · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
@@ -180,7 +182,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A number a key of the longest sequence.
+/// One number per key of the longest sequence.
 struct Scratch<T>(Vec<T>);
 
 impl<T> Default for Scratch<T> {

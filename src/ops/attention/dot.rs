@@ -14,7 +14,7 @@ use crate::program::Var;
 use crate::tensor::Variable;
 use crate::{builder_methods, operator, with_float};
 
-/// What [`Builder::dot_attention`](crate::Builder::dot_attention) may be told; by default one head, which sees every key.
+/// Options of [`Builder::dot_attention`](crate::Builder::dot_attention); by default one head, which sees every key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DotAttention {
     pub(crate) heads: usize,
@@ -31,7 +31,7 @@ impl Default for DotAttention {
 }
 
 impl DotAttention {
-    /// So many heads.
+    /// Attention with `heads` heads.
     pub fn heads(heads: usize) -> Self {
         Self { heads, ..Self::default() }
     }
@@ -42,25 +42,25 @@ impl DotAttention {
         Self { scale: scale.into(), ..self }
     }
 
-    /// How many keys before its own place a query sees (default: all of them).
+    /// Sets the number of keys before its own place that a query sees (default: all of them).
     #[must_use]
     pub fn before(self, keys: impl Into<Option<usize>>) -> Self {
         Self { before: keys.into(), ..self }
     }
 
-    /// How many keys behind its own place a query sees (default: all of them).
+    /// Sets the number of keys behind its own place that a query sees (default: all of them).
     #[must_use]
     pub fn after(self, keys: impl Into<Option<usize>>) -> Self {
         Self { after: keys.into(), ..self }
     }
 
-    /// A query sees no key behind its own place.
+    /// Causal attention: a query sees no key behind its own place.
     #[must_use]
     pub fn causal(self) -> Self {
         Self { after: Some(0), ..self }
     }
 
-    /// A query sees so many keys before its own place, and so many behind it, unless it is causal.
+    /// Windowed attention: a query sees `keys` keys before its own place and, unless causal, `keys` keys behind it.
     #[must_use]
     pub fn window(self, keys: usize) -> Self {
         Self { before: Some(keys), after: Some(self.after.unwrap_or(keys)), ..self }
@@ -75,12 +75,12 @@ impl DotAttention {
 }
 
 builder_methods! { DotAttentionPlain, Builder, Var;
-    /// Scaled dot-product attention of the rows of each sequence of `q` over those of the same sequence of `k` and `v`, in one or
-    /// more heads: out_i = Σ_j softmax_j(scale · q_i · k_j) · v_j.
+    /// Scaled dot-product attention: the queries of each sequence of `q` attend to the keys and values of the same sequence, in
+    /// one or more heads: out_i = Σ_j softmax_j(scale · q_i · k_j) · v_j.
     ///
-    /// Vaswani et al., "Attention is all you need" (2017). Without padding, and without the matrix of all scores: at any time a
-    /// thread holds a tile of them, forward and backward.
-    /// [`dot_attention_with`](Self::dot_attention_with) says what the shapes are and gives the logarithms of the sums too.
+    /// Vaswani et al., "Attention is all you need" (2017). It needs no padding and no matrix of all scores: at any time a
+    /// thread holds one tile of the scores, forward and backward. [`dot_attention_with`](Self::dot_attention_with) lists the
+    /// shapes and returns the logarithms of the sums too.
     ///
     /// ```
     /// use ndarray::array;
@@ -104,8 +104,8 @@ builder_methods! { DotAttentionPlain, Builder, Var;
 }
 
 operator! {
-    /// Multi-head scaled dot-product attention: the attended values, and of each query and head the logarithm of the sum of the
-    /// exponentials of its scores.
+    /// Multi-head scaled dot-product attention: returns the attended values and, for each query and head, ln Σ exp of its
+    /// scores.
     ///
     /// With h heads, `q` and `k` are `[rows, h · d]`, `v` is `[rows, h · e]`; head g has the columns g · d … (g + 1) · d − 1. Of the i-th
     /// query of a sequence and the j-th key of the same sequence, in each head:
@@ -113,9 +113,9 @@ operator! {
     /// s_ij = scale · q_i · k_j + bias_{j−i}, for i − before ≤ j ≤ i + after;
     /// log_sum_i = ln Σ_j exp(s_ij); out_i = Σ_j exp(s_ij − log_sum_i) · v_j.
     ///
-    /// k and v have the same rows. The sequences of the last level of q are those of k, of any lengths; both have the same levels above. Or q
-    /// has one row for each sequence of k, as the state of a decoder in a step block has: then there are no places, and neither bounds
-    /// nor bias. The outputs have q's rows and LoD; the second is `[rows, h]` . A query that sees no
+    /// k and v have the same rows. q and k have the same number of sequences in their last levels, of any lengths, and the same
+    /// levels above. Or q has one row for each sequence of k, like the state of a decoder in a step block: then there are no
+    /// places, and neither bounds nor bias. The outputs have q's rows and LoD; the second is `[rows, h]` . A query that sees no
     /// key, as in a sequence without keys, gets zeros.
     ///
     /// Each sequence is computed tile by tile of 64 queries and 128 keys, so that memory grows with the rows alone. A key that a query
@@ -141,7 +141,7 @@ operator! {
     ///
     /// # Errors
     /// If the sequences differ, or the widths; if the widths are not multiples of the heads; if the bias is not
-    /// `[heads, 2r + 1]`; if there are bounds or a bias while q has one row a sequence.
+    /// `[heads, 2r + 1]`; if there are bounds or a bias while q has one row per sequence.
     pub(in crate::ops) struct DotAttentionOp = dot_attention {
         heads: usize => some_heads,
         scale: Option<f64> => finite_scale,
@@ -210,7 +210,7 @@ impl Op for DotAttentionOp {
             return Err(s.mismatch(Self::Q, &expected));
         }
         if single && (self.before.is_some() || self.after.is_some() || s.optional(Self::BIAS).is_some()) {
-            let expected = "sequences of queries, which have places: a bound or a bias goes by these";
+            let expected = "sequences of queries: a bound or a bias needs their places";
             return Err(s.mismatch(Self::Q, expected));
         }
         if let Some(bias) = s.optional(Self::BIAS) {

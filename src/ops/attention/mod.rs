@@ -1,4 +1,4 @@
-//! Attention of sequences to sequences, and what tells their places.
+//! Attention of sequences to sequences, and position embeddings.
 
 #[macro_use]
 pub(super) mod additive;

@@ -1,4 +1,5 @@
-//! How attention is divided: over heads, and where there are too few over sequences. Each part has rows and columns of its own.
+//! The division of attention over threads: by heads and, where there are too few heads, by sequences. No two threads write the
+//! same rows and columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const WORTH_A_THREAD: usize = 1 << 19;
 #[derive(Clone, Copy)]
 pub(super) enum Queries<'a> {
     Sequences(Sequences<'a>),
-    /// One row a sequence.
+    /// One row per sequence.
     Single,
 }
 
@@ -41,7 +42,7 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// What holds for all sequences and heads.
+/// The settings that all sequences and heads share.
 #[derive(Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) heads: usize,
@@ -50,7 +51,7 @@ pub(super) struct Geometry {
     pub(super) after: usize,
 }
 
-/// What is read.
+/// The inputs of attention.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) geometry: Geometry,
@@ -63,7 +64,7 @@ pub(super) struct Inputs<'a, T> {
     pub(super) keys: Sequences<'a>,
 }
 
-/// What each thread works in, and the sums of a bias.
+/// Scratch of each thread, and the sums of a bias.
 pub(super) struct Rooms<T> {
     rooms: Vec<AttentionRoom<T>>,
     bias: Vec<T>,
@@ -102,13 +103,13 @@ impl<'a, T: Float> Inputs<'a, T> {
         HeadBlock { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
     }
 
-    /// Columns of a head in what is `width` wide.
+    /// The columns of some heads in a variable that is `width` wide.
     fn columns(&self, width: usize, heads: Range<usize>) -> Range<usize> {
         let head = width / self.geometry.heads;
         heads.start * head..heads.end * head
     }
 
-    /// About how many multiply-adds a sequence takes in a head, by its scores.
+    /// Estimates the multiply-adds of a sequence in one head, by its number of scores.
     fn work(&self, sequence: usize) -> usize {
         let (n, m) = (self.queries.rows(sequence).len(), self.keys.rows(sequence).len());
         let seen = self.geometry.before.saturating_add(self.geometry.after).saturating_add(1).min(m);
@@ -120,7 +121,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         helpers(work * self.geometry.heads, WORTH_A_THREAD, threads)
     }
 
-    /// Where a part is cut for `left` of `parts` threads: heads are as much work each. `None` if it is too small.
+    /// Returns the cut of a block for `left` of `parts` threads; every head is the same work. `None` if the block is too small.
     fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
         if part.heads.len() > 1 {
             let heads = part.heads.len() * left / parts;
@@ -139,7 +140,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Cut::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
     }
 
-    /// Rows of queries and keys of some sequences.
+    /// The rows of the queries of some sequences.
     fn query_rows(&self, sequences: &Range<usize>) -> Range<usize> {
         span(sequences, |sequence| self.queries.rows(sequence))
     }
@@ -168,7 +169,7 @@ fn span(sequences: &Range<usize>, rows: impl Fn(usize) -> Range<usize>) -> Range
     }
 }
 
-/// The rows of a sequence and the columns of a head, in what begins where a part does.
+/// The rows of a sequence and the columns of a head, in a view that begins where the block does.
 fn within<'v, T>(
     view: &'v mut ViewMut<'_, T>,
     rows: Range<usize>,
@@ -253,7 +254,7 @@ impl HeadBlock {
 
 type Gradient<'a, T> = Option<(ViewMut<'a, T>, Assign)>;
 
-/// The gradients of queries, keys and values that are asked for.
+/// The requested gradients of queries, keys and values.
 pub(super) struct Gradients<'a, T> {
     pub(super) q: Gradient<'a, T>,
     pub(super) k: Gradient<'a, T>,
@@ -320,7 +321,7 @@ fn backward_part<'a, T: Float>(
             for head in part.heads.clone() {
                 let (queries, keys) = (inputs.queries.rows(sequence), inputs.keys.rows(sequence));
                 let at = head - part.heads.start;
-                // Of the columns of all heads: those of this one, in a part and in the whole.
+                // The columns of this head, in the block and in the whole variable.
                 let own = |width: usize| inputs.columns(width, at..at + 1);
                 let of = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
                 let read = |view: View<'a, T>| read(view, &queries, of(view));

@@ -1,4 +1,4 @@
-//! `rotary`: pairs of columns turned by the place of their row.
+//! `rotary`: rotary position embedding, which turns pairs of columns by an angle that grows with the row's place.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, Float, View, ViewMut};
@@ -16,9 +16,10 @@ operator! {
     /// Rotary position embedding: in each head, columns c and c + d/2 of the row at place t of its sequence are turned by the
     /// angle t · base^(−2c/d), so that products of queries and keys depend on how far they are apart.
     ///
-    /// Su et al., "RoFormer" (2021), with the halves of a head as pairs, as in GPT-NeoX. `x` is `[rows, heads · d]` with d even; the
-    /// output has its shape and LoD. With a = x_c and b = x_(c + d/2): out_c = a cos − b sin, out_(c + d/2) = b cos + a sin. t is counted from 0
-    /// in each sequence of the last level; a sequence without rows has nothing to turn. `base` is 10,000 unless it is said.
+    /// Su et al., "RoFormer" (2021), with the halves of a head as pairs, as in GPT-NeoX. `x` is `[rows, heads · d]` with d even;
+    /// the output has its shape and LoD. With a = x_c and b = x_(c + d/2): out_c = a cos − b sin, out_(c + d/2) = b cos + a sin.
+    /// t is counted from 0 in each sequence of the last level; a sequence without rows has nothing to turn. `base` is 10,000 by
+    /// default.
     ///
     /// ```
     /// use ndarray::array;
@@ -109,7 +110,7 @@ impl Op for Rotary {
     }
 }
 
-/// Cosines and sines by place and pair, as far as a sequence was long; kept from call to call.
+/// Cosines and sines by place and pair, up to the longest sequence so far; kept from call to call.
 struct Turns<T> {
     of: (usize, f64),
     angles: Vec<(T, T)>,
@@ -122,7 +123,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T: Float> Turns<T> {
-    /// Knows so many places.
+    /// Computes the cosines and sines of the first `places` places that are missing.
     fn learn(&mut self, pairs: usize, base: f64, places: usize) {
         if self.of != (pairs, base) {
             (self.of, self.angles) = ((pairs, base), vec![]);

@@ -8,7 +8,7 @@ use crate::operator::{Backward, CheckCase, Forward, Gradient, InferShape, Op, Ro
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// What the update gate z of a GRU lets through.
+/// The state that the update gate z of a GRU lets through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UpdateGate {
     /// h = (1 − z)·n + z·h_prev: an open gate keeps the old state, as in PyTorch.
@@ -19,14 +19,15 @@ pub enum UpdateGate {
 }
 
 operator! {
-    /// The pointwise part of a GRU step: the new state from the input's part `x` `[rows, 3H]` and the recurrent part
-    /// `h` `[rows, 3H]` of the gates r, z, n, each with its bias, and the old state `h_prev` `[rows, H]`.
+    /// Computes the pointwise part of a GRU step: the new state from the input part `x` `[rows, 3H]` and the
+    /// recurrent part `h` `[rows, 3H]` of the gates r, z, n, each with its bias, and the old state `h_prev`
+    /// `[rows, H]`.
     ///
     /// r = σ(x_r + h_r), z = σ(x_z + h_z), n = tanh(x_n + r ∘ h_n), out = (1 − z) ∘ n + z ∘ h_prev;
     ///
-    /// with the attribute `flip`, out = z ∘ n + (1 − z) ∘ h_prev. The reset gate works after the recurrent product; a GRU
-    /// that resets before it is composed of plain operators. Row-wise: the rows may belong to sequences of any LoD, which
-    /// the output keeps.
+    /// with the attribute `flip`, out = z ∘ n + (1 − z) ∘ h_prev. The reset gate works after the recurrent product;
+    /// compose a GRU that resets before the product of plain operators. Row-wise: the rows may belong to sequences of any
+    /// LoD, which the output keeps.
     ///
     /// ```
     /// use ndarray::array;
@@ -65,7 +66,7 @@ impl Op for GruCell {
         for gates in [Self::X, Self::H] {
             let spec = s.input(gates);
             if spec.shape.len() != 2 || spec.width() != 3 * state.width() {
-                let expected = format!("rows of {} numbers, 3 × those of `h_prev`", 3 * state.width());
+                let expected = format!("rows of {} numbers, 3 × the width of `h_prev`", 3 * state.width());
                 return Err(s.mismatch(gates, &expected));
             }
         }
@@ -126,7 +127,7 @@ impl GruCell {
         };
         let gates = |slot: usize| (!run.in_place(slot)).then(|| run.input::<T>(slot)).transpose();
         let (xw, hw) = (gates(Self::X)?, gates(Self::H)?);
-        // The old state's values only matter for the gates' gradients.
+        // Only the gates' gradients depend on the old state's values.
         let h_prev =
             if run.wants(Self::X) || run.wants(Self::H) { run.input::<T>(Self::H_PREV)? } else { dout };
         let (dx, dh, dh_prev) =

@@ -9,13 +9,13 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// The pointwise part of an LSTM step: the new `(h, c)` from `pre` `[rows, 4H]`, the gates i, f, g, o before their
-    /// activations, and `c_prev` `[rows, H]`.
+    /// Computes the pointwise part of an LSTM step: the new `(h, c)` from `pre` `[rows, 4H]`, the gates i, f, g, o
+    /// before their activations, and `c_prev` `[rows, H]`.
     ///
     /// c = σ(f) ∘ c_prev + σ(i) ∘ tanh(g), h = σ(o) ∘ tanh(c).
     ///
-    /// The products that make `pre` are ordinary `linear`s, and the loop over time is a `recurrent`'s. Row-wise: the rows
-    /// may belong to sequences of any LoD, which both outputs keep. A loss may stand on `h`, on `c` or on both.
+    /// Ordinary `linear` operators compute `pre`, and a `recurrent` is the loop over time. Row-wise: the rows may belong
+    /// to sequences of any LoD, which both outputs keep. A loss may depend on `h`, on `c` or on both.
     ///
     /// ```
     /// use ndarray::array;
@@ -52,7 +52,7 @@ impl Op for LstmCell {
         if c_prev.shape.len() != 2 || pre.shape.len() != 2 || pre.width() != 4 * c_prev.width() {
             return Err(s.mismatch(
                 Self::PRE,
-                &format!("rows of {} numbers, 4 × those of `c_prev`", 4 * c_prev.width()),
+                &format!("rows of {} numbers, 4 × the width of `c_prev`", 4 * c_prev.width()),
             ));
         }
         s.set(Self::H, c_prev.clone());
@@ -97,7 +97,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     }
     let pre = if run.in_place(LstmCell::PRE) { None } else { Some(run.input::<T>(LstmCell::PRE)?) };
     let c = run.output::<T>(LstmCell::C)?;
-    // The previous memory's values only matter for the gates' gradient.
+    // Only the gates' gradients depend on the previous memory's values.
     let c_prev = if run.wants(LstmCell::PRE) { run.input::<T>(LstmCell::C_PREV)? } else { c };
     let (dpre, dc_prev) = (run.gradient::<T>(LstmCell::PRE)?, run.gradient::<T>(LstmCell::C_PREV)?);
     lstm_backward(LstmBackward { pre, c_prev, c, dh, dc }, dpre, dc_prev);
@@ -112,7 +112,7 @@ mod tests {
     use crate::operator::call::Direct;
     use crate::tensor::Storage;
 
-    /// The gradients that a seed on `h`, on `c` or both leaves, for the slots wanted.
+    /// Computes the gradients of the wanted slots from a seed on `h`, on `c` or on both.
     fn gradients(h: bool, c: bool, wanted: &dyn Fn(usize) -> bool) -> Result<Vec<Option<Vec<f64>>>> {
         let sample = &LstmCell::samples()?[0];
         let direct = Direct::new(Arc::new(LstmCell {}), &sample.operands)?;

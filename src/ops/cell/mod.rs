@@ -1,4 +1,4 @@
-//! The pointwise part of recurrent cells: one step of them.
+//! The pointwise part of one step of recurrent cells.
 
 #[macro_use]
 pub(super) mod gru;

@@ -8,7 +8,7 @@ use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// A copy of `x`, of any dtype, shape and LoD; the gradient is copied back.
+    /// Copies `x`, of any dtype, shape and LoD; the gradient is copied back.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -39,7 +39,7 @@ pub(in crate::ops) fn copy(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Hands the gradient of the first output on to the first input.
+/// Passes the gradient of the first output to the first input.
 pub(in crate::ops) fn copy_back(run: &mut Backward<'_>) -> Result<()> {
     with_float!(run.dtype(Assign::X), T => {
         let (dx, dout) = (run.gradient::<T>(Assign::X)?, run.output_gradient::<T>(Assign::OUT)?);
@@ -81,9 +81,9 @@ impl Op for Assign {
 }
 
 operator! {
-    /// `x` in another dtype. Floats are rounded to the nearest, and what an integer can't hold becomes its nearest bound
-    /// (not-a-number becomes 0). A bool becomes 0 or 1; a number becomes true unless it is 0. The gradient passes between
-    /// f32 and f64.
+    /// Converts `x` to another dtype. Floats are rounded to the nearest value; a value beyond the range of an integer
+    /// dtype becomes its nearest bound (NaN becomes 0). A bool becomes 0 or 1; a number becomes true unless it is 0. The
+    /// gradient passes between f32 and f64.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -1,4 +1,4 @@
-//! `carry`: what a state that passes from batch to batch is after this one.
+//! `carry`: the value after a batch of a state that is carried from batch to batch.
 
 use super::assign::{copy, copy_back};
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::operator;
 use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, Operand, Spec};
 
 operator! {
-    /// A copy of `x`: the value after a batch of the state whose value before the batch is the feed `before`. A
+    /// Copies `x`, the value after a batch of the state whose value before the batch is the feed `before`. A
     /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::predict::Predictor) find it in the output. `before` is not
     /// read; it only names the feed.
     ///

@@ -1,4 +1,4 @@
-//! `fill_like`: a value in the shape of another.
+//! `fill_like`: a constant value in the shape of a variable.
 
 use crate::error::Result;
 use crate::kernels::Float;
@@ -7,7 +7,7 @@ use crate::operator::{CheckCase, Forward, InferShape, Op};
 use crate::with_float;
 
 operator! {
-    /// `value` in the shape of `x`.
+    /// Fills the shape of `x` with `value`.
     ///
     /// out = `value`, in the shape, dtype and LoD of x; x's numbers are not read. Row-wise. It starts the backward pass:
     /// the gradient of the loss with respect to itself is 1.

@@ -1,4 +1,4 @@
-//! Copies: as they are, in another dtype, or of the shape alone.
+//! Copies of variables: unchanged, in another dtype, or of the shape alone.
 
 #[macro_use]
 pub(super) mod assign;

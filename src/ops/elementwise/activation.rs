@@ -1,10 +1,10 @@
 //! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `reciprocal`,
 //! `abs`, `scale`, `clamp`.
 //!
-//! out = f(x), element by element, whatever the shape; the output keeps x's LoD. The gradient is dout · f′(x), where
-//! f′ is computed from out if that is enough, so that x can be freed. At the kink in 0 the derivative of `relu` and
-//! `leaky_relu` is that of their left side, and that of `abs` is 0; `clamp` passes the gradient between its bounds and at
-//! them. Outside its domain a function gives what IEEE 754 says: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
+//! out = f(x), element by element, whatever the shape; the output keeps x's LoD. The gradient is dout · f′(x), where f′
+//! is computed from out if that is enough, so that x can be freed. At the kink in 0, `relu` and `leaky_relu` use the
+//! derivative of their left side, and `abs` uses 0; `clamp` passes the gradient between its bounds and at them. Outside
+//! its domain a function returns the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float};
@@ -62,11 +62,11 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Relu = fn relu()
-        // Compared such that NaN passes.
+        // The comparison lets NaN pass.
         value |_, x| if x <= T::ZERO { T::ZERO } else { x };
         slope |_, y: Output| if y <= T::ZERO { T::ZERO } else { T::ONE };
 
-    /// out = x where it is positive, else alpha · x.
+    /// out = x where x is positive, else alpha · x.
     ///
     /// ```
     /// use ndarray::array;
@@ -81,7 +81,7 @@ functions! {
         value |f, x| if x > T::ZERO { x } else { x * T::from_f64(f.alpha) };
         slope |f, x: Input| if x > T::ZERO { T::ONE } else { T::from_f64(f.alpha) };
 
-    /// out = x where it is positive, else alpha · (e^x − 1).
+    /// out = x where x is positive, else alpha · (e^x − 1).
     ///
     /// ```
     /// use ndarray::array;
@@ -289,8 +289,8 @@ functions! {
         value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
         slope |f, _g: Nothing| T::from_f64(f.factor);
 
-    /// out = min(max(x, low), high): x where it lies between the two, else the nearer of them. NaN stays NaN. A `low` above `high` and
-    /// bounds that are NaN are refused.
+    /// out = min(max(x, low), high): x where x lies between the bounds, else the nearer bound. NaN stays NaN. A `low` above
+    /// `high` and bounds that are NaN are refused.
     ///
     /// ```
     /// use ndarray::array;
@@ -313,7 +313,7 @@ functions! {
         };
 }
 
-/// An upper bound that is not below the lower one.
+/// Reads an upper bound that is not below the lower one.
 fn at_least_low(attributes: &Attributes, name: &str) -> Result<f64> {
     let (low, high) = (attributes.float("low")?, attributes.float(name)?);
     if low <= high {
@@ -331,7 +331,7 @@ fn gelu_inner<T: Float>(x: T) -> T {
     T::from_f64(ROOT_2_OVER_PI) * (x + T::from_f64(GELU_CUBIC) * x * x * x)
 }
 
-/// log(1 + x) for x from 0 to 1: the rounding of 1 + x is divided out again.
+/// Computes log(1 + x) for x from 0 to 1; a quotient corrects the rounding of 1 + x.
 #[inline(always)]
 fn log_of_one_more<T: Float>(x: T) -> T {
     let u = T::ONE + x;

@@ -11,15 +11,15 @@ use crate::program::{Builder, Var};
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of all of them.
+/// The slots of these operators.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 impl Builder {
-    /// The two, one that has rows first.
+    /// The two operands, an operand with rows first.
     pub(in crate::ops) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
-        // A mistake in one is found when the operator is appended.
+        // A mistake in an operand is reported when the operator is appended.
         let batched = |var| self.spec_of_tensor(var).is_some_and(|spec| spec.batched());
         if !batched(x) && batched(y) { (y, x) } else { (x, y) }
     }
@@ -27,7 +27,7 @@ impl Builder {
 
 /// A function of two numbers, and its derivatives.
 pub(in crate::ops) trait Function: DeclaredOp {
-    /// What the derivatives by x and by y read.
+    /// The values that the derivatives by x and by y read.
     const READS: [ReadSlots; 2] = [ReadSlots::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
     const PASSES: [bool; 2] = [false, false];
@@ -35,14 +35,14 @@ pub(in crate::ops) trait Function: DeclaredOp {
     const SUMS: bool = false;
     /// The value.
     fn value<T: Float>(x: T, y: T) -> T;
-    /// The derivative by x times `g`. An argument that it does not read may be 0.
+    /// Computes the derivative by x times `g`. An argument that it does not read may be 0.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
-    /// The derivative by y times `g`.
+    /// Computes the derivative by y times `g`.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
 }
 
-/// Declares a function of two numbers as an operator: its documentation, type and method, the value, the derivatives, and
-/// what is said of them.
+/// Declares a function of two numbers as an operator, by its documentation, type and method, the value, the derivatives,
+/// and the properties of the derivatives.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*
@@ -53,9 +53,9 @@ macro_rules! functions {
         $crate::operator! {
             $(#[doc = $text])*
             /// Both have the same rows (the same LoD), or one of them is a constant that every row of the other meets: a
-            /// vector of its width, or one number. One of width 1 meets every column of its row. The output has the rows and
-            /// LoD of the one that has rows, and the width of the wider one; the gradient of what was repeated is the sum
-            /// over its uses, rows first to last.
+            /// vector of its width, or one number. An operand of width 1 meets every column of its row. The output has the
+            /// rows and LoD of the operand with rows, and the width of the wider one; the gradient of a repeated operand is
+            /// the sum over its uses, rows first to last.
             ///
             /// # Errors
             /// If the rows, widths or dtypes do not fit.
@@ -168,8 +168,8 @@ functions! {
         value |x, y| x / y;
         slopes |g| g / y, -(g * x / (y * y));
 
-    /// out = x / y, and 0 where y is 0, as both gradients are there: a quotient of two sums over rows, where a batch may have no row
-    /// that counts.
+    /// out = x / y, and 0 where y is 0, as both gradients are there: for a quotient of two sums over rows, where a batch may have
+    /// no row that counts.
     ///
     /// ```
     /// use ndarray::array;
@@ -187,7 +187,8 @@ functions! {
         value |x, y| if y == T::ZERO { T::ZERO } else { x / y };
         slopes |g| if y == T::ZERO { T::ZERO } else { g / y }, if y == T::ZERO { T::ZERO } else { -(g * x / (y * y)) };
 
-    /// out = max(x, y), element by element; NaN in either comes out. The larger has the whole gradient, at a tie x.
+    /// out = max(x, y), element by element; a NaN in either gives NaN. The larger number gets the whole gradient;
+    /// at a tie, x does.
     ///
     /// ```
     /// use ndarray::array;
@@ -205,7 +206,8 @@ functions! {
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
         slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
 
-    /// out = min(x, y), element by element; NaN in either comes out. The smaller has the whole gradient, at a tie x.
+    /// out = min(x, y), element by element; a NaN in either gives NaN. The smaller number gets the whole gradient;
+    /// at a tie, x does.
     ///
     /// ```
     /// use ndarray::array;
@@ -228,7 +230,7 @@ functions! {
 pub(in crate::ops) struct Binary<F>(F);
 family!(Binary);
 
-/// The result of x and y, element by element, where rows or columns of one of them may be repeated.
+/// Infers the result of x and y, element by element; rows or columns of one operand may be repeated.
 pub(in crate::ops) fn together(s: &InferShape<'_>) -> Result<Spec> {
     s.same_dtype(X, Y)?;
     let (x, y) = (s.input(X), s.input(Y));
@@ -257,7 +259,7 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
-        // Not where y is broadcast: then its gradient is a sum.
+        // Not if y is broadcast: then its gradient is a sum.
         let size = |slot: usize| (inputs[slot][0].rows(), inputs[slot][0].width());
         Gradient::reading(F::READS[wrt]).passes(F::PASSES[wrt] && size(X) == size(Y))
     }
@@ -276,10 +278,10 @@ impl<F: Function> Op for Binary<F> {
     }
 }
 
-/// The samples of all of them: compiled once, not for each.
+/// Returns the check cases of all functions; compiled once, not for each.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
-    // Away from 0, which nothing divides by.
+    // Away from 0, as a divisor of 0 is not checked.
     let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
     let none = Attributes::new();
     let like = |sample: CheckCase, x: &Variable, width| {
@@ -293,7 +295,7 @@ fn samples() -> Result<Vec<CheckCase>> {
         Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
     })?);
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
-    // The other way round: x is what every row or column of y meets.
+    // The other way round: every row or column of y meets x.
     let other = |mut sample: CheckCase, x: &Variable, width| {
         let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
         (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
@@ -317,7 +319,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, value: Combine<T>) -> Result<()> 
     Ok(())
 }
 
-/// The row of y that row `i` of `rows` meets: its own, or the only one.
+/// Returns the row of y that row `i` of `rows` meets: row `i`, or the only row.
 pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &'a [T] {
     y.row(if y.rows() == rows { i } else { 0 })
 }
@@ -328,7 +330,7 @@ fn backward<T: RowValue>(
     slopes: [Combine<T>; 2],
 ) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    // A value that the derivative does not read may be gone: zeros of any fitting shape stand for it.
+    // The buffer of a value that the derivative does not read may be reused by now: zeros of a fitting shape replace it.
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {
@@ -340,7 +342,7 @@ fn backward<T: RowValue>(
     Ok(())
 }
 
-/// The gradient of an operand, added up over the rows and columns that it was repeated for.
+/// Computes the gradient of an operand, summed over the rows and columns that it was repeated for.
 fn gradient<T: Float>(
     f: Combine<T>,
     x: View<'_, T>,
@@ -413,11 +415,11 @@ fn combine_rows<T: Float>(
 
 /// The operands of one kernel call.
 pub(in crate::ops) struct Elements<'a, T> {
-    /// `to.len()` numbers, or one that is broadcast.
+    /// `to.len()` numbers, or one number that is broadcast.
     pub(in crate::ops) x: &'a [T],
-    /// `to.len()` numbers, or one that is broadcast.
+    /// `to.len()` numbers, or one number that is broadcast.
     pub(in crate::ops) y: &'a [T],
-    /// The gradient of the output, `to.len()` numbers; the kernel of a value reads none.
+    /// The gradient of the output, `to.len()` numbers; the kernel of a value does not read it.
     pub(in crate::ops) g: &'a [T],
     pub(in crate::ops) to: &'a mut [T],
     pub(in crate::ops) assign: Assign,
@@ -440,7 +442,7 @@ pub(in crate::ops) fn slopes<F: Function, T: Float>() -> [Combine<T>; 2] {
     ]
 }
 
-/// Writes or adds f(x, y, g), element by element.
+/// Work that writes or adds f(x, y, g), element by element.
 struct ElementLoop<'a, F, T, const READS_G: bool> {
     f: F,
     elements: Elements<'a, T>,
@@ -455,7 +457,7 @@ impl<F: Fn(T, T, T) -> T, T: Float, const READS_G: bool> Sweep for ElementLoop<'
     fn run<A: Arithmetic>(self) {
         let Self { f, elements: Elements { x, y, g, to, assign } } = self;
         let n = to.len();
-        // Slices of length n: the compiler drops the bounds checks.
+        // Slices of length n, so that the compiler drops the bounds checks.
         let g = if READS_G { &g[..n] } else { g };
         let g = |i: usize| if READS_G { g[i] } else { T::ZERO };
         match (x.len() == n, y.len() == n) {

@@ -1,4 +1,4 @@
-//! `greater`, `greater_equal`, `less`, `less_equal`, `equal`, `not_equal`: 1 where it holds, 0 elsewhere.
+//! `greater`, `greater_equal`, `less`, `less_equal`, `equal`, `not_equal`: 1 where the comparison holds, 0 elsewhere.
 
 use super::arithmetic::{meeting, together};
 use crate::error::{Error, ErrorKind, Result};
@@ -9,20 +9,20 @@ use crate::operator::sample::numbers;
 use crate::operator::{Attributes, CheckCase, DeclaredOp, Forward, InferShape, Op};
 use crate::tensor::{DType, Variable};
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 /// A comparison of two numbers.
 pub(in crate::ops) trait Comparison: DeclaredOp {
-    /// The number that x is compared with, if it is not compared with a variable.
+    /// Returns the number that x is compared with; `None` if y is a variable.
     fn number(&self) -> Option<f64>;
-    /// Whether the comparison holds.
+    /// Returns whether the comparison holds.
     fn holds<T: PartialOrd>(x: T, y: T) -> bool;
 }
 
-/// Declares comparisons: the first sentence of the documentation, type and method, and when it holds.
+/// Declares comparisons, each by the first sentence of its documentation, its type and method, and its condition.
 macro_rules! comparisons {
     ($(
         $(#[doc = $text:literal])*
@@ -31,13 +31,13 @@ macro_rules! comparisons {
         $crate::operator! {
             $(#[doc = $text])*
             /// The result has the dtype of x, so that it can be multiplied as a mask, and no gradient passes. NaN is compared as
-            /// in Rust: it is not equal to anything, itself included, and neither less nor greater.
+            /// in Rust: it is not equal to any number or NaN, and neither less nor greater.
             ///
-            /// x is of f32, f64, i32 or i64, and y is a variable of the same dtype, or a number. A variable has the same rows (the
-            /// same LoD), or one of the two is a constant that every row of the other meets: a vector of its width, or one
-            /// number. One of width 1 meets every column of its row. The output has the rows and LoD of the one that has rows,
-            /// and the width of the wider one. If x holds floats, a number is rounded to their dtype; if x holds
-            /// integers, it must be one of these.
+            /// x is of f32, f64, i32 or i64, and y is a variable of the same dtype, or a number. A variable has the same rows
+            /// (the same LoD), or one of the two is a constant that every row of the other meets: a vector of its width, or one
+            /// number. An operand of width 1 meets every column of its row. The output has the rows and LoD of the operand with
+            /// rows, and the width of the wider one. If x holds floats, a number is rounded to their dtype; if x holds integers,
+            /// the number must fit their dtype.
             ///
             /// # Errors
             /// If the rows, widths or dtypes do not fit.
@@ -159,7 +159,7 @@ comparisons! {
 trait Number: Plain + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
-    /// The nearest to a number of the program.
+    /// Returns the nearest value to a number of the program.
     fn nearest(number: f64) -> Self;
 }
 
@@ -177,7 +177,7 @@ macro_rules! numbers_of {
 }
 numbers_of!(f32, f64, i32, i64);
 
-/// Whether whole numbers of the dtype have this one among them.
+/// Returns whether the integer dtype can hold the number.
 fn among(dtype: DType, number: f64) -> bool {
     let bits = if dtype == DType::I32 { 31 } else { 63 };
     let bound = 2f64.powi(bits);
@@ -232,7 +232,7 @@ fn infer_shape(s: &mut InferShape<'_>, number: Option<f64>) -> Result<()> {
     Ok(())
 }
 
-/// The samples of all of them: compiled once, not for each.
+/// Returns the check cases of all comparisons; compiled once, not for each.
 #[cfg(feature = "testing")]
 fn samples() -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
@@ -254,7 +254,7 @@ fn samples() -> Result<Vec<CheckCase>> {
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         Ok(rounded(sample)?.constant("y", halves(1, 3, 1).remove_axis(ndarray::Axis(0))))
     })?);
-    // x is what every row of y meets.
+    // x is a constant that every row of y meets.
     samples.extend(CheckCase::of_rows(&none, 3, |sample, _| {
         let mut sample = rounded(sample)?;
         sample.operands[0].slot = "y".to_owned();
@@ -289,14 +289,14 @@ fn compare<T: Number>(run: &mut Forward<'_>, number: Option<f64>, masks: Masks<T
     Ok(())
 }
 
-/// The kernel of a [`Comparison`]: out = 1 where it holds, else 0.
+/// The kernel of a [`Comparison`]: out = 1 where the comparison holds, else 0.
 type Masks<T> = fn(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>);
 
 fn masks<F: Comparison, T: Number>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>) {
     sweep(Rows { holds: F::holds::<T>, x, y, out });
 }
 
-/// Each row of the result, from those of x and y that meet there.
+/// Work that computes each row of the result from a row of x and a row of y.
 struct Rows<'a, F, T> {
     holds: F,
     x: View<'a, T>,

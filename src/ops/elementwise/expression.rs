@@ -6,8 +6,8 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use crate::program::construction::vars::unknown_of;
 use crate::program::{Builder, Var};
 
-/// An operator between two variables, and the same with a number on either side. Numbers are `f64` or `i32`: with `f32` too
-/// the type of `1.0` in `(1.0 - x).tanh()` would not be known.
+/// Implements an operator between two variables, and between a variable and a number on either side. Numbers are `f64` or
+/// `i32`: with `f32` too, the type of `1.0` in `(1.0 - x).tanh()` would be ambiguous.
 macro_rules! operators {
     ($($operator:ident, $name:ident: $text:literal, |$x:ident, $number:ident| $right:expr, $left:expr;)*) => {$(
         #[doc = $text]

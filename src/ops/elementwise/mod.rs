@@ -1,4 +1,4 @@
-//! Element by element: functions of one number and of two, comparisons, and `+ - * /` on variables.
+//! Elementwise operators: functions of one number and of two, comparisons, and `+ - * /` on variables.
 
 #[macro_use]
 pub(super) mod activation;

@@ -1,4 +1,4 @@
-//! `select`: of two numbers one, as a condition says.
+//! `select`: one of two numbers, by a condition.
 
 use crate::error::Result;
 use crate::kernels::{Assign, View};
@@ -9,12 +9,12 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// x where the condition is not 0, else y, element by element: out = condition ? x : y.
+    /// Selects x where the condition is not 0, else y, element by element: out = condition ? x : y.
     ///
-    /// The condition holds numbers or truth values, one for each number of x or one a row: what a comparison gives, say. Row-wise: all
-    /// three have the same rows, of any LoD, which the output keeps. What is not taken is not looked at, so that a NaN or an
-    /// infinity there does no harm; the gradient of x is that of the output where x was taken, else 0, and of y likewise. No
-    /// gradient passes the condition.
+    /// The condition holds numbers or truth values, one for each number of x or one per row, such as the result of a comparison.
+    /// Row-wise: all three have the same rows, of any LoD, which the output keeps. The numbers that are not selected are not
+    /// read, so that a NaN or an infinity among them has no effect. The gradient of x is the output's gradient where x is
+    /// selected, else 0; the gradient of y is the output's gradient elsewhere. No gradient passes the condition.
     ///
     /// ```
     /// use ndarray::array;
@@ -40,7 +40,7 @@ operator! {
     impl Builder, Var { fn select(&self, condition: Var, x: Var, y: Var) -> Var; }
 }
 
-/// What a condition may hold.
+/// The dtypes of a condition.
 pub(in crate::ops) const CONDITIONS: [DType; 5] =
     [DType::Bool, DType::I64, DType::I32, DType::F32, DType::F64];
 
@@ -69,7 +69,7 @@ macro_rules! condition {
 }
 
 impl Condition<'_> {
-    /// Whether it holds in the first column of a row.
+    /// Returns whether the condition holds in the first column of a row.
     pub(in crate::ops) fn holds(self, row: usize) -> bool {
         match self {
             Condition::Bool(view) => view.row(row)[0],
@@ -80,7 +80,7 @@ impl Condition<'_> {
         }
     }
 
-    /// Whether it holds in each column of a row, or in all of them.
+    /// Evaluates the condition in each column of a row, or once for all columns.
     fn row(self, row: usize, holds: &mut Vec<bool>) {
         holds.clear();
         match self {
@@ -93,7 +93,7 @@ impl Condition<'_> {
     }
 }
 
-/// Whether the condition holds in a column.
+/// Returns whether the condition holds in a column.
 fn at(holds: &[bool], column: usize) -> bool {
     if let [one] = holds { *one } else { holds[column] }
 }

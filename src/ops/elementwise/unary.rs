@@ -7,14 +7,14 @@ use crate::operator::{
 };
 use crate::with_float;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
-/// What the derivative is computed from.
+/// The value from which the derivative is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum SlopeSource {
-    /// It is a constant.
+    /// None: the derivative is a constant.
     Nothing,
     /// The argument.
     Input,
@@ -24,15 +24,15 @@ pub(in crate::ops) enum SlopeSource {
 
 /// A function of one number, and its derivative.
 pub(in crate::ops) trait Function: DeclaredOp + Copy {
-    /// What [`Self::slope`] is given.
+    /// The value that [`Self::slope`] receives.
     const SLOPE_FROM: SlopeSource;
     /// Whether it takes only positive numbers.
     const POSITIVE: bool;
-    /// The attributes of its samples.
+    /// Returns the attributes of its samples.
     fn sample() -> Attributes;
-    /// The value at `x`.
+    /// Computes the value at `x`.
     fn value<T: Float, A: Arithmetic>(self, x: T) -> T;
-    /// The derivative, from what [`Self::SLOPE_FROM`] says.
+    /// Computes the derivative from the value that [`Self::SLOPE_FROM`] names.
     fn slope<T: Float, A: Arithmetic>(self, from: T) -> T;
 }
 
@@ -168,8 +168,8 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
     }
 }
 
-/// Declares functions of one number as operators: for each the documentation, the type, the method and what its samples
-/// set, with the function that reads a parameter if not every number will do, then its value and its derivative.
+/// Declares functions of one number as operators, each by its documentation, type, method and the attributes of its
+/// samples, with a reader function for a parameter with a limited range, then its value and its derivative.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*

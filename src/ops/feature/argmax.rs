@@ -1,4 +1,4 @@
-//! `argmax`: where the largest number of each row stands.
+//! `argmax`: the column of the largest number of each row.
 
 use crate::error::Result;
 use crate::kernels::{Float, exceeds};
@@ -8,11 +8,11 @@ use crate::tensor::DType;
 use crate::with_float;
 
 operator! {
-    /// The column of the largest number of each row: `out_i = argmax_j x_ij`, an i64 of shape `[rows]`, as ids are fed.
+    /// Finds the column of the largest number of each row: `out_i = argmax_j x_ij`, an i64 of shape `[rows]`, as ids are fed.
     ///
-    /// Of equal numbers the lowest column is taken, and a NaN before all numbers. It is the first of the ids of
-    /// [`top_k`](Self::top_k). Row-wise: x may have any LoD, which the output keeps; of a constant matrix the output is
-    /// `[rows, 1]`. No gradient passes ids.
+    /// Among equal numbers the lowest column wins, and NaN counts as larger than any number. The result equals the
+    /// first column of the ids of [`top_k`](Self::top_k). Row-wise: x may have any LoD, which the output keeps; for a
+    /// constant matrix the output is `[rows, 1]`. No gradient passes ids.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,5 +1,4 @@
-//! `batch_norm`: each column brought to mean 0 and variance 1 over the rows of a batch, and `running_average`, which keeps
-//! what inference normalises by.
+//! `batch_norm`: batch normalization, and `running_average`, which keeps the mean and variance for inference.
 
 use ndarray::array;
 
@@ -16,16 +15,17 @@ use crate::operator::{
 use crate::with_float;
 
 operator! {
-    /// Each column brought to mean 0 and variance 1 over all rows of the batch, then scaled and moved (Ioffe and Szegedy, "Batch
-    /// normalization", 2015). The layer [`Norm::batch`](crate::layers::Norm::batch) appends it.
+    /// Batch normalization: brings each column to mean 0 and variance 1 over all rows of the batch, then scales and shifts it
+    /// (Ioffe and Szegedy, "Batch normalization", 2015). The layer [`Norm::batch`](crate::layers::Norm::batch) appends it.
     ///
-    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m_j and v_j = Σ_i (x_ij − m_j)² / n are those of the n
-    /// real rows of the batch, whatever sequences they belong to; there is no padding that would count. Inference takes `mean` and
-    /// `variance`, which [`running_average`](crate::ops) moves after each step towards `batch_mean` and `batch_variance`: m_j and
-    /// v_j · n / (n − 1), which estimates the variance that the rows were drawn with. A batch of no rows or one has no variance:
-    /// it is normalised by `mean` and `variance` while training, too, and these are its `batch_mean` and `batch_variance`.
+    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m_j and v_j = Σ_i (x_ij − m_j)² / n are the
+    /// mean and variance of the n real rows of the batch, whatever sequences they belong to; no padding is counted. Inference
+    /// uses `mean` and `variance`, which [`running_average`](crate::ops) moves after each step towards `batch_mean` and
+    /// `batch_variance`: m_j and v_j · n / (n − 1), which estimates the variance that the rows were drawn with. A batch of no
+    /// rows or one has no variance: it is normalised by `mean` and `variance` while training too, and returns these as
+    /// `batch_mean` and `batch_variance`.
     ///
-    /// The LoD is kept. A row's numbers depend on the other rows, so it stands outside step blocks.
+    /// The LoD is kept. A row's numbers depend on the other rows, so the operator is refused in step blocks.
     ///
     /// ```
     /// use ndarray::array;
@@ -42,7 +42,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats; if gain, bias, mean or variance have another dtype or are not one number a column; if epsilon is not
+    /// If `x` holds no floats; if gain, bias, mean or variance have another dtype or are not one number per column; if epsilon is not
     /// above 0 in its dtype; in a step block.
     pub(in crate::ops) struct BatchNorm = batch_norm { epsilon: f64 => above_zero }
     inputs {
@@ -63,12 +63,12 @@ impl BatchNorm {
     const CONSTANTS: [usize; 4] = [Self::GAIN, Self::BIAS, Self::MEAN, Self::VARIANCE];
 }
 
-/// Whether a batch of so many rows is normalised by its own mean and variance.
+/// Returns whether a batch of `rows` rows is normalised by its own mean and variance.
 fn by_batch(mode: Mode, rows: usize) -> bool {
     mode == Mode::Train && rows > 1
 }
 
-/// What each column is multiplied by, into `scale`: 1 / √(v + epsilon), where v is `variance` times a factor.
+/// Writes the factor of each column into `scale`: 1 / √(v + epsilon), where v is `variance` times `factor`.
 fn scales<T: Float>(variance: &[T], factor: f64, epsilon: f64, scale: &mut Vec<T>) {
     let (factor, epsilon) = (T::from_f64(factor), T::from_f64(epsilon));
     scale.clear();
@@ -153,7 +153,7 @@ impl BatchNorm {
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            // Only mean and variance were used, which pass no gradient.
+            // The batch was normalised by `mean` and `variance`, which pass no gradient.
             for slot in [Self::X, Self::GAIN, Self::BIAS] {
                 if let Some((to, assign)) = run.gradient::<T>(slot)? {
                     assign.put_nothing(to);
@@ -169,7 +169,7 @@ impl BatchNorm {
         let (dx, dgain, dbias) =
             (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::GAIN)?, run.gradient::<T>(Self::BIAS)?);
         let Scratch { scale, along, all } = run.scratch().get::<Scratch<T>>();
-        // The variance that was kept is that of what the rows were drawn from.
+        // The stored variance is the estimate with n − 1; the gradient needs the variance with n.
         let factor = if own { (rows - 1) as f64 / rows as f64 } else { 1.0 };
         scales(variance, factor, self.epsilon, scale);
         along.resize(x.width(), T::ZERO);
@@ -192,7 +192,7 @@ impl BatchNorm {
     }
 }
 
-/// One number a column each.
+/// Scratch: vectors of one number per column.
 #[derive(Default)]
 struct Scratch<T> {
     scale: Vec<T>,
@@ -201,10 +201,10 @@ struct Scratch<T> {
 }
 
 operator! {
-    /// A constant that follows another from step to step, in place: average ← average + momentum · (x − average).
+    /// Moves a constant towards another at each step, in place: average ← average + momentum · (x − average).
     ///
-    /// It runs with the updates of a step, after its gradients were found finite, and only while training. Batch norm keeps by it
-    /// what inference normalises by. Of several batches that make one step it sees the last one.
+    /// It runs with the updates of a step, after its gradients were found finite, and only while training. Batch norm uses it to
+    /// keep the mean and variance for inference. If several batches make one step, it uses the last one.
     ///
     /// ```
     /// use ndarray::array;
@@ -223,7 +223,7 @@ operator! {
     outputs { AVERAGE = average: one.updated() }
 }
 
-/// A number of 0 to 1.
+/// Reads a number from 0 to 1.
 fn momentum(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if (0.0..=1.0).contains(&number) {

@@ -1,4 +1,4 @@
-//! Features side by side and apart: `concat`, `split`, `slice`.
+//! Concatenation and slices of features: `concat`, `split`, `slice`.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use crate::operator::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// The rows of several variables next to each other: `out_i = [x⁰_i, x¹_i, …]`. All have the same LoD, which the output
-    /// keeps; the gradient of each is its columns of the output's.
+    /// Concatenates the rows of several variables: `out_i = [x⁰_i, x¹_i, …]`. All have the same LoD, which the output
+    /// keeps; the gradient of each variable is its columns of the output's gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -108,7 +108,7 @@ impl Op for Concat {
     }
 }
 
-/// Ranges of the columns, one output for each.
+/// Copies ranges of the columns, one output for each.
 fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let x = run.input::<T>(X)?;
     for (k, part) in parts.enumerate() {
@@ -117,7 +117,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range
     Ok(())
 }
 
-/// The gradients of the parts, side by side; the columns of no part get none.
+/// Writes the gradients of the parts side by side; columns outside of all parts get none.
 fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let Some((mut dx, assign)) = run.gradient::<T>(X)? else { return Ok(()) };
     let mut done = 0;
@@ -136,7 +136,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Ran
 }
 
 operator! {
-    /// Columns of `x`, as many in each part as `sizes` says, `[out⁰_i, out¹_i, …] = x_i`; the inverse of `concat`.
+    /// Splits the columns of `x` into parts of the given `sizes`, `[out⁰_i, out¹_i, …] = x_i`; the inverse of `concat`.
     ///
     /// ```
     /// use ndarray::array;
@@ -208,7 +208,7 @@ impl Op for Split {
 }
 
 operator! {
-    /// The columns of `x` in a range, out_ij = x_i,from+j. The gradient is 0 in the others.
+    /// Slices the columns of `x` in a range, out_ij = x_i,from+j. The gradient is 0 in the other columns.
     ///
     /// ```
     /// use ndarray::array;

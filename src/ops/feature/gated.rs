@@ -1,11 +1,11 @@
-//! Compositions of present operators that people know by name: `glu`, `swiglu`, `bilinear`, `weight_norm`.
+//! Well-known compositions of other operators: `glu`, `swiglu`, `bilinear`, `weight_norm`.
 
 use crate::builder_methods;
 use crate::error::Error;
 use crate::program::{Builder, Var};
 
 impl Builder {
-    /// The two halves of the columns of `x`; two unknown variables if there are none.
+    /// Slices `x` into the two halves of its columns; returns two unknown variables if the width is odd.
     #[track_caller]
     pub(in crate::ops) fn halves(&self, x: Var, kind: &str) -> (Var, Var) {
         let Some(spec) = self.spec(x) else { return (self.unknown(), self.unknown()) };
@@ -39,8 +39,8 @@ builder_methods! { Gated, Builder, Var;
         self.mul(a, self.sigmoid(b))
     }
 
-    /// The gated unit of today's transformers (Shazeer, "GLU variants improve transformer", 2020): out = silu(a) ∘ b, where a and
-    /// b are the halves of each row of x. The LoD is kept. Composed as [`glu`](Self::glu) is.
+    /// SwiGLU, the gated unit of today's transformers (Shazeer, "GLU variants improve transformer", 2020): out = silu(a) ∘ b,
+    /// where a and b are the halves of each row of x. The LoD is kept. Composed as [`glu`](Self::glu) is.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -57,7 +57,7 @@ builder_methods! { Gated, Builder, Var;
     }
 
     /// A bilinear form for each output: out_ik = Σ_ab x_ia · W_a,kb · y_ib, with x `[rows, m]`, y `[rows, n]` and `weight`
-    /// `[m, k·n]`, in which the columns `k·n` to `(k + 1)·n − 1` are those of output k. The LoD is kept.
+    /// `[m, k·n]`, in which the columns `k·n` to `(k + 1)·n − 1` belong to output k. The LoD is kept.
     ///
     /// It is composed of [`product`](Self::product), which makes a matrix `[k, n]` of each row of x, and
     /// [`matvec`](Self::matvec): the weight is multiplied once for all rows.
@@ -78,11 +78,12 @@ builder_methods! { Gated, Builder, Var;
         self.matvec(self.product(x, weight, None), y)
     }
 
-    /// A weight whose columns have lengths of their own (Salimans and Kingma, "Weight normalization", 2016):
-    /// W_·j = gain_j · v_·j / ‖v_·j‖, with v `[in, out]` and gain `[out]`, both of which are learned in its place.
+    /// Weight normalization: a weight whose columns have learned lengths (Salimans and Kingma, "Weight
+    /// normalization", 2016): W_·j = gain_j · v_·j / ‖v_·j‖, with v `[in, out]` and gain `[out]`, both of which are
+    /// learned in its place.
     ///
-    /// Each column is what one output is computed by, as in PyTorch's `weight_norm` with `dim=0` over weights `[out, in]`. It is composed
-    /// of arithmetic on constants, once a run, whatever the batch; 10⁻¹² is added to the square of each length, so that a column of
+    /// Each column computes one output, as in PyTorch's `weight_norm` with `dim=0` over weights `[out, in]`. It is composed of
+    /// arithmetic on constants, once a run, whatever the batch; 10⁻¹² is added to the square of each length, so that a column of
     /// zeros stays zero.
     ///
     /// ```
@@ -97,7 +98,7 @@ builder_methods! { Gated, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If v is no constant matrix of floats, or there is not one gain a column.
+    /// If v is no constant matrix of floats, or there is not one gain per column.
     pub fn weight_norm(&self, v: Var, gain: Var) -> Var {
         let squares = self.sum_rows(self.square(v));
         let lengths = self.sqrt(self.scale(squares, 1.0, 1e-12));

@@ -1,4 +1,4 @@
-//! The features of rows: side by side and taken apart, summed, normalised.
+//! Operators on the features of rows: concatenate, split, reduce, normalise.
 
 #[macro_use]
 pub(super) mod argmax;

@@ -1,4 +1,4 @@
-//! `layer_norm` and `rms_norm`: each row brought to mean 0 and variance 1, or to mean square 1.
+//! `layer_norm` and `rms_norm`: normalise each row to mean 0 and variance 1, or to mean square 1.
 
 use ndarray::array;
 
@@ -11,15 +11,15 @@ use crate::operator::{
 use crate::tensor::DType;
 use crate::with_float;
 
-/// The slots of both; one without a bias has two.
+/// The input slots; `rms_norm` has no bias.
 const X: usize = 0;
 const GAIN: usize = 1;
 const BIAS: usize = 2;
 const OUT: usize = 0;
 
 operator! {
-    /// Each row brought to mean 0 and variance 1, then scaled and moved column by column (Ba et al., "Layer normalization",
-    /// 2016).
+    /// Layer normalization: brings each row to mean 0 and variance 1, then scales and shifts it column by column (Ba et
+    /// al., "Layer normalization", 2016).
     ///
     /// out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij − m_i)² / n of
     /// the n numbers of row i; `gain` and `bias` are `[n]`, 1 and 0 if they are missing. Row-wise: x may have any LoD, which
@@ -43,7 +43,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, gain or bias have another dtype or are not one number a column, or epsilon is not above 0 in its dtype.
+    /// If `x` holds no floats, gain or bias have another dtype or are not one number per column, or epsilon is not above 0 in its dtype.
     pub(in crate::ops) struct LayerNorm = layer_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional, BIAS = bias: optional }
     outputs { OUT = out: one }
@@ -51,8 +51,8 @@ operator! {
 }
 
 operator! {
-    /// Each row brought to mean square 1, then scaled column by column (Zhang and Sennrich, "Root mean square layer
-    /// normalization", 2019).
+    /// RMS normalization: brings each row to mean square 1, then scales it column by column (Zhang and Sennrich,
+    /// "Root mean square layer normalization", 2019).
     ///
     /// out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`, 1 if it is missing.
     /// Row-wise: x may have any LoD, which the output keeps, and an empty sequence stays empty. The gradient of the gain is a
@@ -72,14 +72,15 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, the gain has another dtype or is not one number a column, or epsilon is not above 0 in its dtype.
+    /// If `x` holds no floats, if the gain has another dtype or is not one number per column, or if epsilon is not above 0 in its
+    /// dtype.
     pub(in crate::ops) struct RmsNorm = rms_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional }
     outputs { OUT = out: one }
     impl Builder, Var { fn rms_norm(&self, x: Var, gain: Option<Var>, epsilon: f64) -> Var; }
 }
 
-/// A number above 0: a row whose numbers are all the same is divided by its root.
+/// Reads a number above 0: its root is the divisor of a row whose numbers are all equal.
 pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number > 0.0 && number.is_finite() {
@@ -88,7 +89,7 @@ pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<
     Err(Error::new(format!("attribute `{name}`"), "a number above 0", number.to_string()))
 }
 
-/// Checks that what is added under a root is a number above 0 in the dtype of `x` too.
+/// Checks that `epsilon` is above 0 in the dtype of `x` too.
 pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) -> Result<()> {
     let added = epsilon as f32;
     if s.input(x).dtype != DType::F32 || (added > 0.0 && added.is_finite()) {
@@ -101,15 +102,15 @@ pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) 
     ))
 }
 
-/// Which of the two.
+/// The form of the normalization: layer or RMS.
 pub(in crate::ops) trait Form: DeclaredOp {
-    /// What is taken off a row.
+    /// The number that is subtracted from a row.
     const CENTRE: Centre;
     /// Whether there is a slot for a bias.
     const BIASED: bool;
-    /// What is added under the root.
+    /// Returns the number that is added under the root.
     fn epsilon(&self) -> f64;
-    /// The attributes of samples.
+    /// Returns the attributes of samples.
     fn sample() -> Attributes;
 }
 
@@ -139,7 +140,7 @@ impl Form for RmsNorm {
     }
 }
 
-/// Rows normalised each by itself, as an operator.
+/// Normalization of each row, as an operator.
 pub(in crate::ops) struct Normalise<F>(F);
 family!(Normalise);
 
@@ -211,6 +212,6 @@ impl<F: Form> Normalise<F> {
     }
 }
 
-/// Sums of blocks of rows.
+/// Scratch: sums of blocks of rows.
 #[derive(Default)]
 struct Scratch<T>(Vec<T>);

@@ -8,23 +8,23 @@ use crate::operator::{
 };
 use crate::with_float;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
-/// How numbers become one.
+/// A reduction of numbers to one number.
 pub(in crate::ops) trait Reduction: DeclaredOp {
-    /// Whether the gradient reads the numbers.
+    /// Whether the gradient depends on the numbers.
     const NEEDS_X: bool = false;
-    /// Whether the result is the sum or the mean of the numbers.
+    /// The hint that the result is the sum or the mean of the numbers.
     const TOTAL: Option<Total> = None;
-    /// The result for `n` numbers in rows.
+    /// Reduces `n` numbers in rows.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
-    /// The derivative by element `j` of a row of `n`; `best` is the first maximum if the gradient reads the numbers.
+    /// Returns the derivative by element `j` of a row of `n`; `best` is the first maximum if the gradient depends on the numbers.
     fn slope<T: Float>(j: usize, n: usize, best: usize) -> T;
 }
 
-/// Declares reductions: each documentation, the type and the method, then the result and its derivative.
+/// Declares reductions, each by its documentation, type and method, then the result and its derivative.
 macro_rules! reductions {
     ($(
         $(#[doc = $text:literal])*
@@ -55,8 +55,8 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum of all numbers, out = Σ_ij x_ij, whatever the LoD: one number without a LoD. They are added up row by row,
-    /// first to last, in f64, so that the result does not depend on threads.
+    /// Sums all numbers, out = Σ_ij x_ij, whatever the LoD: one number without a LoD. The numbers are added up row by
+    /// row, first to last, in f64, so that the result does not depend on threads.
     ///
     /// ```
     /// use ndarray::array;
@@ -75,8 +75,8 @@ reductions! {
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// The mean of all n numbers, out = Σ_ij x_ij / n, 0 if there is none: one number without a LoD, computed from their
-    /// sum.
+    /// Computes the mean of all n numbers, out = Σ_ij x_ij / n, 0 if there are none: one number without a LoD, computed
+    /// from their sum.
     ///
     /// ```
     /// use ndarray::array;
@@ -95,7 +95,7 @@ reductions! {
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// The sum of each row, out_i = Σ_j x_ij, one number a row; the LoD is kept.
+    /// Sums each row, out_i = Σ_j x_ij, one number per row; the LoD is kept.
     ///
     /// ```
     /// use ndarray::array;
@@ -115,7 +115,8 @@ reductions! {
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// The mean of each row of n numbers, out_i = Σ_j x_ij / n, 0 if it is empty; one number a row, the LoD is kept.
+    /// Computes the mean of each row of n numbers, out_i = Σ_j x_ij / n, 0 if the row is empty; one number per row,
+    /// the LoD is kept.
     ///
     /// ```
     /// use ndarray::array;
@@ -135,8 +136,8 @@ reductions! {
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// The maximum of each row, out_i = max_j x_ij, one number a row; the LoD is kept. NaN is larger than any number, so that it
-    /// does not get lost. The gradient goes to the first maximum.
+    /// Computes the maximum of each row, out_i = max_j x_ij, one number per row; the LoD is kept. NaN is larger than any number,
+    /// so that a NaN is not lost. The first maximum gets the gradient.
     ///
     /// ```
     /// use ndarray::array;

@@ -6,12 +6,12 @@ use crate::operator;
 use crate::operator::{Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, Spec};
 use crate::with_float;
 
-/// The slots of both.
+/// The slots of both operators.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// The softmax of each row's features: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the row's maximum.
+    /// Softmax of each row's features: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the row's maximum.
     ///
     /// The rows may belong to sequences of any LoD, which the output keeps. A row that is -inf throughout (all is masked)
     /// has the softmax 0, and passes no gradient. [`sequence_softmax`](Self::sequence_softmax) and
@@ -38,7 +38,7 @@ operator! {
 }
 
 operator! {
-    /// The logarithm of the softmax of each row's features: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the row's
+    /// Logarithm of the softmax of each row's features: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the row's
     /// maximum. A row that is -inf throughout has -inf.
     ///
     /// ```
@@ -60,7 +60,7 @@ operator! {
     impl Builder, Var { fn log_softmax(&self, x: Var) -> Var; }
 }
 
-/// Whether the logarithm is taken.
+/// The softmax, or its logarithm.
 pub(in crate::ops) trait Form: DeclaredOp {
     /// The logarithm.
     const LOG: bool;

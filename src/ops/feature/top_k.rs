@@ -1,4 +1,4 @@
-//! `top_k`: the largest numbers of each row and where they stand.
+//! `top_k`: the largest numbers of each row and their columns.
 
 use crate::error::{Error, Result};
 use crate::kernels::arena::Plain;
@@ -9,11 +9,11 @@ use crate::tensor::DType;
 use crate::with_float;
 
 operator! {
-    /// The k largest numbers of each row, largest first, and the columns in which they stand.
+    /// Returns the k largest numbers of each row, largest first, and their columns.
     ///
-    /// values_ij is the j-th largest number of row i, and ids_ij its column, an i64; of equal numbers the one in the lowest column
-    /// comes first, and a NaN before all numbers; [`argmax`](Self::argmax) gives the first of these columns alone. Row-wise: x
-    /// may have any LoD, which both outputs `[rows, k]` keep. The gradient of the values goes to the columns that they are from.
+    /// values_ij is the j-th largest number of row i, and ids_ij its column, an i64; among equal numbers the lowest column comes
+    /// first, and NaN comes before all numbers; [`argmax`](Self::argmax) returns the first of these columns alone. Row-wise: x
+    /// may have any LoD, which both outputs `[rows, k]` keep. The columns of the values in x get the gradient of the values.
     ///
     /// ```
     /// use ndarray::array;
@@ -99,7 +99,7 @@ impl TopK {
         for (row, x) in x.iter().enumerate() {
             let (values, ids) = (values.row(row), ids.row(row));
             let mut found = 0;
-            // An insertion at the end of a few sorted numbers: most numbers of a row are below all of them.
+            // Each number is inserted from the end of the k sorted numbers: most numbers of a row are below all of these.
             for (column, &x) in x.iter().enumerate() {
                 if found == self.k && !exceeds(x, values[found - 1]) {
                     continue;

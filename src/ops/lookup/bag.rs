@@ -1,4 +1,4 @@
-//! `embedding_bag`: rows of a table, by number, pooled without being made.
+//! `embedding_bag`: rows of a table, by number, pooled without being copied.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use crate::program::Var;
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
-/// What [`Builder::lookup_bag`](crate::Builder::lookup_bag) may be told; by default the sum of all rows, with a dense
+/// Options of [`Builder::lookup_bag`](crate::Builder::lookup_bag); by default the sum of all rows, with a dense
 /// gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LookupBag {
@@ -33,25 +33,25 @@ pub struct LookupBag {
 }
 
 impl LookupBag {
-    /// What a bag makes of its rows.
+    /// Sets the pooling of a bag's rows.
     #[must_use]
     pub fn pool(self, pool: BagPool) -> Self {
         Self { pool, ..self }
     }
 
-    /// A number for each id, by which its row is multiplied before the sum: one a row, in the rows and LoD of the ids.
+    /// Sets the factor of each id's row before the sum: one number per row, in the rows and LoD of the ids.
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
     }
 
-    /// The id that does not count.
+    /// Sets the padding id, which the pooling skips.
     #[must_use]
     pub fn padding_id(self, padding_id: impl Into<Option<i64>>) -> Self {
         Self { padding_id: padding_id.into(), ..self }
     }
 
-    /// How the table's gradient is stored: dense, or as selected rows, one for each id that occurs.
+    /// Sets the storage of the table's gradient: dense, or selected rows, one for each id that occurs.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
@@ -59,8 +59,8 @@ impl LookupBag {
 }
 
 operator! {
-    /// One row for each bag, which is a sequence of the last level of `ids`: the rows of `table` `[height, width]` that its
-    /// ids name, pooled. The rows themselves are never made. The layer [`embedding_bag`](Self::embedding_bag) makes the table.
+    /// Pools the rows of `table` `[height, width]` that the ids of each bag name to one row. A bag is a sequence of the last
+    /// level of `ids`. The rows are never copied. The layer [`embedding_bag`](Self::embedding_bag) creates the table.
     ///
     /// With the ids i_1 … i_n of a bag, weights w_1 … w_n and the table W:
     ///
@@ -70,16 +70,16 @@ operator! {
     /// | mean | Σ_k W\[i_k\] / n | Σ_k d / n |
     /// | max | the largest of each column; NaN counts as the largest | d where k is the first maximum, else 0 |
     ///
-    /// Without weights, w_k is 1. With them the pool is a sum: a mean with weights has two meanings, Σ w x / n and
-    /// Σ w x / Σ w, which are two operators more. The gradient of w_k is d · W\[i_k\].
+    /// Without weights, w_k is 1. With weights the pool must be a sum: a weighted mean has two meanings, Σ w x / n
+    /// and Σ w x / Σ w, which compositions with other operators compute. The gradient of w_k is d · W\[i_k\].
     ///
-    /// The ids are whole numbers, i64 or i32, one a row, `[rows]` or `[rows, 1]`; the weights are one a row in the table's
-    /// dtype. An empty bag gives zeros. The `padding_id`, if there is one, is as if it were not there: it does not count in a
-    /// mean, and neither its row nor its weight gets a gradient. The output has the LoD of the ids without its last level.
+    /// The ids are whole numbers, i64 or i32, one per row, `[rows]` or `[rows, 1]`; the weights are one per row, in the
+    /// table's dtype. An empty bag gives zeros. The `padding_id`, if set, is skipped: it does not count in a mean, and
+    /// neither its row nor its weight gets a gradient. The output has the LoD of the ids without its last level.
     ///
-    /// The gradient of the table adds up over equal ids, in their order. As selected rows it has one row for each id that
-    /// occurs, ascending, and the table's size costs nothing. `table` may be a [row-sparse
-    /// parameter](crate::Builder::row_sparse_parameter), whose gradient is always stored so.
+    /// The gradient of the table is summed over equal ids, in their order. As selected rows it has one row for each id
+    /// that occurs, ascending, and the table's size costs nothing. `table` may be a [row-sparse
+    /// parameter](crate::Builder::row_sparse_parameter), whose gradient is always stored as selected rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -101,8 +101,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, without a LoD, if `table` is not a matrix of floats, or if the weights are
-    /// not one a row of the ids, or the pool with them is not a sum.
+    /// If `ids` are not whole numbers, one per row, or have no LoD; if `table` is not a matrix of floats; if there is not
+    /// one weight per row of the ids; or if there are weights and the pool is not a sum.
     #[doc(alias = "EmbeddingBag")]
     pub(in crate::ops) struct EmbeddingBag = embedding_bag {
         pool: BagPool,
@@ -118,7 +118,7 @@ operator! {
     }
 }
 
-/// Dense or selected rows; dense if nothing is said.
+/// Reads the storage of the table's gradient, dense or selected rows; returns dense if the attribute is missing.
 fn table_gradient(attributes: &Attributes, name: &str) -> Result<StorageKind> {
     match or_default(attributes, name, StorageKind::Dense)? {
         storage @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(storage),
@@ -220,7 +220,7 @@ impl Op for EmbeddingBag {
         let (touched, (ids, _), (_, width)) =
             (work.touched(), work.input(Self::IDS), work.input(Self::TABLE));
         match work.pass() {
-            // Of the table only the rows of the ids are read, in numbers as large as those that are written.
+            // Only the rows of the ids are read from the table.
             Pass::Forward => {
                 let (bags, _) = work.output(Self::OUT);
                 let size = touched.written.checked_div(bags * width).unwrap_or(0);
@@ -236,27 +236,27 @@ impl Op for EmbeddingBag {
     }
 }
 
-/// Scratch for what a call finds out about its ids, used again at every call.
+/// Scratch for the ids of a call, their factors and their bags, used again at every call.
 #[derive(Default)]
 struct Scratch<T> {
-    /// The ids that count, bag after bag, and where each bag begins.
+    /// The ids without padding, bag by bag, and the start of each bag.
     rows: Vec<i64>,
     starts: Vec<usize>,
-    /// Of a row-sparse table: the distinct rows that count, and where each id's is among them.
+    /// For a row-sparse table: the distinct rows of the ids, and the index of each id's row.
     gathered: Vec<T>,
     places: Vec<i64>,
-    /// What each of them is multiplied by.
+    /// The factor of each id's row.
     factors: Vec<T>,
-    /// The bag of each of them.
+    /// The bag of each id.
     bags: Vec<u32>,
     plan: RowMerge,
-    /// Of each bag and column the first maximum, and its value.
+    /// The first maximum of each bag and column, and its value.
     which: Vec<u32>,
     best: Vec<T>,
 }
 
 impl<T: Float> Scratch<T> {
-    /// The numbers of the table, and the rows of it that the bags have.
+    /// Returns the numbers of the table, and the row of each id.
     fn table<'a>(&'a self, dense: Option<View<'a, T>>, width: usize) -> (View<'a, T>, &'a [i64]) {
         match dense {
             Some(table) => (table, &self.rows),
@@ -264,7 +264,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// Finds the ids that count.
+    /// Collects the ids without padding.
     fn collect(
         &mut self,
         op: &EmbeddingBag,
@@ -282,7 +282,7 @@ impl<T: Float> Scratch<T> {
         }
     }
 
-    /// The same; the first row whose id is not in the table is the error.
+    /// Collects the ids without padding; the error names the first row whose id is not in the table.
     fn gather<I: Copy + Into<i64>>(
         &mut self,
         op: &EmbeddingBag,
@@ -312,7 +312,7 @@ impl<T: Float> Scratch<T> {
         Ok(())
     }
 
-    /// The weights of the ids that count.
+    /// Collects the weights of the ids without padding.
     fn weigh(&mut self, op: &EmbeddingBag, ids: &Ids<'_>, weights: Option<View<'_, T>>) {
         let Some(weights) = weights else { return };
         self.factors.extend(
@@ -324,7 +324,7 @@ impl<T: Float> Scratch<T> {
         );
     }
 
-    /// The share of its bag's gradient that each id gets: of a mean the n-th part, which stands among the factors.
+    /// Computes the share of its bag's gradient that each id gets; for a mean, appends 1 / n to the factors.
     fn share(&mut self, op: &EmbeddingBag) -> Result<()> {
         let Self { rows, starts, factors, bags, plan, .. } = self;
         check_count(rows.len().max(starts.len()))?;
@@ -355,7 +355,7 @@ impl<T: Float> Scratch<T> {
 }
 
 impl<T: RowValue> Scratch<T> {
-    /// Gathers the rows that count of a row-sparse table.
+    /// Gathers the rows of the ids from a row-sparse table.
     fn gather_rows(&mut self, table: &RowTable) -> Result<()> {
         let Self { rows, plan, gathered, places, .. } = self;
         check_count(rows.len())?;
@@ -373,7 +373,7 @@ impl<T: RowValue> Scratch<T> {
 }
 
 /// # Errors
-/// If there are too many ids to number.
+/// Checks that 32 bits can number the ids.
 fn check_count(ids: usize) -> Result<()> {
     match u32::try_from(ids) {
         Ok(_) => Ok(()),
@@ -472,7 +472,7 @@ impl EmbeddingBag {
         Ok(())
     }
 
-    /// The weights of padding get nothing.
+    /// Writes or adds the gradient of the weights; the weights of padding get none.
     fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, assign: Assign) {
         let mut found = found.iter();
         for (row, to) in to.iter_mut().enumerate() {
@@ -482,10 +482,10 @@ impl EmbeddingBag {
     }
 }
 
-/// One more thread does not pay for fewer numbers than this.
+/// The number of numbers per thread below which another thread does not pay.
 const GRAIN: usize = 1 << 15;
 
-/// The threads divide the distinct rows; each sum is one thread's.
+/// Divides the distinct rows over threads; one thread computes each sum.
 fn divide<T: Float>(
     gradient: BagGradient<'_, T>,
     dout: View<'_, T>,
@@ -517,8 +517,8 @@ fn divide<T: Float>(
     );
 }
 
-/// The first number behind the start of a range, and before its end, of which `below` does not hold; it holds of those
-/// before.
+/// Returns the first number strictly inside a range for which `below` is false, by bisection; `below` is true for all
+/// numbers before it.
 fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start + 1, range.end - 1);
     while low < high {

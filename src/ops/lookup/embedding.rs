@@ -15,18 +15,18 @@ use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// The rows of `weight` `[height, width]` that `ids` name; the layer `embedding` makes the weight.
+    /// Looks up the rows of `weight` `[height, width]` by `ids`; the layer `embedding` creates the weight.
     ///
     /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may
     /// belong to sequences of any LoD, which the output keeps.
     ///
-    /// The gradient of W adds up over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id in
-    /// their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
+    /// The gradient of W is summed over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id
+    /// in their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
     /// but its row gets no gradient, dense or sparse.
     ///
-    /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that was never touched is read as
-    /// what it starts with, and the gradient is always stored as selected rows. Of selected rows that the program computes, rows
-    /// that are not stored are 0, and the gradient is that of the rows that are.
+    /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that was never touched is read with
+    /// its initial value, and the gradient is always stored as selected rows. `weight` may also be selected rows that the
+    /// program computes: rows that are not stored are 0, and only the stored rows get a gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -49,7 +49,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, or `weight` is not a matrix of floats.
+    /// If `ids` are not whole numbers, one per row, or `weight` is not a matrix of floats.
     #[doc(alias = "embedding")]
     pub(in crate::ops) struct Embedding = embedding { padding_id: Option<i64>, sparse: bool = false }
     inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one.table() }
@@ -88,7 +88,7 @@ impl Op for Embedding {
                 reads.stored(StorageKind::SelectedRows)
             }
             StorageKind::Dense => reads,
-            // Which rows it has.
+            // The ids of the selected rows.
             _ => reads.input(Self::WEIGHT).stored(StorageKind::SelectedRows),
         }
     }
@@ -104,7 +104,7 @@ impl Op for Embedding {
     fn cost(&self, work: &Work<'_>) -> Cost {
         let touched = work.touched();
         match work.pass() {
-            // Of the table only the rows that are looked up are read: as many as are written.
+            // Only the rows of the table that are looked up are read: the number of rows that are written.
             Pass::Forward => Cost { flops: 0, read: touched.written, ..touched },
             Pass::Backward => touched,
         }
@@ -154,7 +154,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers that one more thread has to look up at least.
+/// The least number of numbers that another thread must look up to pay.
 const GRAIN: usize = 1 << 14;
 
 /// A weight that is not dense.
@@ -167,7 +167,7 @@ enum Weight<'a, T> {
 }
 
 impl<T: RowValue> Weight<'_, T> {
-    /// Looks up the rows from `first` on, whose ids are in range.
+    /// Looks up the rows of the ids from `first` on, which are in range.
     fn look_up(self, ids: &Ids<'_>, first: usize, mut out: ViewMut<'_, T>, threads: usize) {
         let half = out.rows() / 2;
         if threads > 1 && half * out.width() >= GRAIN {
@@ -191,7 +191,7 @@ impl<T: RowValue> Weight<'_, T> {
     }
 }
 
-/// The numbers of selected rows, which may never have been filled.
+/// Returns the numbers of selected rows, which may be unfilled.
 fn rows_of<T: RowValue>(rows: &RowBuffer) -> Result<View<'_, T>> {
     if rows.dtype().is_none() { Ok(View::new(&[], 0, rows.width())) } else { rows.values::<T>() }
 }

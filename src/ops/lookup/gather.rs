@@ -15,12 +15,12 @@ use crate::tensor::{DType, Variable};
 use crate::with_float;
 
 operator! {
-    /// The rows of `x` that `ids` name, in their order and as often as they name them: out_i = x\[ids_i\], with the rows and the
-    /// LoD of `ids`.
+    /// Gathers the rows of `x` at `ids`, in the order of `ids`, with repetition: out_i = x\[ids_i\], with the rows and the LoD
+    /// of `ids`.
     ///
-    /// `x` has the rows of the batch, numbered from 0 through all of its sequences, or is a constant `[height, width]` (then a table
-    /// without a layer, whose gradient is dense; see [`lookup`](Self::lookup) for one of selected rows). The gradient of a row is
-    /// the sum over the ids that name it, in their order.
+    /// `x` has the rows of the batch, numbered from 0 through all of its sequences, or is a constant `[height, width]` (then a
+    /// table without a layer, whose gradient is dense; see [`lookup`](Self::lookup) for one of selected rows). The gradient of a
+    /// row is the sum over its occurrences in `ids`, in their order.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,7 +36,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, or `x` is no rows of floats; when it runs, if an id is not below the number of rows.
+    /// If `ids` are not whole numbers, one per row, or `x` does not hold rows of floats; when it runs, if an id is not below the
+    /// number of rows.
     pub(in crate::ops) struct GatherRows = gather_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -48,10 +49,11 @@ operator! {
 }
 
 operator! {
-    /// A matrix of `height` rows to which the rows of `x` are added where `ids` say: out\[ids_i\] += x_i, 0 where no id points.
+    /// Adds each row of `x` to the row of a zero matrix of `height` rows that its id names: out\[ids_i\] += x_i.
     ///
-    /// x has the rows of `ids`, of any LoD; the result is a constant `[height, width]` without one. Rows with equal ids are added up
-    /// first to last, so that the result does not depend on threads. The gradient is the row that went there: dx_i = dout\[ids_i\].
+    /// x has the rows of `ids`, of any LoD; the result is a constant `[height, width]` without one. Rows with equal ids are added
+    /// up first to last, so that the result does not depend on threads. The gradient of row i is row ids_i of the output's
+    /// gradient: dx_i = dout\[ids_i\].
     ///
     /// ```
     /// use ndarray::array;
@@ -66,7 +68,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, `x` holds no floats or has other rows; when it runs, if an id is not below the height.
+    /// If `ids` are not whole numbers, one per row, `x` holds no floats or has other rows; when it runs, if an id is not below the height.
     pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
@@ -74,11 +76,11 @@ operator! {
 }
 
 operator! {
-    /// A row of `classes` numbers for each id: 1 in the column that the id names, 0 in all others.
+    /// Encodes each id as a one-hot row of `classes` numbers: 1 in the column that the id names, 0 in all others.
     ///
-    /// Row-wise: the ids may belong to sequences of any LoD, which the output `[rows, classes]` keeps. It holds f32, or another float
-    /// by the attribute `dtype`. No gradient passes it. To multiply by a matrix what this gives, [`lookup`](Self::lookup) is the same
-    /// and reads only the rows that are named.
+    /// Row-wise: the ids may belong to sequences of any LoD, which the output `[rows, classes]` keeps. It holds f32, or another
+    /// float by the attribute `dtype`. No gradient passes it. [`lookup`](Self::lookup) equals the product of the one-hot rows
+    /// with a matrix, and reads only the rows of the ids.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -92,7 +94,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, there are no classes, or the dtype is no float; when it runs, if an id is not below
+    /// If `ids` are not whole numbers, one per row, there are no classes, or the dtype is no float; when it runs, if an id is not below
     /// the number of classes.
     pub(in crate::ops) struct OneHot = one_hot { classes: usize, dtype: DType }
     inputs { IDS = ids: one.without_gradient() }
@@ -104,7 +106,7 @@ operator! {
     }
 }
 
-/// Ids in sequences of these lengths, below a height.
+/// Makes ids below a height in sequences of the given lengths.
 fn some_ids(lengths: &[&[usize]], height: usize) -> Result<Variable> {
     let lengths: Vec<Vec<usize>> = lengths.iter().map(|l| l.to_vec()).collect();
     let lod = Lod::from_lengths(&lengths)?;
@@ -112,7 +114,7 @@ fn some_ids(lengths: &[&[usize]], height: usize) -> Result<Variable> {
     Variable::sequences(ndarray::Array1::from(ids), lod)
 }
 
-/// What they are tried on.
+/// Check cases of both operators.
 const CASES: [(&str, &[&[usize]]); 4] = [
     ("repeated ids", &[&[2, 0, 4]]),
     ("two levels", &[&[2, 0, 1], &[3, 0, 4]]),
@@ -123,7 +125,7 @@ const CASES: [(&str, &[&[usize]]); 4] = [
 impl Op for GatherRows {
     fn facts(&self) -> Facts {
         match self.of_batch {
-            // A number counts through the batch.
+            // A row number counts through the whole batch.
             true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
             false => Facts::row_wise(),
         }

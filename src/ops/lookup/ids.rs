@@ -5,7 +5,7 @@ use crate::kernels::View;
 use crate::operator::InferShape;
 use crate::tensor::DType;
 
-/// The ids of a call, one a row.
+/// The ids of a call, one per row.
 pub(in crate::ops) enum Ids<'a> {
     I32(View<'a, i32>),
     I64(View<'a, i64>),
@@ -23,7 +23,7 @@ macro_rules! ids {
 pub(in crate::ops) use ids;
 
 impl Ids<'_> {
-    /// How many there are.
+    /// Returns the number of ids.
     pub(in crate::ops) fn len(&self) -> usize {
         match self {
             Ids::I32(ids) => ids.rows(),
@@ -31,7 +31,7 @@ impl Ids<'_> {
         }
     }
 
-    /// The id of a row.
+    /// Returns the id of a row.
     pub(in crate::ops) fn get(&self, row: usize) -> i64 {
         match self {
             Ids::I32(ids) => ids.row(row)[0].into(),
@@ -39,7 +39,7 @@ impl Ids<'_> {
         }
     }
 
-    /// The row of the table of `height` rows in slot `table` that the id of a row names.
+    /// Returns the table row that the id of a row names; the table in slot `table` has `height` rows.
     ///
     /// # Errors
     /// If it is out of range.
@@ -49,7 +49,7 @@ impl Ids<'_> {
             .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable(table).row(row))
     }
 
-    /// The class that the label of a row names; `None` for the one that is ignored.
+    /// Returns the class that the label of a row names; `None` for the ignored label.
     ///
     /// # Errors
     /// If it is out of range.
@@ -73,17 +73,17 @@ impl Ids<'_> {
     }
 }
 
-/// An id as an index below `limit`.
+/// Returns an id as an index below `limit`.
 pub(in crate::ops) fn index(id: i64, limit: usize) -> Option<usize> {
     usize::try_from(id).ok().filter(|&i| i < limit)
 }
 
-/// What an id of a table of `height` rows can be, for messages.
+/// Describes the valid ids of a table of `height` rows, for messages.
 pub(in crate::ops) fn below(height: usize) -> String {
     format!("at least 0 and below {height}, the height")
 }
 
-/// Checks that an input slot holds one id a row.
+/// Checks that an input slot holds one id per row.
 pub(in crate::ops) fn check(s: &InferShape<'_>, slot: usize) -> Result<()> {
     s.dtype_in(slot, &[DType::I64, DType::I32])?;
     let spec = s.input(slot);

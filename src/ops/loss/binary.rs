@@ -1,4 +1,4 @@
-//! `binary_cross_entropy`, `focal_loss` and `hinge`: losses of a class or none, from one number each.
+//! `binary_cross_entropy`, `focal_loss` and `hinge`: binary classification losses from one number per class.
 
 use super::pointwise::{Pointwise, Weights};
 use crate::builder_methods;
@@ -9,7 +9,7 @@ use crate::operator::Attributes;
 use crate::operator::attributes::or_default;
 use crate::program::Var;
 
-/// What [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with) may be told; nothing of it by default.
+/// Options of [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with); by default none is set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BinaryCrossEntropy {
     pub(crate) weights: Option<Var>,
@@ -17,14 +17,14 @@ pub struct BinaryCrossEntropy {
 }
 
 impl BinaryCrossEntropy {
-    /// How much each column counts, `[columns]`; no gradient passes it.
+    /// Sets column weights, `[columns]`, as factors of the loss; no gradient passes them.
     #[must_use]
     pub fn weights(self, weights: impl Into<Option<Var>>) -> Self {
         Self { weights: weights.into(), ..self }
     }
 
-    /// How much the target 1 counts in each column beside the target 0, `[columns]`; no gradient passes it. Where a class is rare,
-    /// the number of others for each of it makes both weigh the same.
+    /// Sets the weight of target 1 in each column relative to target 0, `[columns]`; no gradient passes it. For a rare class, the
+    /// ratio of negative to positive examples balances both.
     #[must_use]
     pub fn positive_weights(self, positive_weights: impl Into<Option<Var>>) -> Self {
         Self { positive_weights: positive_weights.into(), ..self }
@@ -32,8 +32,8 @@ impl BinaryCrossEntropy {
 }
 
 builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
-    /// The mean binary cross-entropy of each row, of logits `x` against targets `y` between 0 and 1:
-    /// loss_i = Σ_j (max(x_ij, 0) − x_ij · y_ij + ln(1 + e^−|x_ij|)) / n.
+    /// Computes the mean binary cross-entropy of each row, from logits `x` and targets `y` between 0 and 1: loss_i =
+    /// Σ_j (max(x_ij, 0) − x_ij · y_ij + ln(1 + e^−|x_ij|)) / n.
     ///
     /// ```
     /// use unpadded::layers::Linear;
@@ -55,15 +55,15 @@ builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
 }
 
 operator! {
-    /// The mean binary cross-entropy of each row, of logits `x` against targets `y` between 0 and 1, with weights of columns w and
-    /// of their positive targets p (1 without them). With s = sigmoid(x_ij):
+    /// Computes the mean binary cross-entropy of each row, from logits `x` and targets `y` between 0 and 1, with column weights w
+    /// and positive-target weights p (1 by default). With s = sigmoid(x_ij):
     ///
     /// loss_i = −Σ_j w_j · (p_j · y_ij · ln s + (1 − y_ij) · ln(1 − s)) / n,
     ///
     /// computed from the logits so that no logarithm of 0 is taken, however large they are. Row-wise: both have the same rows, of
-    /// any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As PyTorch's `BCEWithLogitsLoss`: the
-    /// `mean` of this is its mean. A weight for each row is a product with the loss. No gradient passes the targets; whole
-    /// numbers are made targets by `cast`.
+    /// any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As PyTorch's `BCEWithLogitsLoss`, whose
+    /// mean is the `mean` of this loss. For row weights, multiply the loss. No gradient passes the targets; `cast` turns whole
+    /// numbers into targets.
     ///
     /// ```
     /// use ndarray::array;
@@ -80,7 +80,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If they are not floats of one dtype, in the same rows and equally wide, or weights are not one a column.
+    /// If they are not floats of one dtype, in the same rows and equally wide, or weights are not one per column.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
     inputs {
@@ -97,11 +97,11 @@ operator! {
     }
 }
 
-/// ln(1 + e^−|x|).
+/// Computes ln(1 + e^−|x|).
 #[inline(always)]
 fn beyond<T: Float, A: Arithmetic>(x: T) -> T {
     let e = (-x.abs()).exp_with::<A>();
-    // ln(1 + e) as it is where e is lost beside 1.
+    // ln(1 + e) is e where 1 + e loses digits of e.
     if e < T::from_f64(1e-5) { e } else { (T::ONE + e).ln() }
 }
 
@@ -126,7 +126,7 @@ impl Pointwise for LogisticLoss {
     }
 }
 
-/// What [`Builder::focal_loss_with`](crate::Builder::focal_loss_with) may be told.
+/// Options of [`Builder::focal_loss_with`](crate::Builder::focal_loss_with).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FocalLoss {
     pub(crate) gamma: f64,
@@ -134,20 +134,20 @@ pub struct FocalLoss {
 }
 
 impl Default for FocalLoss {
-    /// What the authors found best: gamma 2, alpha 0.25.
+    /// The authors' best values: gamma 2, alpha 0.25.
     fn default() -> Self {
         Self { gamma: 2.0, alpha: Some(0.25) }
     }
 }
 
 impl FocalLoss {
-    /// How fast the loss of what is classified well vanishes; at 0 it is the binary cross-entropy.
+    /// Sets gamma, which reduces the loss of well-classified targets; at 0 the loss is the binary cross-entropy.
     #[must_use]
     pub fn gamma(self, gamma: f64) -> Self {
         Self { gamma, ..self }
     }
 
-    /// How much the target 1 counts, of 0 to 1; the target 0 counts 1 − alpha. Without it both count 1.
+    /// Sets alpha, the weight of target 1, from 0 to 1; target 0 has the weight 1 − alpha. Without alpha both weights are 1.
     #[must_use]
     pub fn alpha(self, alpha: impl Into<Option<f64>>) -> Self {
         Self { alpha: alpha.into(), ..self }
@@ -155,7 +155,7 @@ impl FocalLoss {
 }
 
 builder_methods! { FocalLossPlain, Builder, Var;
-    /// The mean focal loss of each row with gamma 2 and alpha 0.25: see [`focal_loss_with`](Self::focal_loss_with).
+    /// Computes the mean focal loss of each row with gamma 2 and alpha 0.25: see [`focal_loss_with`](Self::focal_loss_with).
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -173,12 +173,12 @@ builder_methods! { FocalLossPlain, Builder, Var;
 }
 
 operator! {
-    /// The mean focal loss of each row, of logits `x` against targets `y` between 0 and 1, in which what is classified well
-    /// counts little (Lin et al., "Focal loss for dense object detection", 2017).
+    /// Computes the mean focal loss of each row, from logits `x` and targets `y` between 0 and 1: well-classified targets
+    /// have little weight (Lin et al., "Focal loss for dense object detection", 2017).
     ///
-    /// With s = sigmoid(x_ij), the binary cross-entropy c_ij and q_ij = s · (1 − y_ij) + (1 − s) · y_ij, how much is missing of the
-    /// target: loss_i = Σ_j (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n. Row-wise: both have the same rows, of any
-    /// LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. No gradient passes the targets.
+    /// With s = sigmoid(x_ij), the binary cross-entropy c_ij and the error q_ij = s · (1 − y_ij) + (1 − s) · y_ij: loss_i = Σ_j
+    /// (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n. Row-wise: both have the same rows, of any LoD, which
+    /// the loss `[rows, 1]` keeps; a row without columns has the loss 0. No gradient passes the targets.
     ///
     /// ```
     /// use ndarray::array;
@@ -206,7 +206,7 @@ operator! {
     }
 }
 
-/// A number that is not below 0.
+/// Reads a number that is not below 0.
 fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     let number = attributes.float(name)?;
     if number >= 0.0 && number.is_finite() {
@@ -215,7 +215,7 @@ fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     Err(Error::new(format!("attribute `{name}`"), "a number of at least 0", number.to_string()))
 }
 
-/// A number of 0 to 1, or none.
+/// Reads a number from 0 to 1, or none.
 fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
     let number: Option<f64> = or_default(attributes, name, None)?;
     match number {
@@ -228,7 +228,7 @@ fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
 }
 
 impl Focal {
-    /// How much the target counts, what is missing of it, and the cross-entropy.
+    /// Returns the weight of the target, the error, and the cross-entropy.
     #[inline(always)]
     fn terms<T: Float, A: Arithmetic>(self, x: T, y: T) -> (T, T, T) {
         let weight = match self.alpha.map(T::from_f64) {
@@ -236,7 +236,7 @@ impl Focal {
             None => T::ONE,
         };
         let missing = x.sigmoid_with::<A>() * (T::ONE - y) + (-x).sigmoid_with::<A>() * y;
-        // Of a target that is none there may be less than nothing; compared such that NaN passes.
+        // For a target outside of 0 … 1 the error may be negative; the comparison lets NaN pass.
         let missing = if missing < T::ZERO { T::ZERO } else { missing };
         (weight, missing, (T::ONE - y) * x + beyond::<T, A>(x) + (-x).max(T::ZERO))
     }
@@ -252,11 +252,11 @@ impl Pointwise for Focal {
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let (weight, missing, entropy) = self.terms::<T, A>(x, y);
         let (s, rest) = (x.sigmoid_with::<A>(), (-x).sigmoid_with::<A>());
-        // Of the cross-entropy, and of what is missing: s − y = s · (1 − y) − (1 − s) · y.
+        // The derivatives of the cross-entropy and of the error: s − y = s · (1 − y) − (1 − s) · y.
         let of_entropy = s * (T::ONE - y) - rest * y;
         let of_missing = s * rest * (T::ONE - y - y);
         let power = missing.powf(T::from_f64(self.gamma));
-        // Where nothing is missing, the power has no slope that counts.
+        // At an error of 0 the slope of the power is taken as 0.
         let slope = if missing > T::ZERO { T::from_f64(self.gamma) * power / missing } else { T::ZERO };
         weight * (slope * of_missing * entropy + power * of_entropy)
     }
@@ -269,10 +269,11 @@ impl Pointwise for Focal {
 }
 
 operator! {
-    /// The mean hinge loss of each row, of scores `x` against targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij · x_ij) / n.
+    /// Computes the mean hinge loss of each row, from scores `x` and targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij ·
+    /// x_ij) / n.
     ///
     /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. No
-    /// gradient passes the targets. Targets of 0 and 1 are made these by `2 · y − 1`.
+    /// gradient passes the targets. `2 · y − 1` turns targets of 0 and 1 into −1 and 1.
     ///
     /// ```
     /// use ndarray::array;
@@ -300,7 +301,7 @@ impl Pointwise for Hinge {
     #[inline(always)]
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
         let missing = T::ONE - y * x;
-        // Compared such that NaN passes.
+        // The comparison lets NaN pass.
         if missing < T::ZERO { T::ZERO } else { missing }
     }
     #[inline(always)]

@@ -1,18 +1,19 @@
-//! What losses over few rows of a table of classes have in common: the score of a class, and where the gradients go.
+//! Code shared by losses over a few rows of a class table: the score of a class, and the gradients.
 
 use crate::error::Result;
 use crate::kernels::{Assign, Float, View, ViewMut};
 use crate::operator::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
 use crate::ops::lookup::ids;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 pub(in crate::ops) const X: usize = 0;
 pub(in crate::ops) const WEIGHT: usize = 1;
 pub(in crate::ops) const BIAS: usize = 2;
 pub(in crate::ops) const LABELS: usize = 3;
 pub(in crate::ops) const LOSS: usize = 0;
 
-/// Checks x `[rows, width]`, a table `[height, width]`, a bias `[height]` and labels; gives the height, and the spec of a loss a row.
+/// Checks x `[rows, width]`, a table `[height, width]`, a bias `[height]` and labels; returns the height, and the spec of one
+/// loss per row.
 pub(in crate::ops) fn check(s: &InferShape<'_>) -> Result<(usize, Spec)> {
     s.is_float(X)?;
     s.same_dtype(X, WEIGHT)?;
@@ -42,7 +43,7 @@ pub(in crate::ops) struct Table<'a, T> {
 }
 
 impl<T: Float> Table<'_, T> {
-    /// The score of a class for a row: a sum in a fixed number of lanes, whose order depends on the width alone.
+    /// Computes the score of a class for a row: a sum in a fixed number of lanes, whose order depends on the width alone.
     pub(in crate::ops) fn score(&self, class: usize, x: &[T]) -> T {
         const LANES: usize = 16;
         let (mut sums, weight) = ([T::ZERO; LANES], self.weight.row(class));
@@ -58,13 +59,13 @@ impl<T: Float> Table<'_, T> {
     }
 }
 
-/// Where the gradient of a table goes.
+/// The destination of a table's gradient.
 pub(in crate::ops) enum TableGradient<'a, 'b, T> {
-    /// It is not asked for.
+    /// The gradient is not requested.
     None,
-    /// To rows of a matrix.
+    /// The rows of a dense matrix.
     Dense(ViewMut<'a, T>),
-    /// A row for each class that is met.
+    /// Selected rows, one for each class that occurs.
     Rows(&'b mut RowBuffer),
 }
 
@@ -84,13 +85,13 @@ impl<T: RowValue> TableGradient<'_, '_, T> {
     }
 }
 
-/// Calls its last argument once per class that counts for a row, with the derivative of the loss by the class's score. The other
-/// arguments are the run, the number of the row and the row of x.
+/// A function that calls its last argument once per class that a row uses, with the derivative of the loss by the class's score.
+/// The other arguments are the run, the number of the row and the row of x.
 type Terms<'a, T> = dyn FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()> + 'a;
 
 /// Computes the requested gradients of x, table and bias from the `terms` of each row.
 pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut Terms<'_, T>) -> Result<()> {
-    // Without one only the samples were used, which pass no gradient.
+    // Without a gradient of the loss only the samples were used, which pass no gradient.
     let dloss = run.output_gradient::<T>(LOSS)?;
     let x = run.input::<T>(X)?;
     let spec = run.input_spec(WEIGHT);
@@ -99,7 +100,7 @@ pub(in crate::ops) fn gradients<T: RowValue>(run: &mut Backward<'_>, terms: &mut
     let weight = if run.wants(X) { Some(run.input::<T>(WEIGHT)?) } else { None };
     let dense = run.gradient::<T>(WEIGHT)?;
     let is_dense = dense.is_some();
-    // Rows are collected beside the run, which the terms look at meanwhile.
+    // Rows are collected outside of the run, because the terms read the run meanwhile.
     let mut kept = match run.gradient_rows(WEIGHT) {
         Some((rows, assign)) if !is_dense => {
             if assign == Assign::Write || rows.dtype().is_none() {

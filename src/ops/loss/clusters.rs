@@ -1,4 +1,4 @@
-//! `class_clusters`: where a class stands, whose classes are cut into clusters.
+//! `class_clusters`: the cluster of a class, and its position there.
 
 use ndarray::Array1;
 
@@ -9,12 +9,12 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// Where the class of each label stands, the classes being cut into clusters: in `head`, of the first cluster and of the others as
-    /// wholes; the number of its `cluster`; and its place `within` that.
+    /// Locates each label's class when the classes are cut into clusters. Returns its class in the `head`, which has the first
+    /// cluster's classes and one class per other cluster; the number of its `cluster`; and its position `within` the cluster.
     ///
-    /// `ends` are where the clusters end, ascending, the last one the number of classes: of \[2, 5, 9\], classes 0 and 1 are cluster 0,
-    /// 2 to 4 cluster 1, 5 to 8 cluster 2. In `head` a class of cluster 0 is itself, and cluster k ≥ 1 is the class ends_0 + k − 1. Row-wise: all three are i64 in the rows and the LoD of `labels`,
-    /// and no gradient passes.
+    /// `ends` are the ends of the clusters, ascending; the last one is the number of classes: with \[2, 5, 9\], classes 0 and 1
+    /// are cluster 0, 2 to 4 cluster 1, 5 to 8 cluster 2. In `head`, a class of cluster 0 keeps its number, and cluster k ≥ 1 is
+    /// the class ends_0 + k − 1. Row-wise: all three are i64 in the rows and the LoD of `labels`, and no gradient passes.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -29,7 +29,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the labels are not whole numbers, one a row, or the ends do not ascend from at least 1; when it runs, if a label is not below
+    /// If the labels are not whole numbers, one per row, or the ends do not ascend from at least 1; when it runs, if a label is not below
     /// the last of them.
     pub(in crate::ops) struct ClassClusters = class_clusters { ends: Vec<usize> => ascending }
     inputs { LABELS = labels: one.without_gradient() }

@@ -15,7 +15,7 @@ use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// What [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with) may be told; nothing of it by default.
+/// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default none is set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CrossEntropy {
     pub(crate) ignore_index: Option<i64>,
@@ -24,19 +24,19 @@ pub struct CrossEntropy {
 }
 
 impl CrossEntropy {
-    /// Rows with this label have no loss.
+    /// Ignores rows with this label: they have no loss.
     #[must_use]
     pub fn ignore_index(self, ignore_index: impl Into<Option<i64>>) -> Self {
         Self { ignore_index: ignore_index.into(), ..self }
     }
 
-    /// How much each class counts, `[classes]`; no gradient passes it.
+    /// Sets class weights, `[classes]`, as factors of the loss; no gradient passes them.
     #[must_use]
     pub fn class_weights(self, class_weights: impl Into<Option<Var>>) -> Self {
         Self { class_weights: class_weights.into(), ..self }
     }
 
-    /// The part of the target, of 0 to 1, that is spread evenly over all classes.
+    /// Sets label smoothing: the share of the target, from 0 to 1, that is spread evenly over all classes.
     #[must_use]
     pub fn label_smoothing(self, label_smoothing: f64) -> Self {
         Self { label_smoothing, ..self }
@@ -44,8 +44,8 @@ impl CrossEntropy {
 }
 
 builder_methods! { CrossEntropyPlain, Builder, Var;
-    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label y, one number a row:
-    /// loss_i = −ln softmax(logits_i)_y.
+    /// Computes the softmax cross-entropy of each row of `logits` `[rows, classes]` and its label y, one number per
+    /// row: loss_i = −ln softmax(logits_i)_y.
     ///
     /// ```
     /// use ndarray::array;
@@ -61,24 +61,24 @@ builder_methods! { CrossEntropyPlain, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, or the labels are not whole numbers, one a row.
+    /// If the rows differ, or the labels are not whole numbers, one per row.
     pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
         self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
     }
 }
 
 operator! {
-    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label, with ignored rows, class weights
-    /// and label smoothing: the loss of each row, and its share, the weight that it counts with. Σ loss / Σ share is the
-    /// weighted mean.
+    /// Computes the softmax cross-entropy of each row of `logits` `[rows, classes]` and its label, with ignored rows, class
+    /// weights and label smoothing. Returns the loss of each row, and its share, the row's weight in the mean. Σ loss / Σ
+    /// share is the weighted mean.
     ///
     /// With p = softmax(logits_i), the label y, class weights w (1 without them) and label smoothing ε over C classes:
     ///
     /// loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
     ///
-    /// both are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is
-    /// Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
-    /// logits, without a softmax being kept.
+    /// both are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is Σ
+    /// loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
+    /// logits; no softmax is stored.
     ///
     /// Row-wise: the rows may belong to sequences of any LoD, which both outputs keep; they have the shape `[rows]`.
     ///
@@ -98,7 +98,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If the rows differ, the labels are not whole numbers, one a row, there is not one weight a class, or the smoothing is
+    /// If the rows differ, the labels are not whole numbers, one per row, there is not one weight per class, or the smoothing is
     /// not in 0 to 1.
     #[derive(Clone, Copy)]
     pub(in crate::ops) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
@@ -111,7 +111,7 @@ operator! {
     }
 }
 
-/// The part of the target that is spread evenly: 0 if nothing is said.
+/// Reads the share of the target that is spread evenly; returns 0 if the attribute is missing.
 pub(in crate::ops) fn smoothing(attributes: &Attributes, name: &str) -> Result<f64> {
     let smoothing = or_default(attributes, name, 0.0)?;
     if !(0.0..=1.0).contains(&smoothing) {
@@ -157,7 +157,7 @@ impl Op for SoftmaxCrossEntropy {
             producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
             own_slots: &[("labels", "labels"), ("weight", "class_weights")],
             by_others: &[("share", "cross_entropy_share")],
-            // A row of two logits costs nothing; one of many thousands is most of what a language model holds.
+            // A row of two logits costs nothing; rows of many thousands are most of a language model's memory.
             least_width: 256,
         }];
         Hints { fusions: FUSIONS, ..Hints::default() }
@@ -217,7 +217,7 @@ impl SoftmaxCrossEntropy {
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let Some((mut dlogits, assign)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
         let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
-            // Only the shares were used, and they do not depend on the logits.
+            // Only the shares were used; they do not depend on the logits.
             if assign == Assign::Write {
                 dlogits.fill(T::ZERO);
             }
@@ -233,7 +233,7 @@ impl SoftmaxCrossEntropy {
     }
 }
 
-/// What the logits of a row are compared with, whatever its label.
+/// The part of the cross-entropy's target that is the same for all rows.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Target<'a, T> {
     classes: usize,
@@ -248,7 +248,7 @@ pub(in crate::ops) struct Target<'a, T> {
 }
 
 impl<'a, T: Float> Target<'a, T> {
-    /// For rows of so many classes.
+    /// Makes the target of rows of `classes` classes.
     pub(in crate::ops) fn new(
         ignore_index: Option<i64>,
         smoothing: f64,
@@ -267,7 +267,7 @@ impl<'a, T: Float> Target<'a, T> {
         }
     }
 
-    /// The class of a row; `None` where it has no loss.
+    /// Returns the class of a row; `None` where it has no loss.
     pub(in crate::ops) fn class(&self, labels: &Ids<'_>, row: usize) -> Result<Option<usize>> {
         labels.class(row, self.classes, self.ignore_index)
     }
@@ -277,7 +277,7 @@ impl<'a, T: Float> Target<'a, T> {
         self.weight.map_or(T::ONE, |weight| weight[class])
     }
 
-    /// The loss of a row with that class; `total` is [`log_sum_exp`] of its logits.
+    /// Computes the loss of a row with class `class`; `total` is [`log_sum_exp`] of its logits.
     #[inline(always)]
     pub(in crate::ops) fn loss(&self, logits: &[T], total: T, class: usize) -> T {
         let mut loss = self.sharp * self.weight(class) * (total - logits[class]);
@@ -289,7 +289,7 @@ impl<'a, T: Float> Target<'a, T> {
         loss
     }
 
-    /// A row's logits, or those from class `first` on, become their gradient, where `d` is that of the row's loss.
+    /// Replaces a row's logits, or its logits from class `first` on, by their gradient; `d` is the gradient of the row's loss.
     #[inline(always)]
     pub(in crate::ops) fn slopes<A: Arithmetic>(
         &self,
@@ -316,7 +316,7 @@ impl<'a, T: Float> Target<'a, T> {
     }
 }
 
-/// What both passes read.
+/// The inputs of both passes.
 struct Rows<'a, T> {
     logits: View<'a, T>,
     labels: Ids<'a>,
@@ -342,10 +342,10 @@ impl<'a, T: Float> Rows<'a, T> {
     }
 }
 
-/// ln Σ exp(x). The sum runs in a fixed number of lanes: its order depends on the number of classes alone.
+/// Computes ln Σ exp(x). The sum runs in a fixed number of lanes: its order depends on the number of classes alone.
 #[inline(always)]
 pub(in crate::ops) fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
-    // A length that is known makes each chunk one vector or two; the last one may be shorter.
+    // A constant length makes each chunk one vector or two; the last chunk may be shorter.
     const LANES: usize = 16;
     let (chunks, rest) = x.as_chunks::<LANES>();
     let mut max = [T::NEG_INFINITY; LANES];
@@ -397,7 +397,7 @@ struct Slopes<'a, T> {
     assign: Assign,
 }
 
-/// Gradients that are computed before they go where they belong.
+/// The gradients of one row, before they are written or added to the output.
 const CHUNK: usize = 64;
 
 impl<T: Float> Sweep for Slopes<'_, T> {

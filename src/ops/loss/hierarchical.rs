@@ -14,14 +14,14 @@ use crate::{builder_methods, operator};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClassTree {
-    /// The complete binary tree over so many classes: each is reached by about log₂ of them decisions.
+    /// The complete binary tree over the given number of classes: the path to each has about log₂(classes) decisions.
     Complete(usize),
-    /// The path to each class: the nodes where it decides, each a row of the table, with the side to which it goes. That the
-    /// probabilities of all classes add up to 1 is for the one who makes the tree to see.
+    /// The path to each class: its nodes, each a row of the table, with the side that the path takes there. The caller
+    /// ensures that the probabilities of all classes add up to 1.
     Paths(Vec<Vec<(usize, Side)>>),
 }
 
-/// The side to which a path goes at a node.
+/// The side that a path takes at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// With the probability sigmoid(s), s being the node's score.
@@ -31,7 +31,7 @@ pub enum Side {
 }
 
 impl ClassTree {
-    /// How many classes there are.
+    /// Returns the number of classes.
     pub fn classes(&self) -> usize {
         match self {
             ClassTree::Complete(classes) => *classes,
@@ -39,7 +39,8 @@ impl ClassTree {
         }
     }
 
-    /// Where each path begins among the steps of all, and these steps: the number of the node and 1, negative to the right.
+    /// Lists the steps of all paths: returns the start of each path and the steps, each the number of the node plus 1,
+    /// negative to the right.
     pub(in crate::ops) fn listed(&self) -> (Vec<usize>, Vec<i64>) {
         let ClassTree::Paths(paths) = self else { return (Vec::new(), Vec::new()) };
         let mut starts = vec![0];
@@ -56,17 +57,17 @@ impl ClassTree {
 }
 
 operator! {
-    /// The loss of a class that is reached by decisions through a binary tree, in place of a softmax over all classes (Morin and
-    /// Bengio, "Hierarchical probabilistic neural network language model", 2005).
+    /// Hierarchical softmax: the loss of a class whose probability is a path of decisions through a binary tree, in place of a
+    /// softmax over all classes (Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005).
     ///
-    /// With the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label: loss_i = Σ_n ln(1 + e^∓s_n), − where the path goes left
-    /// and + where it goes right. e^−loss is the probability of the class; over all classes these add up to 1. A class is reached
-    /// by the complete tree over C classes, in which node k has the children 2k and 2k + 1, the leaf of class c is C + c, and the
-    /// row of node k is k − 1; or by paths that are given. So a row costs about log₂ C products instead of C.
+    /// With the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label: loss_i = Σ_n ln(1 + e^∓s_n), − at a left
+    /// step of the path and + at a right step. e^−loss is the probability of the class; the probabilities of all classes add up
+    /// to 1. The tree is the complete one over C classes, in which node k has the children 2k and 2k + 1, the leaf of class c is
+    /// C + c, and the row of node k is k − 1; or the paths are given. So a row costs about log₂ C products instead of C.
     ///
-    /// Row-wise, with x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 of them in the complete tree), `bias` b `[nodes]`; the rows may
-    /// have any LoD, which the loss `[rows]` keeps. The gradient of W is dense, or with `sparse` selected rows, one for each
-    /// node of each path; that of b is dense.
+    /// Row-wise, with x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 of them in the complete tree), `bias` b `[nodes]`;
+    /// the rows may have any LoD, which the loss `[rows]` keeps. The gradient of W is dense, or with `sparse` selected rows, one
+    /// for each node of each path; the gradient of b is dense.
     ///
     /// ```
     /// use ndarray::array;
@@ -85,8 +86,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit; if the table has not one row a node, or a path names a node that it has not; when it runs,
-    /// if a label is not below the number of classes.
+    /// If rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node that has no row;
+    /// when it runs, if a label is not below the number of classes.
     #[derive(Clone)]
     pub(in crate::ops) struct HierarchicalSigmoid = hierarchical_sigmoid {
         classes: usize,
@@ -99,10 +100,10 @@ operator! {
 }
 
 builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
-    /// The loss of a class that is reached by decisions through a binary tree: loss_i = Σ_n ln(1 + e^∓s_n), with the scores
-    /// s_n = x_i · W_n + b_n of the nodes n on the path to the label, − where the path goes left and + where it goes right. e^−loss is the
-    /// probability of the class. The whole of it is at the operator [`hierarchical_sigmoid`](crate::ops); the gradient of W is selected
-    /// rows, one for each node of each path.
+    /// Hierarchical softmax: the loss of a class whose probability is a path of decisions through a binary tree. loss_i = Σ_n
+    /// ln(1 + e^∓s_n), with the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label, − at a left step and + at a
+    /// right step. e^−loss is the probability of the class. The operator [`hierarchical_sigmoid`](crate::ops) has the full
+    /// description; the gradient of W is selected rows, one for each node of each path.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -115,7 +116,7 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
     /// let loss = x.hierarchical_sigmoid(nodes, None, words, ClassTree::Complete(1000));
     /// assert_eq!(net.describe(loss), "`hierarchical_sigmoid.loss`: f32[rows0] lod(0)");
     ///
-    /// // Three classes, of which the first is frequent: one decision for it, two for the others.
+    /// // Three classes, the first one frequent: one decision for it, two for the others.
     /// let few = net.parameter("few", DType::F32, &[2, 8], init::normal(0.1));
     /// let tree = ClassTree::Paths(vec![
     ///     vec![(0, Side::Left)],
@@ -127,7 +128,7 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If rows, widths or dtypes do not fit; if the table has not one row a node, or a path names a node that it has not.
+    /// If rows, widths or dtypes do not fit; if the table does not have one row per node, or a path names a node that has no row.
     #[doc(alias = "hsigmoid")]
     pub fn hierarchical_sigmoid(&self, x: Var, weight: Var, bias: Option<Var>, labels: Var, tree: ClassTree) -> Var {
         let (starts, steps) = tree.listed();
@@ -139,7 +140,7 @@ builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
 }
 
 impl HierarchicalSigmoid {
-    /// Calls `at` with the row of each node on the path to a class, and 1 where the path goes left, −1 where it goes right.
+    /// Calls `at` with the row of each node on the path to a class, and 1 for a left step, −1 for a right step.
     fn path<T: Float>(&self, class: usize, mut at: impl FnMut(usize, T)) {
         let sign = |left: bool| if left { T::ONE } else { -T::ONE };
         if self.starts.is_empty() {
@@ -246,7 +247,7 @@ impl Op for HierarchicalSigmoid {
     }
 
     fn hints(&self) -> Hints {
-        // The gradient of the rows is divided over threads, that of the table is not.
+        // The gradient of the rows is divided over threads; the gradient of the table is not.
         Hints { separate_gradients: true, ..Hints::default() }
     }
 

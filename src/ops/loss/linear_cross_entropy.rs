@@ -20,12 +20,13 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// A chunk with fewer multiply-adds is not divided over threads.
+/// The multiply-adds of a chunk below which it is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
-/// How many rows a chunk has: enough to pay for reading and writing the whole gradient of W, and with few classes so many
-/// that a chunk has a million logits; but, for memory's sake, not more than eight million logits, or else the least number.
-/// Whole blocks of the sums over rows, or always half of one, so that these sums are the same on every machine.
+/// Returns the number of rows of a chunk: enough to pay for reading and writing the whole gradient of W, and up to a
+/// million logits when there are few classes; but, to limit memory, at most eight million logits, or else the least number.
+/// It is a multiple of the blocks of the sums over rows, or always half a block, so that these sums are the same on every
+/// machine.
 fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
     let most = logits(8 << 20) / SUM_ROWS * SUM_ROWS;
@@ -37,16 +38,16 @@ fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
 }
 
 operator! {
-    /// The loss of a softmax over a linear layer; the logits are never in memory as a whole.
+    /// Computes the cross-entropy of a softmax over a linear layer; the logits are never in memory as a whole.
     ///
-    /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes
-    /// of `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
-    /// alone. Row-wise.
+    /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes of
+    /// `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. The share of each row is a separate operator,
+    /// `cross_entropy_share`, since it reads labels alone. Row-wise.
     ///
-    /// The rows are taken in chunks, of whole blocks of the sums over rows, so that these have the same bits whatever a chunk
-    /// is and on any number of threads. A chunk's logits become its losses and, in place, its logits' gradient, which
-    /// goes into the gradients of x, W and b at once. Backward alone makes the logits again; the compiler calls it so that
-    /// it computes the losses too, and then they are made once.
+    /// The rows are computed in chunks of whole blocks of the sums over rows, so that these sums have the same bits for any
+    /// chunk size and any number of threads. A chunk's logits become its losses and, in place, the logits' gradient, which is
+    /// added to the gradients of x, W and b at once. A backward call alone computes the logits again; the compiler merges
+    /// both passes into one call, which computes the logits once.
     ///
     /// ```
     /// use ndarray::array;
@@ -219,7 +220,7 @@ impl Op for LinearCrossEntropy {
     }
 }
 
-/// The inputs and classes of a weight.
+/// Returns the numbers of inputs and classes of a weight.
 fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usize, usize)> {
     match *s.input(slot).shape.as_slice() {
         [Extent::Known(rows), Extent::Known(columns)] => Ok(transposed.shape((rows, columns))),
@@ -228,7 +229,7 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
     }
 }
 
-/// Which products with W a call makes.
+/// The products with W that a call computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Products {
     /// The logits.
@@ -252,7 +253,7 @@ impl<T: Float> Weights<T> {
         }
     }
 
-    /// The weights that were packed before; if there are none, these, packed now.
+    /// Returns the weights packed earlier; if there are none, packs these.
     fn packed<'a>(
         &'a mut self,
         before: Option<&'a Self>,
@@ -268,7 +269,7 @@ impl<T: Float> Weights<T> {
     }
 }
 
-/// A thread's memory: a chunk's logits, what their products are packed into, and weights that were not packed before.
+/// Scratch of a thread: a chunk's logits, packed operands of their products, and weights that were not packed earlier.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Weights<T>,
@@ -276,7 +277,7 @@ struct Scratch<T: Float> {
     gradient: GradientRoom<T>,
 }
 
-/// What a call works with.
+/// Buffers and settings of a call.
 struct Tools<'a, T: Float> {
     threads: usize,
     /// The logits of a chunk.
@@ -284,7 +285,7 @@ struct Tools<'a, T: Float> {
     gradient: &'a mut GradientRoom<T>,
 }
 
-/// What all rows share.
+/// The inputs that all rows share.
 struct RowInputs<'a, T> {
     bias: Option<&'a [T]>,
     target: Target<'a, T>,
@@ -293,7 +294,7 @@ struct RowInputs<'a, T> {
 
 /// Some rows of a call.
 struct Chunk<'a, T> {
-    /// The first one's number in the call.
+    /// The number of the first row in the call.
     first: usize,
     x: View<'a, T>,
     loss: Option<ViewMut<'a, T>>,
@@ -333,7 +334,7 @@ struct Sums<'a, T> {
     db: Option<(ViewMut<'a, T>, Assign)>,
 }
 
-/// All rows, chunk by chunk.
+/// Computes all rows, chunk by chunk.
 fn all<T: RowValue>(
     shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
@@ -348,7 +349,7 @@ fn all<T: RowValue>(
         room.resize(most * classes, T::ZERO);
     }
     let mut rest = rows;
-    // Without rows the sums are written all the same.
+    // Without rows the sums are written too.
     loop {
         let count = most.min(rest.rows());
         let (chunk, after) = rest.split(count);
@@ -366,7 +367,7 @@ fn all<T: RowValue>(
     }
 }
 
-/// The rows of a chunk, divided over threads: leaves the gradient of the logits in `logits`.
+/// Computes the rows of a chunk, divided over threads; leaves the gradient of the logits in `logits`.
 fn take<T: RowValue>(
     shared: &RowInputs<'_, T>,
     weights: &Weights<T>,
@@ -383,7 +384,7 @@ fn take<T: RowValue>(
             || take(shared, weights, above, logits_above, left),
             || take(shared, weights, below, logits_below, threads - left),
         );
-        // The first row that is wrong is in the first half that failed.
+        // The first wrong row is in the first half that failed.
         return a.and(b);
     }
     affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Assign::Write, 1);
@@ -409,7 +410,7 @@ fn add<T: RowValue>(
     affine_gradient(dlogits, weight, bias, room, threads);
 }
 
-/// From logits to losses, and to the gradient of the logits in their place.
+/// Work that turns logits into losses and, in place, into the gradient of the logits.
 struct Losses<'a, T> {
     shared: &'a RowInputs<'a, T>,
     first: usize,
@@ -444,8 +445,8 @@ impl<T: Float> Sweep for Losses<'_, T> {
 }
 
 operator! {
-    /// How much each row counts: share_i = w_y, the weight of its class (1 without `class_weights`), and 0 where the label y is
-    /// `ignore_index`. `weight` is read for the dtype and the number of classes.
+    /// Computes the weight of each row in the mean loss: share_i = w_y, the weight of its class (1 without `class_weights`),
+    /// and 0 where the label y is `ignore_index`. Only the dtype and the number of classes of `weight` are used.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,5 +1,4 @@
-//! Losses that compare numbers one by one: what they have in common. Each row has one loss, the mean over its columns or
-//! their sum.
+//! Code shared by losses that compare numbers one by one. Each row has one loss, the mean over its columns or their sum.
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -10,19 +9,19 @@ use crate::operator::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of all of them; the last two only where [`Pointwise::WEIGHED`] says so.
+/// The slots of these losses; the last two only if [`Pointwise::WEIGHED`] is true.
 const X: usize = 0;
 const Y: usize = 1;
 const WEIGHT: usize = 2;
 const POSITIVE: usize = 3;
 const OUT: usize = 0;
 
-/// What the numbers of a column count.
+/// The weights of a column's numbers.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Weights<T> {
-    /// The whole loss.
+    /// The factor of the whole loss.
     pub(in crate::ops) all: T,
-    /// The part of it that grows with the target.
+    /// The factor of the term for a positive target.
     pub(in crate::ops) positive: T,
 }
 
@@ -32,17 +31,17 @@ pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
     const MEAN: bool = true;
     /// Whether columns may have weights.
     const WEIGHED: bool = false;
-    /// The loss of x against the target y.
+    /// Computes the loss of x and the target y.
     fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
-    /// Its derivative by x.
+    /// Computes the derivative of the loss by x.
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
-    /// Its derivative by y, where a gradient passes it.
+    /// Computes the derivative of the loss by y, for losses that pass a gradient to y.
     fn dy<T: Float, A: Arithmetic>(self, _x: T, _y: T) -> T {
         T::ZERO
     }
-    /// The attributes of samples.
+    /// Returns the attributes of samples.
     fn sample() -> Attributes;
-    /// A target of samples, made of a number between -1.5 and 1.5.
+    /// Makes a target of samples from a number between -1.5 and 1.5.
     fn target(number: f64) -> f64 {
         number
     }
@@ -52,14 +51,14 @@ pub(in crate::ops) trait Pointwise: DeclaredOp + Copy {
 pub(in crate::ops) struct RowLoss<F>(F);
 family!(RowLoss);
 
-/// Checks that x and y are floats in the same rows, equally wide, and gives the spec of one number a row.
+/// Checks that x and y are floats in the same rows, equally wide; returns the spec of one number per row.
 pub(in crate::ops) fn one_each(s: &InferShape<'_>, x: usize, y: usize) -> Result<Spec> {
     s.is_float(x)?;
     s.same_dtype(x, y)?;
     s.same_rows(x, y)?;
     let spec = s.input(x);
     if s.input(y).width() != spec.width() {
-        return Err(s.mismatch(y, &format!("rows of {} numbers, as those it is compared with", spec.width())));
+        return Err(s.mismatch(y, &format!("rows of {} numbers, the width of the other input", spec.width())));
     }
     Ok(spec.with_width(1))
 }
@@ -183,7 +182,7 @@ impl<T: Float> Columns<'_, T> {
     }
 }
 
-/// What a sum over the columns of a row is multiplied by.
+/// Returns the factor of a sum over the columns of a row.
 #[inline(always)]
 fn share<F: Pointwise, T: Float>(width: usize) -> T {
     if F::MEAN { T::from_f64(1.0 / width.max(1) as f64) } else { T::ONE }

@@ -1,4 +1,4 @@
-//! `squared_error`, `huber` and `kl_divergence`: how far numbers are from others.
+//! `squared_error`, `huber` and `kl_divergence`: losses of regression and of distributions.
 
 use super::pointwise::{Pointwise, Weights};
 use crate::kernels::{Arithmetic, Float};
@@ -7,10 +7,10 @@ use crate::operator::Attributes;
 use crate::ops::feature::norm::above_zero;
 
 operator! {
-    /// The mean squared difference of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over its n columns.
+    /// Computes the mean squared error of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over its n columns.
     ///
     /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. The
-    /// `mean` of it is the mean over all numbers. A gradient passes both.
+    /// `mean` of the loss is the mean over all numbers. Both inputs get a gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -55,11 +55,12 @@ impl Pointwise for SquaredError {
 }
 
 operator! {
-    /// The mean Huber loss of each row, which outliers do not rule: with d = x_ij − y_ij, the mean over the n columns of d² / 2
-    /// where |d| ≤ delta, else of delta · (|d| − delta / 2) (Huber, "Robust estimation of a location parameter", 1964).
+    /// Computes the mean Huber loss of each row, which is robust to outliers: with d = x_ij − y_ij, the mean over the n columns
+    /// of d² / 2 where |d| ≤ delta, else of delta · (|d| − delta / 2) (Huber, "Robust estimation of a location parameter",
+    /// 1964).
     ///
     /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As
-    /// PyTorch's `HuberLoss`. A gradient passes both.
+    /// PyTorch's `HuberLoss`. Both inputs get a gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -119,11 +120,11 @@ impl Pointwise for Huber {
 }
 
 operator! {
-    /// The Kullback–Leibler divergence of each row, of a distribution whose logarithms are `x` from the distribution `y`:
-    /// loss_i = Σ_j y_ij · (ln y_ij − x_ij), where a y_ij of 0, or below, adds nothing.
+    /// Computes the Kullback–Leibler divergence of each row from the distribution `y` to the distribution with the
+    /// logarithms `x`: loss_i = Σ_j y_ij · (ln y_ij − x_ij), where a y_ij of 0, or below, adds nothing.
     ///
-    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps. `x` is a `log_softmax`, say; as PyTorch's
-    /// `KLDivLoss`, whose `batchmean` is the `mean` of this. A gradient passes both; a y of 0 gets none.
+    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps. `x` is, for example, a `log_softmax`; as
+    /// PyTorch's `KLDivLoss`, whose `batchmean` is the `mean` of this loss. Both inputs get a gradient, except a y of 0.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,4 +1,4 @@
-//! `nce` and `sampled_softmax`: losses over many classes of which each row meets its own and a few that are drawn.
+//! `nce` and `sampled_softmax`: losses over many classes that compute each row's own class and a few sampled classes.
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
 use crate::error::{Error, Result};
@@ -16,10 +16,10 @@ use crate::tensor::{DType, StorageKind, Variable};
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// The classes that were drawn, beside the loss.
+/// Output slot of the sampled classes.
 const SAMPLES: usize = 1;
 
-/// What [`Builder::nce`](crate::Builder::nce) and [`Builder::sampled_softmax`](crate::Builder::sampled_softmax) are told.
+/// Options of [`Builder::nce`](crate::Builder::nce) and [`Builder::sampled_softmax`](crate::Builder::sampled_softmax).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampledClasses {
     pub(crate) bias: Option<Var>,
@@ -28,37 +28,37 @@ pub struct SampledClasses {
 }
 
 impl SampledClasses {
-    /// A number added to the score of each class, `[classes]`.
+    /// Sets the bias, `[classes]`, a number added to the score of each class.
     #[must_use]
     pub fn bias(self, bias: impl Into<Option<Var>>) -> Self {
         Self { bias: bias.into(), ..self }
     }
 
-    /// How the gradient of the table is stored: selected rows, of the classes that were met, or a dense matrix.
+    /// Sets the storage of the table's gradient: selected rows, one per class that occurs, or a dense matrix.
     #[must_use]
     pub fn gradient(self, gradient: StorageKind) -> Self {
         Self { gradient, ..self }
     }
 
-    /// So many samples a row, no bias, and a gradient of selected rows.
+    /// Draws `samples` samples per row, with no bias and a gradient of selected rows.
     pub fn new(samples: usize) -> Self {
         Self { bias: None, samples, gradient: StorageKind::SelectedRows }
     }
 }
 
 operator! {
-    /// The noise-contrastive estimate of a softmax over many classes (Gutmann and Hyvärinen, 2010; Mnih and Teh, 2012): each row learns to
-    /// tell its own class from classes that are drawn. The loss of each row, and the classes that were drawn for it.
+    /// Noise-contrastive estimation of a softmax over many classes (Gutmann and Hyvärinen, 2010; Mnih and Teh, 2012): each row
+    /// learns to distinguish its own class from sampled classes. Returns the loss of each row, and its sampled classes.
     ///
     /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)):
     ///
     /// loss_i = ln(1 + e^−Δ_y) + Σ_j ln(1 + e^Δ_c_j).
     ///
-    /// Samples are drawn with replacement by P(k) = ln((k + 2) / (k + 1)) / ln(C + 1), of C classes, so classes are to be numbered by how
-    /// frequent they are, the most frequent one first. They depend on the seed, the step, the operator, the row's sequence and its
-    /// place, not on the batch. One that is the label itself counts like any other: noise that could not be the label would be another
-    /// distribution, with other estimates. While not training nothing is drawn, and the second sum is what it is on average,
-    /// Σ_k S · P(k) · ln(1 + e^Δ_k) over all classes; the samples are then −1.
+    /// Samples are drawn with replacement by P(k) = ln((k + 2) / (k + 1)) / ln(C + 1), of C classes, so number the classes by
+    /// frequency, the most frequent class first. Samples depend on the seed, the step, the operator, the row's sequence and its
+    /// place, not on the batch. A sample that equals the label counts like any other: noise without the label would be another
+    /// distribution, with other estimates. While not training nothing is sampled, and the second sum is its expectation, Σ_k S ·
+    /// P(k) · ln(1 + e^Δ_k) over all classes; the samples are then −1.
     ///
     /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`; the rows may have any LoD, which the loss
     /// `[rows]` and the samples `[rows, S]` keep. The gradient of W is selected rows, those that were met; of b it is dense.
@@ -96,17 +96,18 @@ operator! {
 }
 
 operator! {
-    /// The cross-entropy of a softmax over a row's own class and a few that are drawn, in place of all (Jean et al., 2015; as Ma and
-    /// Collins, 2018, show to be consistent: their ranking objective). The loss of each row, and the classes that were drawn for it.
+    /// Sampled softmax: the cross-entropy of a softmax over a row's own class and a few sampled classes, in place of all classes
+    /// (Jean et al., 2015; Ma and Collins, 2018, show that it is consistent: their ranking objective). Returns the loss of each
+    /// row, and its sampled classes.
     ///
-    /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which takes out how often a
-    /// class is expected among them: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
+    /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which corrects for
+    /// the expected number of samples of class k: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
     ///
-    /// Samples are drawn as [`nce`](Self::nce) draws them: classes are to be numbered by how frequent they are, the most frequent
-    /// one first. A sample that is the label itself counts like any other: e^Δ_k / Σ e^Δ is then how likely the label is the one at that
-    /// place, so that the loss is least where the softmax over all classes is the distribution of the labels, for any S. Were it
-    /// left out, frequent classes would come out too likely. While not training nothing is drawn, and the loss is the cross-entropy of
-    /// the softmax over all classes; the samples are then −1.
+    /// Samples are drawn as by [`nce`](Self::nce): number the classes by frequency, the most frequent class first. A sample that
+    /// equals the label counts like any other: e^Δ_k / Σ e^Δ is then the probability that the label is the candidate at that
+    /// place, so that for any S the loss is least where the softmax over all classes is the distribution of the labels. Without
+    /// these samples, frequent classes would become too likely. While not training nothing is sampled, and the loss is the
+    /// cross-entropy of the softmax over all classes; the samples are then −1.
     ///
     /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`; the rows may have any LoD, which the loss
     /// `[rows]` and the samples `[rows, S]` keep. The gradient of W is selected rows, those that were met; of b it is dense.
@@ -143,7 +144,8 @@ operator! {
 }
 
 impl crate::program::Builder {
-    /// Whether a table's gradient is to be selected rows. Another storage than these and dense ones is written down.
+    /// Returns whether a table's gradient is requested as selected rows. Records an error for a storage other than
+    /// selected rows and dense.
     #[track_caller]
     pub(in crate::ops) fn is_sparse(&self, options: SampledClasses) -> bool {
         if !matches!(options.gradient, StorageKind::Dense | StorageKind::SelectedRows) {
@@ -154,7 +156,7 @@ impl crate::program::Builder {
     }
 }
 
-/// A number of samples.
+/// Reads a number of samples.
 fn at_least_one(attributes: &Attributes, name: &str) -> Result<usize> {
     let samples: usize = or_default(attributes, name, 0)?;
     if samples > 0 {
@@ -163,28 +165,28 @@ fn at_least_one(attributes: &Attributes, name: &str) -> Result<usize> {
     Err(Error::new(format!("attribute `{name}`"), "at least 1", "0"))
 }
 
-/// Classes by how frequent they are: P(k) = ln((k + 2) / (k + 1)) / ln(C + 1).
+/// The log-uniform distribution of classes that are numbered by frequency: P(k) = ln((k + 2) / (k + 1)) / ln(C + 1).
 #[derive(Debug, Clone, Copy)]
 struct LogUniform {
     classes: usize,
 }
 
 impl LogUniform {
-    /// The logarithm of how often a class is expected among so many samples.
+    /// Returns the logarithm of the expected number of samples of a class among `samples` samples.
     fn ln_expected(self, class: usize, samples: usize) -> f64 {
         let share = (1.0 / (class as f64 + 1.0)).ln_1p() / (self.classes as f64).ln_1p();
         share.ln() + (samples as f64).ln()
     }
 
-    /// The class of a number of [0, 1).
+    /// Maps a uniform number in [0, 1) to a class.
     fn draw(self, uniform: f64) -> usize {
         let at = (uniform * (self.classes as f64).ln_1p()).exp_m1();
-        // Rounding may reach the number of classes.
+        // Rounding may give the number of classes.
         (at as usize).min(self.classes.saturating_sub(1))
     }
 }
 
-/// A class that counts for a row: how often, and what is taken off its score.
+/// A class of a row's loss: its number of occurrences, and the shift that is subtracted from its score.
 #[derive(Clone, Copy)]
 struct MetClass {
     class: usize,
@@ -192,29 +194,30 @@ struct MetClass {
     shift: f64,
 }
 
-/// A loss of a row's own class among others.
+/// A loss that contrasts a row's own class with others.
 pub(in crate::ops) trait Contrast: DeclaredOp + Copy {
-    /// How many classes are drawn.
+    /// Returns the number of samples.
     fn samples(&self) -> usize;
-    /// Whether the gradient of the table is selected rows.
+    /// Returns whether the gradient of the table is selected rows.
     fn sparse(&self) -> bool;
-    /// The attributes.
+    /// Returns the attributes.
     fn attributes(samples: usize, sparse: bool) -> Attributes;
-    /// The classes that count beside the label while not training; times and shift of a class by how often it is expected, as a
-    /// logarithm.
+    /// Returns the number of occurrences and the shift of each class while not training, from the logarithm of its expected
+    /// number of samples.
     fn of_all(ln_expected: f64) -> (f64, f64);
-    /// Whether the label is one of the classes that count beside it while not training.
+    /// Whether the label counts among the other classes, too, while not training.
     const LABEL_AMONG_ALL: bool;
-    /// The loss for the shifted scores, the label's first, and how often each counts; each score becomes the slope by it.
+    /// Computes the loss from the shifted scores, the label's first, and their numbers of occurrences; replaces each
+    /// score by its derivative.
     fn loss<T: Float>(scores: &mut [T], times: &[T]) -> T;
 }
 
-/// ln(1 + e^x).
+/// Computes ln(1 + e^x).
 fn softplus<T: Float>(x: T) -> T {
     x.max(T::ZERO) + (T::ONE + (-x.abs()).exp()).ln()
 }
 
-/// 1 / (1 + e^−x).
+/// Computes 1 / (1 + e^−x).
 fn sigmoid<T: Float>(x: T) -> T {
     let e = (-x.abs()).exp();
     let small = e / (T::ONE + e);
@@ -281,7 +284,7 @@ impl Contrast for SampledSoftmax {
 pub(in crate::ops) struct ContrastOp<F>(F);
 family!(ContrastOp);
 
-/// What a row's loss is computed in.
+/// Scratch of a row's loss.
 #[derive(Default)]
 struct Scratch<T> {
     uniform: Vec<f64>,
@@ -309,7 +312,7 @@ impl<F: Contrast> ContrastOp<F> {
 }
 
 impl Rule {
-    /// The classes that count for a row, its own first: those of the samples, or all of them where there are none.
+    /// Collects the classes of a row's loss, its own class first, then the sampled classes, or all classes without samples.
     fn meet(self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<MetClass>) {
         let by = LogUniform { classes };
         let count = self.samples;
@@ -332,7 +335,7 @@ impl Rule {
         }
     }
 
-    /// The loss of a row; its slopes by the scores of the classes that it met are left in the room.
+    /// Computes the loss of a row; leaves its derivatives by the scores of its classes in the scratch.
     fn row<T: Float>(loss: Loss<T>, table: Table<'_, T>, x: &[T], room: &mut Scratch<T>) -> T {
         let Scratch { met, scores, times, .. } = room;
         scores.clear();
@@ -355,7 +358,7 @@ impl Rule {
             drawn.fill(-1);
             if trains {
                 room.uniform.resize(drawn.len(), 0.0);
-                // Of millions of classes, the rare ones lie closer together than numbers of 24 bits.
+                // With millions of classes, the intervals of rare classes are narrower than the steps of 24-bit numbers.
                 run.uniform_53(row, &mut room.uniform);
                 drawn.iter_mut().zip(&room.uniform).for_each(|(to, &u)| *to = by.draw(u) as i64);
             }
@@ -390,7 +393,7 @@ impl Rule {
     }
 }
 
-/// The class that the label of a row names.
+/// Returns the class that the label of a row names.
 fn class_of(labels: &Ids<'_>, row: usize, classes: usize) -> Result<usize> {
     let missing = || Error::new("label", "a class", "none").row(row);
     labels.class(row, classes, None)?.ok_or_else(missing)
@@ -423,7 +426,7 @@ impl<F: Contrast> Op for ContrastOp<F> {
     }
 
     fn hints(&self) -> Hints {
-        // The gradient of the rows is divided over threads, that of the table is not.
+        // The gradient of the rows is divided over threads; the gradient of the table is not.
         Hints { separate_gradients: true, ..Hints::default() }
     }
 
@@ -437,7 +440,7 @@ impl<F: Contrast> Op for ContrastOp<F> {
     }
 }
 
-/// What losses over a table of classes are tried on.
+/// Check cases of losses over a class table.
 pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize) -> Result<Vec<CheckCase>> {
     let cases: [(&str, &[&[usize]]); 4] = [
         ("sequences with an empty one", &[&[2, 0, 1]]),
@@ -463,7 +466,7 @@ pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize)
 }
 
 builder_methods! { SampledLosses, Builder, Var;
-    /// The loss of [`nce`](Self::nce) alone, with so many samples a row and a gradient of selected rows.
+    /// Returns the loss of [`nce`](Self::nce) alone, with `samples` samples per row and a gradient of selected rows.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -482,7 +485,8 @@ builder_methods! { SampledLosses, Builder, Var;
         self.nce(x, weight, labels, SampledClasses::new(samples)).0
     }
 
-    /// The loss of [`sampled_softmax`](Self::sampled_softmax) alone, with so many samples a row and a gradient of selected rows.
+    /// Returns the loss of [`sampled_softmax`](Self::sampled_softmax) alone, with `samples` samples per row and a gradient of
+    /// selected rows.
     ///
     /// ```
     /// use unpadded::layers::init;

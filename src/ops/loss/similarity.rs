@@ -1,4 +1,4 @@
-//! `cosine_similarity`, and losses of how alike two rows are: `cosine_loss`, `margin_ranking`.
+//! `cosine_similarity`, and losses over the similarity or order of two rows: `cosine_loss`, `margin_ranking`.
 
 use super::pointwise::one_each;
 use crate::error::Result;
@@ -10,10 +10,10 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// The cosine of the angle between two rows: out_i = x_i · y_i / (‖x_i‖ · ‖y_i‖), one number a row.
+    /// Cosine similarity of two rows: out_i = x_i · y_i / (‖x_i‖ · ‖y_i‖), one number per row.
     ///
-    /// Row-wise: both have the same rows, of any LoD, which the output `[rows, 1]` keeps. Where a row has a length below 10⁻⁸ it has
-    /// no direction: the cosine is 0, and passes no gradient.
+    /// Row-wise: both have the same rows, of any LoD, which the output `[rows, 1]` keeps. A row of a length below 10⁻⁸ has no
+    /// direction: the cosine is 0, and passes no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,11 +38,12 @@ operator! {
 }
 
 builder_methods! { CosineLoss, Builder, Var;
-    /// The cosine loss of each row, of two rows that are to be alike where `like` is 1 and are not where it is −1, with their
-    /// [cosine](Self::cosine_similarity) c: loss_i = 1 − c_i where like_i is 1, max(0, c_i − margin) where it is −1.
+    /// Computes the cosine loss of each pair of rows: similar rows are the target where `like` is 1, dissimilar rows where
+    /// `like` is −1. With the [cosine](Self::cosine_similarity) c: loss_i = 1 − c_i where like_i is 1, max(0, c_i − margin)
+    /// where it is −1.
     ///
-    /// `like` holds floats, one a row, shape `[rows]`. It is composed of `cosine_similarity` and arithmetic on one number a
-    /// row. As PyTorch's `CosineEmbeddingLoss`.
+    /// `like` holds floats, one per row, shape `[rows]`. The loss is composed of `cosine_similarity` and arithmetic on one
+    /// number per row. As PyTorch's `CosineEmbeddingLoss`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -66,8 +67,8 @@ builder_methods! { CosineLoss, Builder, Var;
 }
 
 builder_methods! { MarginRanking, Builder, Var;
-    /// The ranking loss of each pair of scores, of which x is to be the larger where `first` is 1 and y where it is −1, by at least
-    /// a margin: loss = max(0, margin − first · (x − y)), number by number.
+    /// Computes the ranking loss of each pair of scores: x should be larger by at least a margin where `first` is 1, y where
+    /// `first` is −1. loss = max(0, margin − first · (x − y)), number by number.
     ///
     /// All three have the same rows, of any LoD, which the loss keeps. It is composed of arithmetic, which runs row by row in one
     /// pass. As PyTorch's `MarginRankingLoss`.
@@ -89,7 +90,7 @@ builder_methods! { MarginRanking, Builder, Var;
     }
 }
 
-/// A row that is shorter has no direction.
+/// The length below which a row has no direction.
 const LEAST: f64 = 1e-8;
 
 impl Op for CosineSimilarity {
@@ -136,7 +137,7 @@ fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     Ok(())
 }
 
-/// x · y, ‖x‖ and ‖y‖.
+/// Returns x · y, ‖x‖ and ‖y‖.
 #[inline(always)]
 fn products<T: Float, A: Arithmetic>(x: &[T], y: &[T]) -> (T, T, T) {
     const LANES: usize = 16;
@@ -152,11 +153,11 @@ fn products<T: Float, A: Arithmetic>(x: &[T], y: &[T]) -> (T, T, T) {
     (along, x.sqrt(), y.sqrt())
 }
 
-/// Whether both have a direction.
+/// Returns whether both rows have a direction.
 #[inline(always)]
 fn directed<T: Float>(x: T, y: T) -> bool {
     let least = T::from_f64(LEAST);
-    // Compared such that NaN passes.
+    // The comparison lets NaN pass.
     !(x < least || y < least)
 }
 
@@ -179,7 +180,7 @@ impl<T: Float> Sweep for Cosines<'_, T> {
     }
 }
 
-/// The gradient of one of the two: (y / ‖y‖ − c · x / ‖x‖) / ‖x‖.
+/// The gradient of one of the two rows: (y / ‖y‖ − c · x / ‖x‖) / ‖x‖.
 struct Turns<'a, T> {
     own: View<'a, T>,
     other: View<'a, T>,

@@ -15,12 +15,12 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
-    /// `layers::Linear` makes them.
+    /// Computes x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
+    /// `layers::Linear` creates weight and bias.
     ///
     /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may belong to sequences of any
-    /// LoD, which the output keeps. There may be many weights, with as many biases or none: they are taken side by side,
-    /// out = x · [W₁ W₂ …] + [b₁ b₂ …]. With `transposed` each weight is Wᵀ, `[out, in]`.
+    /// LoD, which the output keeps. There may be several weights, with the same number of biases or none: they are
+    /// concatenated, out = x · [W₁ W₂ …] + [b₁ b₂ …]. With `transposed` each weight is Wᵀ, `[out, in]`.
     ///
     /// ```
     /// use ndarray::array;
@@ -51,8 +51,9 @@ operator! {
 }
 
 builder_methods! { TransposedLinear, Builder, Var;
-    /// x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So a table of embeddings
-    /// `[vocabulary, width]` is at the same time what makes logits of states; its gradient is the sum of both uses.
+    /// Computes x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So one
+    /// embedding table `[vocabulary, width]` also computes logits from states (tied weights); its gradient is the sum of
+    /// both uses.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -74,12 +75,12 @@ builder_methods! { TransposedLinear, Builder, Var;
     }
 }
 
-/// What weights are packed for.
+/// The product that weights are packed for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PackedFor {
-    /// The product: they stand side by side.
+    /// The product: the weights are side by side.
     Product,
-    /// The gradient of x: their transposes stand one below the other.
+    /// The gradient of x: the transposed weights are one below the other.
     InputGradient,
 }
 
@@ -112,7 +113,7 @@ fn pack<'v, T: Float + 'v>(
     Ok(())
 }
 
-/// What a call needs beside what was prepared.
+/// Scratch of a call, beside the prepared weights.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: PackedMatrix<T>,
@@ -120,7 +121,7 @@ struct Scratch<T: Float> {
     bias: Vec<T>,
 }
 
-/// The result of a product with weights, however they and `x` are stored; stored as `x` is.
+/// Infers the result of a product with weights, for any storages of `x` and the weights; it has the storage of `x`.
 pub(in crate::ops) fn product_of(s: &InferShape<'_>, transposed: Transpose) -> Result<Spec> {
     s.is_float(Linear::X)?;
     s.same_dtype(Linear::X, Linear::WEIGHT)?;
@@ -136,7 +137,7 @@ pub(in crate::ops) fn product_of(s: &InferShape<'_>, transposed: Transpose) -> R
         };
         let (inputs, outputs) = transposed.shape((rows, width));
         if k > 0 && inputs != x.width() {
-            let expected = format!("a {side} of {}, that of the first", x.width());
+            let expected = format!("a {side} of {}, the {side} of the first weight", x.width());
             return Err(s.mismatch_at(Linear::WEIGHT, k, &expected));
         }
         if x.width() != inputs || x.shape.len() > 2 {
@@ -219,7 +220,7 @@ impl Op for Linear {
         let ((m, k), (_, n)) = (work.input(Self::X), work.output(Self::OUT));
         let product = 2 * m * k * n;
         let flops = match work.pass() {
-            // The bias is what the sums start with.
+            // The sums start with the bias.
             Pass::Forward => product,
             Pass::Backward => {
                 let products = u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));

@@ -11,11 +11,11 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// The product of two matrices that are not batched, of either or of its transpose.
+    /// Multiplies two matrices that are not batched, each optionally transposed.
     ///
-    /// out = A · B, where A is x or, with `transpose_x`, its transpose, and B likewise of y. Both are constants of the
-    /// program such as parameters, so there is no LoD and nothing depends on the batch; rows of a batch are multiplied by
-    /// `linear`.
+    /// out = A · B, where A is x or, with `transpose_x`, its transpose, and B is y or, with `transpose_y`, its transpose.
+    /// Both are constants of the program such as parameters, so there is no LoD and nothing depends on the batch;
+    /// `linear` multiplies rows of a batch.
     ///
     /// ```
     /// use ndarray::array;
@@ -44,7 +44,7 @@ operator! {
 }
 
 builder_methods! { MatmulPlain, Builder, Var;
-    /// The product of two matrices that are not batched: out = x · y.
+    /// Multiplies two matrices that are not batched: out = x · y.
     ///
     /// ```
     /// use ndarray::array;
@@ -139,7 +139,7 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Matmul::OUT)? else {
         return Err(Error::new("matmul", "a gradient of its output", "none"));
     };
-    // dA = dout · Bᵀ and dB = Aᵀ · dout, each transposed as a whole where the operand was.
+    // dA = dout · Bᵀ and dB = Aᵀ · dout, each transposed as a whole if the operand is transposed.
     if let Some((dx, assign)) = run.gradient::<T>(Matmul::X)? {
         let y = run.input::<T>(Matmul::Y)?;
         let room = run.scratch().get::<Scratch<T>>();
@@ -167,7 +167,7 @@ struct Scratch<T: Float> {
 }
 
 impl<T: Float> Scratch<T> {
-    /// out = a · b, each transposed first if its flag says so.
+    /// Computes out = a · b, each transposed first if its flag is set.
     fn multiply(
         &mut self,
         a: (View<'_, T>, bool),

@@ -1,4 +1,4 @@
-//! Rows that are matrices: `outer` makes them of two vectors, `matvec` multiplies them by one.
+//! Rows that are matrices: `outer` computes them from two vectors, `matvec` multiplies them by a vector.
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
@@ -10,16 +10,16 @@ use crate::operator::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// The slots of both.
+/// The slots of both operators.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 operator! {
-    /// The outer product of two vectors, row by row: a matrix in each row.
+    /// Computes the outer product of two vectors, row by row: a matrix in each row.
     ///
     /// out_i = x_i · y_iᵀ, so out\[i, a, b\] = x\[i, a\] · y\[i, b\], with x `[rows, m]`, y `[rows, n]` and out `[rows, m, n]`.
-    /// Row-wise: both have the same rows (the same LoD), which the output keeps. With `matvec` it makes a memory of matrices
+    /// Row-wise: both have the same rows (the same LoD), which the output keeps. With `matvec` it implements a matrix memory
     /// (Schmidhuber, "Learning to control fast-weight memories", 1992): C_t = f_t · C_{t−1} + v_t · k_tᵀ, read as C_t · q_t.
     ///
     /// ```
@@ -46,11 +46,11 @@ operator! {
 }
 
 operator! {
-    /// A matrix times a vector, row by row.
+    /// Multiplies a matrix by a vector, row by row.
     ///
     /// out_i = x_i · y_i, so out\[i, a\] = Σ_b x\[i, a, b\] · y\[i, b\], with x `[rows, m, n]`, y `[rows, n]` and out
-    /// `[rows, m]`. Row-wise: both have the same rows (the same LoD), which the output keeps. x may be `[rows, m · n]`, too: its
-    /// lines one after another. A matrix that is the same for all rows is a weight of `product`.
+    /// `[rows, m]`. Row-wise: both have the same rows (the same LoD), which the output keeps. x may also be `[rows, m · n]`,
+    /// with the lines of each matrix in order. For a matrix that is the same for all rows, use `product`.
     ///
     /// ```
     /// use ndarray::array;
@@ -201,7 +201,7 @@ impl Op for Matvec {
     }
 }
 
-/// How many products a call makes.
+/// Returns the number of multiplications of a call.
 fn products(work: &Work<'_>) -> u64 {
     match work.pass() {
         Pass::Forward => 1,
@@ -261,7 +261,7 @@ impl<T: Float> Sweep for Dots<'_, T> {
     }
 }
 
-/// A sum in a fixed number of lanes: its order depends on the length alone.
+/// Sums the products in a fixed number of lanes: the order depends on the length alone.
 #[inline(always)]
 fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     const LANES: usize = 16;

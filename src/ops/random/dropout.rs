@@ -1,4 +1,4 @@
-//! `dropout`: numbers are left out at random while training.
+//! `dropout`: sets random numbers to zero while training.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, Float, View, ViewMut};
@@ -9,13 +9,13 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// Leaves out each number with probability `rate` while training, and scales the others up.
+    /// Dropout: sets each number to zero with probability `rate` while training, and scales the others up.
     ///
     /// Train: out = x · k / (1 − rate), where k is 1 with probability 1 − rate and else 0. Infer: out = x. Row-wise; the
-    /// output keeps x's LoD. k depends on the seed, the step, the operator, the row's sequence and place in it and the
-    /// column, so a sequence gets the same mask in any batch; the backward pass draws it again instead of keeping it. With
-    /// the attribute `per_sequence` the place does not count: all rows of a (top-level) sequence share one mask, in a step
-    /// block all its steps do. That is variational dropout (Gal and Ghahramani, 2016).
+    /// output keeps x's LoD. k depends on the seed, the step, the operator, the row's sequence, its place there and the
+    /// column, so a sequence gets the same mask in any batch; the backward pass draws the mask again instead of storing
+    /// it. With the attribute `per_sequence`, k does not depend on the place: all rows of a (top-level) sequence, or all
+    /// its steps in a step block, share one mask. This is variational dropout (Gal and Ghahramani, 2016).
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -41,8 +41,8 @@ operator! {
 }
 
 builder_methods! { VariationalDropout, Builder, Var;
-    /// [`dropout`](Self::dropout) with one mask for all rows of a sequence of the batch, and in a step block for all its
-    /// steps: out_i = x_i ∘ k / (1 − rate), with one k for a sequence.
+    /// Variational dropout: [`dropout`](Self::dropout) with one mask for all rows of a sequence of the batch, or for all
+    /// its steps in a step block: out_i = x_i ∘ k / (1 − rate), with one k for a sequence.
     ///
     /// ```
     /// use ndarray::Array2;
@@ -79,7 +79,7 @@ fn rate(attributes: &Attributes, name: &str) -> Result<f64> {
     Ok(rate)
 }
 
-/// The numbers of a row of either pass.
+/// The mask of a row, in either pass.
 macro_rules! draw {
     ($dropout:expr, $run:expr) => {
         |row, numbers: &mut [f32]| {
@@ -152,7 +152,7 @@ impl Op for Dropout {
 }
 
 impl Dropout {
-    /// to = from · k / (1 − rate), the same k for the same row.
+    /// Computes to = from · k / (1 − rate), with the same k for the same row.
     fn mask<T: Float>(
         &self,
         from: View<'_, T>,

@@ -1,4 +1,4 @@
-//! What is drawn at random.
+//! Operators that draw random numbers.
 
 #[macro_use]
 pub(super) mod dropout;

@@ -15,12 +15,12 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// The i-th sequences of several variables end to end, of the last level.
+    /// Joins the i-th sequences of several variables end to end, at the last level.
     ///
-    /// Sequence i of the output is sequence i of the first variable, then that of the second, and so on: its length is the sum
-    /// of theirs. The variables have the same levels above the last one, which the output keeps, and rows of one shape and
-    /// dtype, any. An empty sequence adds nothing. The gradient is taken apart likewise. ([`concat`](Self::concat) puts rows
-    /// side by side.)
+    /// Sequence i of the output is sequence i of the first variable, then sequence i of the second, and so on: its length is
+    /// the sum of their lengths. The variables have the same levels above the last one, which the output keeps, and rows of
+    /// one shape and dtype, any. An empty sequence adds nothing. The gradient is divided among the variables in the same
+    /// way. ([`concat`](Self::concat) puts rows side by side.)
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -55,7 +55,7 @@ impl Op for SequenceConcat {
             let alike = x.lod.len() == first.lod.len() && x.upper_levels() == first.upper_levels();
             if !alike || x.row_shape() != first.row_shape() {
                 let expected =
-                    format!("rows and levels as those of {first}, but for the lengths of the last level");
+                    format!("the rows and levels of {first}, except for the lengths of the last level");
                 return Err(s.mismatch_at(Self::X, k, &expected));
             }
         }
@@ -96,7 +96,7 @@ impl Op for SequenceConcat {
         for of in 1..=3 {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let bind = |sample: CheckCase, k: usize| -> Result<CheckCase> {
-                    // Each has lengths of its own below the same levels.
+                    // Each variable has its own lengths below the same levels.
                     let lengths = lod.offsets().windows(2).enumerate();
                     let lengths = lengths.map(|(i, pair)| {
                         (pair[1] - pair[0] + 2 * k) * usize::from(!(i + k).is_multiple_of(3))
@@ -117,7 +117,7 @@ impl Op for SequenceConcat {
     }
 }
 
-/// The row of the output at which the part of variable `k` of `count` begins in sequence `i`.
+/// The first row of the output that comes from variable `k` of `count` in sequence `i`.
 fn place<'a>(
     sequences: impl Fn(usize) -> Result<Sequences<'a>>,
     (k, count): (usize, usize),

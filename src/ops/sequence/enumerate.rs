@@ -11,7 +11,7 @@ use crate::ops::sequence::counts::count;
 use crate::tensor::{DType, Element, Number, Variable};
 
 operator! {
-    /// Each id with those behind it in its sequence of the last level, `window` in all: the n-grams of a text.
+    /// Returns the n-grams of a text: each id and the ids behind it in its sequence of the last level, `window` in all.
     ///
     /// out_t = [x_t, x_(t+1), …, x_(t+window−1)], where ids behind the end of the sequence are `pad_value`: shape
     /// `[rows, window]`, in the LoD of x. An empty sequence has no rows. No gradient passes ids.
@@ -28,7 +28,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number a row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the ids'
+    /// If `x` does not hold one whole number per row, or has no LoD, if the window is 0, or if `pad_value` does not fit into the ids'
     /// dtype.
     #[doc(alias("ngram", "n_gram"))]
     pub(in crate::ops) struct SequenceEnumerate = sequence_enumerate { window: usize => count, pad_value: i64 = 0 }

@@ -11,13 +11,13 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// The ids of `x` without those among `tokens`; the sequences of its last level become shorter.
+    /// Removes the ids in `tokens` from `x`; the sequences of its last level become shorter.
     ///
-    /// The ids of each sequence of the last level, in their order, but for those that are among `tokens`: padding, stop words,
-    /// what a text is evaluated without. The levels above stay; the last one has the new lengths. A sequence of which nothing
-    /// is left is empty, and an empty one stays so. No gradient passes ids.
+    /// The other ids of each sequence keep their order. `tokens` are, for example, padding or stop words, which an evaluation
+    /// ignores. The levels above stay; the last one has the new lengths. A sequence with no other ids becomes empty; an empty
+    /// sequence stays empty. No gradient passes ids.
     ///
-    /// What is left depends on the ids and not on offsets alone, so that the operator computes its level from data
+    /// The new lengths depend on the ids and not on offsets alone, so the operator computes its level from data
     /// (`Op::levels`): in a step block no memory may reach the ids.
     ///
     /// ```
@@ -32,14 +32,14 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold one whole number a row, or has no LoD; in a step block, if a memory reaches it.
+    /// If `x` does not hold one whole number per row, or has no LoD; in a step block, if a memory reaches it.
     pub(in crate::ops) struct SequenceErase = sequence_erase { tokens: Vec<i64> => sorted }
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
     impl Builder, Var { fn sequence_erase(&self, x: Var, tokens: &[i64]) -> Var; }
 }
 
-/// So that each id is looked up.
+/// Reads a list of whole numbers and sorts it, for binary search.
 fn sorted(attributes: &Attributes, name: &str) -> Result<Vec<i64>> {
     let mut tokens = attributes.ints(name)?;
     tokens.sort_unstable();

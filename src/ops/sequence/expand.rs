@@ -16,8 +16,8 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// The i-th row, or sequence, of `x` as often as the i-th sequence of `y`'s level `ref_level` is long; `None` takes `y`'s
-    /// last level.
+    /// Repeats the i-th row, or sequence, of `x`: the length of the i-th sequence of `y`'s level `ref_level` is the number of
+    /// copies. `None` takes `y`'s last level.
     ///
     /// Let n_i be the length of the i-th sequence of y's level `ref_level` (the last one by default).
     /// - x has one row for each of these sequences: row i is repeated n_i times. The output's rows are the entries of
@@ -28,9 +28,9 @@ operator! {
     /// So x's LoD is y's above `ref_level` in the first case (none at all for level 0), with one level more in the second.
     /// n_i = 0 drops row or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
     ///
-    /// Any dtype. What a row of the output depends on is a row or a sequence of x that may lie in another sequence of the
-    /// last level, or at another level: the operator reaches over the batch, and cannot stand in a step block. For rows
-    /// over y's last level, [`sequence_expand_as`](Self::sequence_expand_as) can.
+    /// Any dtype. A row of the output depends on a row or a sequence of x that may lie in another sequence of the last
+    /// level, or at another level: the operator reaches over the batch, and is refused in a step block. For rows over y's
+    /// last level, [`sequence_expand_as`](Self::sequence_expand_as) is allowed there.
     ///
     /// ```
     /// use ndarray::array;
@@ -165,7 +165,7 @@ impl SequenceExpand {
     ) -> Result<()> {
         let y = y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?;
         let level = self.level(y.levels());
-        // One level more than y has above is that of x's sequences.
+        // If x has one level more than y has above `ref_level`, this level delimits x's sequences.
         let sequences = if x.lod.len() > level { x_lod.map(Lod::offsets) } else { None };
         let mut at = 0;
         for (i, times) in y.lengths(level)?.enumerate() {
@@ -206,12 +206,12 @@ impl SequenceExpand {
     }
 }
 
-/// Offsets of the sequences that `x` delimits, each as often as the sequences that `y` delimits are long.
+/// Computes the offsets of x's sequences, each repeated as many times as y's sequence has entries.
 fn repeat(x: &[usize], y: &[usize], offsets: &mut Vec<usize>) -> Result<()> {
     if x.len() != y.len() {
         return Err(Error::new(
             "sequences of `x`",
-            format!("{}, those of `y`'s level", y.len() - 1),
+            format!("{}, the number of sequences of `y`'s level", y.len() - 1),
             (x.len() - 1).to_string(),
         ));
     }

@@ -15,15 +15,16 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Each row of `x` repeated over the rows of `y`'s sequence of the last level that it stands for.
+    /// Repeats row i of `x` for every row of the i-th sequence of `y`'s last level.
     ///
-    /// x has one row for each sequence of y's last level; row i is repeated as often as the i-th of them is long, so that
-    /// the output has y's rows and y's LoD, the same `Arc`. x's own LoD is that of y without its last level, as a pooled
-    /// row has it. A row whose sequence is empty is dropped. Only the LoD of y is read. Any dtype; the gradient of a row is
-    /// the sum over its copies.
+    /// x has one row for each sequence of y's last level; the i-th sequence's length is the number of copies of row i, so
+    /// that the output has y's rows and y's LoD, the same `Arc`. x's own LoD is y's LoD without its last level, like the
+    /// LoD of pooled rows. A row whose sequence is empty is dropped. Only the LoD of y is read. Any dtype; the gradient of
+    /// a row is the sum over its copies.
     ///
-    /// Sequence-wise, so it may stand in a step block: there it lays the state of a decoder beside every row of a static
-    /// sequence, as attention does. [`sequence_expand`](Self::sequence_expand) repeats whole sequences too, and after any level.
+    /// The operator is sequence-wise and so is allowed in a step block: there it puts the state of a decoder beside every row of
+    /// a static sequence, as attention does. [`sequence_expand`](Self::sequence_expand) repeats whole sequences too, and after
+    /// any level.
     ///
     /// ```
     /// use ndarray::array;

@@ -18,15 +18,15 @@ use crate::tensor::{DType, Variable, with_element};
 use crate::{builder_methods, operator, with_float};
 
 operator! {
-    /// The rows of several variables for which `keep` is not 0, in their order: the sequences of the last level become shorter, all in
-    /// the same way, so that what comes out shares its LoD.
+    /// Keeps the rows of several variables for which `keep` is not 0, in their order. The sequences of the last level become
+    /// shorter, all in the same way, so that the outputs share one LoD.
     ///
-    /// `keep` holds one number or truth value a row, what a comparison gives, say; the variables have its rows and LoD, any dtype and
-    /// shape of rows. The levels above the last stay; a sequence of which nothing is kept is empty. The gradient of a row that was not
-    /// kept is 0. [`sequence_place`](Self::sequence_place) puts rows back where they were, so that a part of a model can be computed for
-    /// some rows only.
+    /// `keep` holds one number or truth value per row, such as the result of a comparison; the variables have its rows and LoD,
+    /// with any dtype and shape of rows. The levels above the last stay; a sequence without a kept row is empty. The gradient of
+    /// a row that was not kept is 0. [`sequence_place`](Self::sequence_place) puts rows back where they were, so that some layers
+    /// of a model can be computed for some rows only.
     ///
-    /// What is kept depends on numbers, not on offsets alone, so that the operator computes its level from data (`Op::levels`): in a
+    /// The kept rows depend on numbers, not on offsets alone, so the operator computes its level from data (`Op::levels`): in a
     /// step block no memory may reach `keep`.
     ///
     /// ```
@@ -41,7 +41,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `keep` has no LoD or more than one number a row, or a variable has other rows; in a step block, if a memory reaches `keep`.
+    /// If `keep` has no LoD or more than one number per row, or a variable has other rows; in a step block, if a memory reaches `keep`.
     pub(in crate::ops) struct SequenceFilter = sequence_filter {}
     inputs { KEEP = keep: one.without_gradient(), X = x: many }
     outputs { OUT = out: many }
@@ -53,8 +53,8 @@ operator! {
 }
 
 builder_methods! { SequenceFilterPlain, Builder, Var;
-    /// The rows of `x` for which `keep` is not 0, in their order: the sequences of the last level become shorter. Of several variables at
-    /// once, and what is refused: [`sequence_filter_all`](crate::Builder::sequence_filter_all).
+    /// Keeps the rows of `x` for which `keep` is not 0, in their order: the sequences of the last level become shorter.
+    /// [`sequence_filter_all`](crate::Builder::sequence_filter_all) filters several variables at once and lists the errors.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -78,12 +78,12 @@ builder_methods! { SequenceFilterPlain, Builder, Var;
 }
 
 operator! {
-    /// The rows of `x` in the places where `keep` is not 0, and rows of zeros in the others: what
-    /// [`sequence_filter`](Self::sequence_filter) took away comes back as 0.
+    /// Puts the rows of `x` where `keep` is not 0, and rows of zeros elsewhere: the rows that
+    /// [`sequence_filter`](Self::sequence_filter) removed come back as 0.
     ///
-    /// out has the rows and the LoD of `keep`: in each sequence of the last level, its k-th row for which `keep` is not 0 is the k-th row
-    /// of x's sequence. x holds floats, below the same levels. Empty sequences stay empty. The gradient of x's rows are those of the
-    /// places they went to.
+    /// out has the rows and the LoD of `keep`: in each sequence of the last level, its k-th row for which `keep` is not 0 is the
+    /// k-th row of x's sequence. x holds floats, below the same levels. Empty sequences stay empty. The gradient of each row of x
+    /// is the output's gradient at the row's position in out.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -107,13 +107,13 @@ operator! {
     impl Builder, Var { fn sequence_place(&self, x: Var, keep: Var) -> Var; }
 }
 
-/// A condition for samples, which holds in some rows of each sequence.
+/// A condition for check cases: it holds in some rows of each sequence.
 fn keeping(lod: &Arc<Lod>, salt: usize) -> Result<Variable> {
     let keep = Array1::from_shape_fn(lod.rows(), |i| ((i * 5 + i / 3 + salt) % 3) as i64);
     Variable::sequences(keep, Arc::clone(lod))
 }
 
-/// Checks a condition of one number a row, in sequences.
+/// Checks that a condition has one number per row, and a LoD.
 fn check(s: &InferShape<'_>, keep: usize) -> Result<()> {
     s.has_lod(keep)?;
     s.dtype_in(keep, &CONDITIONS)?;
@@ -196,7 +196,7 @@ impl Op for SequenceFilter {
     }
 }
 
-/// The gradient of variable `k`: that of the rows that were kept, 0 in the others.
+/// Computes the gradient of variable `k`: the output's gradient in the kept rows, 0 in the others.
 fn returned<T: RowValue>(run: &mut Backward<'_>, k: usize, keep: Condition<'_>) -> Result<()> {
     let dout = run.output_gradient_at::<T>(SequenceFilter::OUT, k)?;
     let Some((mut dx, assign)) = run.gradient_at::<T>(SequenceFilter::X, k)? else { return Ok(()) };

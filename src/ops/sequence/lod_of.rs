@@ -7,12 +7,13 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// The lengths of the sequences of `x`'s last level, one i64 a sequence.
+    /// Returns the lengths of the sequences of `x`'s last level, one i64 per sequence.
     ///
-    /// out_s = the length of sequence s of the last level of x, an i64, shape `[sequences]`; its LoD is that of x without
+    /// out_s = the length of sequence s of the last level of x, an i64, shape `[sequences]`; out's LoD is x's LoD without
     /// the last level. An empty sequence gives 0. The rows of x are not read and get no gradient.
     ///
-    /// Lengths, not offsets: one number a sequence lies in the program like any pooled row, and offsets are their sums.
+    /// The output holds lengths, not offsets: one number per sequence has the LoD of any pooled row, and offsets are
+    /// sums of lengths.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

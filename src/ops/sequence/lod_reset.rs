@@ -17,11 +17,11 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// The rows of `x` in the sequences of `y`: other boundaries over the same rows.
+    /// Divides the rows of `x` into the sequences of `y`: other boundaries over the same rows.
     ///
-    /// out is x, row by row, with y's LoD, the same `Arc`, whatever LoD x has, or none. x must have as many rows as y, which is
-    /// known only when it runs. Of y only the LoD is read. Any dtype; the gradient passes back row by row. A sequence of the
-    /// output may be made of rows of several sequences of x, so that the operator cannot stand in a step block.
+    /// out is x, row by row, with y's LoD, the same `Arc`; x may have any LoD, or none. x must have as many rows as y, which is
+    /// known only when it runs. Only the LoD of y is read. Any dtype; the gradient passes back row by row. A sequence of the
+    /// output may hold rows of several sequences of x, so the operator is refused in a step block.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -44,11 +44,11 @@ operator! {
 }
 
 operator! {
-    /// The sequences of `x`'s last level, each cut into pieces of the given `lengths`: a new last level.
+    /// Cuts each sequence of `x`'s last level into pieces of the given `lengths`: a new last level.
     ///
-    /// `lengths` are whole numbers in sequences, below the same levels as x's last one: those of sequence i are the lengths of
-    /// the pieces that sequence i of x is cut into, in order, and add up to its n_i rows. The output has x's rows, and the LoD of
-    /// `lengths` with a last level of these numbers. A length of 0 makes an empty piece; an empty sequence may have no pieces.
+    /// `lengths` are whole numbers in sequences, below the same levels as x's last one: the numbers of sequence i are the lengths
+    /// of the pieces that sequence i of x is cut into, in order, and add up to its n_i rows. The output has x's rows, and the LoD
+    /// of `lengths` with a last level of these numbers. A length of 0 makes an empty piece; an empty sequence may have no pieces.
     /// Any dtype; the gradient passes back row by row.
     ///
     /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
@@ -118,7 +118,7 @@ impl Op for LodReset {
         for flat in [false, true] {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let (rows, sequences) = (lod.rows(), lod.sequences());
-                // As many rows in as many sequences at the top: all in the last one.
+                // The number of rows and of top-level sequences is the same: all rows are in the last sequence.
                 let lengths: Vec<usize> =
                     (1..=sequences).map(|i| if i == sequences { rows } else { 0 }).collect();
                 let other = Lod::from_lengths1(&lengths)?;
@@ -143,7 +143,7 @@ impl Op for LodAppend {
         if lengths.lod.len() != x.lod.len() || lengths.upper_levels() != x.upper_levels() {
             return Err(s.mismatch(
                 Self::LENGTHS,
-                "whole numbers in sequences below the same levels as those of `x`",
+                "whole numbers in sequences below the same levels as `x`'s sequences",
             ));
         }
         let level = s.level_from_data(&lengths.lod)?;

@@ -1,4 +1,4 @@
-//! `sequence_mask`: which places of padded sequences hold a row.
+//! `sequence_mask`: 1 where a place of a padded sequence holds a row.
 
 use ndarray::Array1;
 
@@ -10,7 +10,7 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Element, Number, Variable, with_element};
 
 operator! {
-    /// 1 in the first places of a row, as many as its length says, and 0 behind them: which places of padded sequences hold a row.
+    /// Returns a mask of padded sequences: 1 at the places that hold a row of the sequence, 0 behind its end.
     ///
     /// out_sj = 1 for j < `lengths`_s, else 0, for 0 ≤ j < `length`: shape `[rows, length]`, of the given dtype, with the LoD of
     /// `lengths`, a whole number each. A length of 0, or below, gives zeros; one above `length` gives ones. No gradient passes.
@@ -28,7 +28,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `lengths` does not hold one whole number a row.
+    /// If `lengths` does not hold one whole number per row.
     pub(in crate::ops) struct SequenceMask = sequence_mask { length: usize, dtype: DType }
     inputs { LENGTHS = lengths: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }

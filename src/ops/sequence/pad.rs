@@ -19,13 +19,14 @@ use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Each sequence of `x`'s last level as one row of `length` places, with `pad_value` in those behind its end; and the lengths.
+    /// Pads each sequence of `x`'s last level to one row of `length` places, with `pad_value` behind its end; also returns the
+    /// lengths.
     ///
     /// out_st = x_t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`: shape `[sequences, length, …]` of rows
     /// `[…]`. The second output is n_s, an i64 each, shape `[sequences]`. The LoD of both is x's without its last level. An
-    /// empty sequence is all padding. A longer sequence than `length` fails the run and is named: cut it before, by
-    /// [`sequence_slice`](Self::sequence_slice). Any dtype; padding passes no gradient. For operators that need arrays: the
-    /// others of this crate do not.
+    /// empty sequence is all padding. A sequence longer than `length` is an error of the run that names the sequence: cut it
+    /// before, by [`sequence_slice`](Self::sequence_slice). Any dtype; padding passes no gradient. It is meant for operators
+    /// that need arrays: no other operator of this crate does.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -48,16 +49,17 @@ operator! {
 }
 
 operator! {
-    /// The rows of sequences that were padded, without the padding: the inverse of [`sequence_pad`](Self::sequence_pad).
+    /// Removes the padding of padded sequences: the inverse of [`sequence_pad`](Self::sequence_pad).
     ///
-    /// Sequence s of the output is the first n_s of the places that row s of x has, with x of shape `[sequences, places, …]` and n_s
-    /// = `lengths`_s, a whole number each with 0 ≤ n_s ≤ places, else the run fails and names the sequence. The output's rows
-    /// have shape `[…]`, and its LoD is x's with a last level of these lengths. n_s = 0 is an empty sequence. Any dtype; the
-    /// gradient of what lies behind is 0.
+    /// Sequence s of the output is the first n_s places of row s of x, with x of shape `[sequences, places, …]` and n_s =
+    /// `lengths`_s. Each n_s is a whole number with 0 ≤ n_s ≤ places; any other is an error of the run that names the sequence.
+    /// The output's rows have shape `[…]`, and its LoD is x's with a last level of these lengths. n_s = 0 is an empty sequence.
+    /// Any dtype; the gradient of the places behind is 0.
     ///
-    /// What is unpadded by the same variable of lengths has the same sequences: from the second call on, the operator is
-    /// [`sequence_unpad_as`](Self::sequence_unpad_as), after the output of the first. In a step block and around it they differ:
-    /// there, `sequence_unpad_as` of what was unpadded around it makes them the same.
+    /// Variables that are unpadded by the same variable of lengths have the same sequences: from the second call on, the
+    /// operator is [`sequence_unpad_as`](Self::sequence_unpad_as), after the output of the first call. A call in a step block
+    /// and a call around it have different sequences: there, `sequence_unpad_as` of the output from around the block makes them
+    /// the same.
     ///
     /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
     /// block no memory may reach `lengths`. One may reach x.
@@ -83,7 +85,7 @@ operator! {
     outputs { OUT = out: one }
     impl Builder, Var {
         fn sequence_unpad(&self, x: Var, lengths: Var) -> Var {
-            // What does not fit is an error of the operator that was called.
+            // Operands that do not fit are an error of the operator that was called.
             let fits = match (self.spec_of_tensor(x), self.spec_of_tensor(lengths)) {
                 (Some(x), Some(n)) => x.shape.len() > 1 && x.rows() == n.rows() && x.lod == n.lod,
                 _ => false,
@@ -140,7 +142,7 @@ impl Op for SequencePad {
 }
 
 impl SequencePad {
-    /// The places of a sequence in a row of so many numbers.
+    /// Returns the range of numbers in the padded row that sequence `i` fills, `width` numbers per place.
     fn places(&self, i: usize, rows: &Range<usize>, width: usize) -> Result<Range<usize>> {
         if rows.len() > self.length {
             let expected = format!("at most {} rows, the length to pad to", self.length);
@@ -230,7 +232,7 @@ impl Op for SequenceUnpad {
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let lengths = |rows: usize| Array1::from_iter((0..rows as i64).map(|i| [3, 0, 1, 2][i as usize % 4]));
-        // The rows of sequences; of two levels they have one above.
+        // One row per sequence; with two levels, the rows have the upper one.
         let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
             let (lod, rows) = (lod.upper().cloned(), lod.last_len());
             let x = numbers(rows, 6, 0).into_shape_with_order((rows, 3, 2));
@@ -248,12 +250,12 @@ impl Op for SequenceUnpad {
     }
 }
 
-/// How many places a row has.
+/// The number of places of a row.
 fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }
 
-/// The length of a sequence of at most so many rows.
+/// Reads the length of sequence `i`, which must be at most `places`.
 fn length(lengths: &Ids<'_>, i: usize, places: usize) -> Result<usize> {
     let given = lengths.get(i);
     usize::try_from(given).ok().filter(|&length| length <= places).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `sequence_pool`: one row a sequence.
+//! `sequence_pool`: one row per sequence.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::with_float;
 use crate::{builder_methods, operator};
 
 operator! {
-    /// One row for each sequence of the last level.
+    /// Reduces each sequence of the last level to one row.
     ///
     /// | pool | out_s, over the rows x_t of sequence s | gradient of x_t |
     /// |---|---|---|
@@ -53,8 +53,8 @@ operator! {
 }
 
 builder_methods! { SequencePoolPlain, Builder, Var;
-    /// One row for each sequence of the last level, zeros for an empty one: the sum, mean, maximum, … of its rows, as the
-    /// table at [`sequence_pool_with`](Self::sequence_pool_with) says.
+    /// Reduces each sequence of the last level to one row, zeros for an empty sequence: the sum, mean, maximum, … of its
+    /// rows, as in the table at [`sequence_pool_with`](Self::sequence_pool_with).
     ///
     /// ```
     /// use ndarray::array;

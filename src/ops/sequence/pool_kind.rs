@@ -1,4 +1,4 @@
-//! What a row that stands for a sequence is made of.
+//! Pooling: how `sequence_pool` reduces the rows of a sequence to one row.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::kernels::{Float, View, exceeds};
 use crate::operator::Attributes;
 use crate::operator::attributes::Attribute;
 
-/// What a row that stands for a sequence is made of.
+/// Pooling: the reduction of the rows of a sequence to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pool {
@@ -25,20 +25,20 @@ pub enum Pool {
     Last,
 }
 
-/// Which rows of a sequence came before some of it.
+/// The rows of a sequence before a piece of it: none, or some.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum EarlierRows {
-    /// None: these are its first.
+    /// No row: the piece is the first one.
     Nothing,
-    /// One at least.
+    /// At least one row.
     Rows,
 }
 
 impl Pool {
-    /// All of them.
+    /// All kinds of pooling.
     pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
 
-    /// Its name in programs.
+    /// Returns the name in programs.
     pub const fn name(self) -> &'static str {
         match self {
             Pool::Sum => "sum",
@@ -50,7 +50,7 @@ impl Pool {
         }
     }
 
-    /// Adds some rows of a sequence to `so_far`, which has the result of the rows before them.
+    /// Adds some rows of a sequence to `so_far`, the result of the rows before them.
     pub(in crate::ops) fn take<T: Float>(
         self,
         x: View<'_, T>,
@@ -86,7 +86,7 @@ impl Pool {
         }
     }
 
-    /// Makes the result of what came of all `len` rows of a sequence.
+    /// Turns the accumulated value of all `len` rows of a sequence into the result.
     pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
         if matches!(self, Pool::Mean | Pool::Sqrt) {
             let divisor = self.divisor::<T>(len);
@@ -94,7 +94,7 @@ impl Pool {
         }
     }
 
-    /// What a sum over `len` rows is divided by.
+    /// The divisor of a sum over `len` rows.
     pub(in crate::ops) fn divisor<T: Float>(self, len: usize) -> T {
         let len = T::from_f64(len as f64);
         match self {

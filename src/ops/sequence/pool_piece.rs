@@ -14,12 +14,12 @@ use crate::with_float;
 operator! {
     /// The `sequence_pool` of sequences that come piece by piece.
     ///
-    /// x holds the next rows of each sequence, `seen` how many rows of it came before (i64, 0 without it), and `carried` what
-    /// came of those, one row a sequence. out is the pool over all rows so far, the outputs `carried` and `seen` are what the
-    /// next piece is given. The rows are added in their order, one to what came of those before, so the last piece's out has
-    /// the bits of one call on the whole sequences. With the attribute `from_end` the pieces come from the last one to the
-    /// first, for the pools first and last. A sequence whose piece is empty keeps what it has. It is what programs that
-    /// infer in pieces have in place of `sequence_pool`; it has no gradient.
+    /// x holds the next rows of each sequence, `seen` the number of its rows before them (i64, 0 without it), and `carried`
+    /// the accumulated value of these earlier rows, one row per sequence. out is the pool over all rows so far; the outputs
+    /// `carried` and `seen` are inputs of the next piece's call. The rows are added one by one in their order, so the last
+    /// piece's out has the bits of one call on the whole sequences. With the attribute `from_end` the pieces come from the
+    /// last one to the first, for the pools first and last. A sequence whose piece is empty keeps its accumulated value.
+    /// Programs that infer in pieces contain this operator in place of `sequence_pool`; it has no gradient.
     ///
     /// ```
     /// use ndarray::array;
@@ -44,7 +44,7 @@ operator! {
 }
 
 impl SequencePoolPiece {
-    /// Whether pieces may come from the last one to the first: a sum would be one of another order.
+    /// Returns whether pieces may come from the last one to the first: a sum would be added in another order.
     pub(in crate::ops) fn reads_from_end(pool: Pool) -> bool {
         matches!(pool, Pool::First | Pool::Last)
     }
@@ -95,7 +95,7 @@ impl Op for SequencePoolPiece {
                 let end = if from_end == Some(true) { " from the end" } else { "" };
                 let name = format!("{}{end}, {}", pool.name(), sample.name);
                 let (sequences, upper) = (lod.last_len(), lod.upper().cloned());
-                // Of the sequences some have been seen before, among them the empty one.
+                // Some sequences have earlier rows, among them the empty one.
                 let seen = Array1::from_iter((0..sequences as i64).map(|i| i % 3));
                 let carried = Variable::new(Dense::from(numbers(sequences, 3, 1)), upper.clone())?;
                 Ok(CheckCase { name, ..sample }

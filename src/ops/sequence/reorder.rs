@@ -18,12 +18,12 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// The top-level sequences of `x` in the order of `y`'s lengths, the longest first.
+    /// Sorts the top-level sequences of `x` by the lengths of `y`'s sequences, the longest first.
     ///
-    /// Sequence i of the output is sequence o_i of x, where o sorts the top-level sequences of y by their lengths (their entries in
-    /// the level below), the longest first and equal ones as they stand: the order of a rank table, in which the step
-    /// executor runs them. A sequence of x keeps its levels. If x has no LoD its rows are ordered. Of y only the LoD is read. Any
-    /// dtype; the gradient is put back in order. It reaches over the batch, and so cannot stand in a step block.
+    /// Sequence i of the output is sequence o_i of x, where o sorts the top-level sequences of y by their lengths (their entries
+    /// in the level below), the longest first and equal lengths in the order of y: the order of a rank table, in which the step
+    /// executor runs them. A sequence of x keeps its levels. If x has no LoD its rows are ordered. Only the LoD of y is read. Any
+    /// dtype; the gradient is put back in x's order. The operator reaches over the batch, and so is refused in a step block.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -51,7 +51,7 @@ struct Order(Vec<usize>);
 
 impl Op for ReorderByRank {
     fn facts(&self) -> Facts {
-        // Where a row goes depends on the other sequences.
+        // The new position of a row depends on the other sequences.
         Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Replaces) }
     }
 
@@ -130,7 +130,7 @@ impl Op for ReorderByRank {
     }
 }
 
-/// The top-level sequences by length, the longest first.
+/// Sorts the top-level sequences by length, the longest first.
 fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
     let offsets = lod.level(0)?;
     order.clear();
@@ -139,7 +139,7 @@ fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
     Ok(())
 }
 
-/// The entries of level `level`, or behind the last one the rows, that belong to a top-level sequence.
+/// The entries of level `level` that belong to a top-level sequence; below the last level, its rows.
 fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     let mut entries = sequence..sequence + 1;
     for k in 0..level {

@@ -16,7 +16,7 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// The numbers of each sequence of the last level, in their order, in rows of `width`.
+    /// Reshapes the numbers of each sequence of the last level, in their order, to rows of `width`.
     ///
     /// A sequence of n rows of D numbers becomes n · D / `width` rows of `width` numbers; `width` must divide n · D for every
     /// sequence, else the run fails and names one. The levels above the last one stay. An empty sequence stays empty. Any dtype;
@@ -119,7 +119,7 @@ impl Op for SequenceReshape {
     }
 }
 
-/// Calls `each` with all numbers of two views in their order, as long pieces of both as rows allow.
+/// Calls `each` with all numbers of two views in their order, in the longest slices that the rows of both allow.
 fn each<T: Plain>(from: View<'_, T>, mut to: ViewMut<'_, T>, mut each: impl FnMut(&mut [T], &[T])) {
     let (mut row, mut column) = (0, 0);
     for mut to in to.iter_mut() {

@@ -13,10 +13,10 @@ use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// Each sequence of the last level backwards.
+    /// Reverses the rows of each sequence of the last level.
     ///
     /// Row t of a sequence of n rows becomes row n − 1 − t of the same sequence of the last level. Any dtype; the LoD is
-    /// kept; an empty sequence stays empty. The gradient is reversed likewise.
+    /// kept; an empty sequence stays empty. The gradient is reversed in the same way.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};

@@ -13,8 +13,8 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// Each row with the next ones of its sequence of the last level, weighted column by column: the look-ahead of streaming
-    /// speech recognisers (Wang et al., 2016).
+    /// Sums each row and the next rows of its sequence, weighted column by column: the look-ahead of streaming speech
+    /// recognisers (Wang et al., 2016).
     ///
     /// out_t = Σ_j x_(t+j) ∘ W_j, for 0 ≤ j < c, with `filter` W `[c, D]`; rows behind the end of the sequence count as zeros. The
     /// output has the shape and LoD of x. An empty sequence has no rows, and so nothing to compute.
@@ -101,7 +101,7 @@ impl Op for RowConv {
     }
 }
 
-/// Each row and those ahead of it.
+/// The convolution of each row with the `taps − 1` rows ahead of it.
 fn ahead<'a, T>(x: View<'a, T>, sequences: Sequences<'a>, taps: usize) -> ConvRows<'a, T> {
     ConvRows { x, padding: None, offsets: sequences.offsets(), window: Window { start: 0, step: 1, taps } }
 }

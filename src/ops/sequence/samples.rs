@@ -1,11 +1,11 @@
-//! Sequences for samples.
+//! Sequences for check cases.
 
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::lod::Lod;
 
-/// The levels above the last one of a LoD, and below them sequences of these lengths.
+/// Returns a LoD of these lengths below the upper levels of `lod`.
 pub(super) fn of_lengths(lod: &Lod, lengths: impl Iterator<Item = usize>) -> Result<Arc<Lod>> {
     let mut offsets = vec![0];
     let mut end = 0;

@@ -13,12 +13,12 @@ use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// Row i of `x` with the `updates` of sequence i added at the columns that the `ids` beside them name.
+    /// Adds the `updates` of sequence i to row i of `x`, each in the column that its id in `ids` names.
     ///
     /// out_i = x_i, and for each row t of sequence i of the last level of `ids` out_i,ids_t += updates_t; an id that occurs again
-    /// adds again. x has one row of D numbers for each of these sequences and, like the output, their LoD without its last
-    /// level; `ids` and `updates` are one number a row, in the same LoD. An empty sequence adds nothing. The gradient of x
-    /// passes; that of updates_t is the output's at i, ids_t.
+    /// adds again. x has one row of D numbers for each of these sequences and, like the output, their LoD without its last level;
+    /// `ids` and `updates` are one number per row, in the same LoD. An empty sequence adds nothing. The gradient of x is the
+    /// output's gradient; the gradient of updates_t is the output's gradient at i, ids_t.
     ///
     /// ```
     /// use ndarray::array;

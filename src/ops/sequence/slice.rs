@@ -18,17 +18,17 @@ use crate::ops::lookup::ids::{Ids, check, ids};
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
-// What has a row for each sequence comes first: an error names the sequence by that row.
+// The inputs with one row per sequence come first: an error names the sequence by its row there.
 operator! {
-    /// Of each sequence of `x`'s last level the rows from its `offset` on, as many as its `length` says.
+    /// Cuts `length` rows from `offset` on out of each sequence of `x`'s last level.
     ///
-    /// Of sequence i of the last level, with n rows, the rows offset_i .. offset_i + length_i; 0 ≤ offset_i, 0 ≤ length_i and
-    /// offset_i + length_i ≤ n, else the run fails and names the sequence. A length of 0 gives an empty sequence. `offset` and
-    /// `length` are whole numbers, one for each sequence; the levels above the last one stay, and the last one has the
-    /// lengths. Any dtype. The gradient of the rows outside is 0.
+    /// Sequence i of the output is the rows offset_i .. offset_i + length_i of sequence i of the last level, which has n rows.
+    /// If 0 ≤ offset_i, 0 ≤ length_i and offset_i + length_i ≤ n do not all hold, the run fails and names the sequence. A
+    /// length of 0 gives an empty sequence. `offset` and `length` are whole numbers, one for each sequence; the levels above
+    /// the last one stay, and the last one has the lengths. Any dtype. The gradient of the rows outside is 0.
     ///
-    /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
-    /// block no memory may reach `offset` and `length`. One may reach the rows.
+    /// The lengths are data and not offsets, so the operator computes its level from data (`Op::levels`): in a step
+    /// block no memory may reach `offset` and `length`. A memory may reach the rows.
     ///
     /// ```
     /// use ndarray::array;
@@ -118,7 +118,7 @@ impl Op for SequenceSlice {
     }
 }
 
-/// An offset and a length for each sequence, by its length.
+/// Makes an offset and a length for each sequence from its length.
 fn pieces(lod: &Lod, piece: impl Fn(usize) -> (usize, usize)) -> (Array1<i64>, Array1<i64>) {
     let pieces = lod.offsets().windows(2).map(|pair| piece(pair[1] - pair[0]));
     let (offset, length): (Vec<i64>, Vec<i64>) = pieces.map(|(o, l)| (o as i64, l as i64)).unzip();
@@ -136,7 +136,7 @@ fn bound<T: crate::tensor::Element>(
     Ok(sample.batch("offset", each(offset)?).batch("length", each(length)?))
 }
 
-/// The rows of a sequence of `rows` rows that its piece has, counted in it.
+/// Returns the rows of piece `i`, counted within its sequence of `rows` rows.
 fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Range<usize>> {
     let (from, count) = (offset.get(i), length.get(i));
     let range = usize::try_from(from).ok().zip(usize::try_from(count).ok());
@@ -149,7 +149,7 @@ fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Ra
     }
 }
 
-/// Calls `each` with the rows of x that the pieces have, and the first row of the output that each has.
+/// Calls `each` for each piece with its rows in x and its first row in the output.
 fn each_piece(
     offset: &Ids<'_>,
     length: &Ids<'_>,

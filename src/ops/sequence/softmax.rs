@@ -11,10 +11,10 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// The softmax over each sequence of the last level; `x` is one number a row.
+    /// Computes the softmax over each sequence of the last level; `x` is one number per row.
     ///
     /// out_t = exp(x_t − m) / Σ_u exp(x_u − m), over the rows u of the same sequence of the last level, m being their
-    /// maximum. x is one number a row; the output keeps its LoD. An empty sequence has no rows, and so nothing to compute.
+    /// maximum. x is one number per row; the output keeps its LoD. An empty sequence has no rows, and so nothing to compute.
     ///
     /// ```
     /// use ndarray::array;

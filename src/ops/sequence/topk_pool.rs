@@ -1,4 +1,4 @@
-//! `sequence_topk_pool`: means of the largest of each sequence.
+//! `sequence_topk_pool`: means of the largest numbers of each sequence.
 
 use std::ops::Range;
 
@@ -14,12 +14,13 @@ use crate::tensor::Variable;
 use crate::with_float;
 
 operator! {
-    /// The means of the k largest of each column over each sequence of the last level, for each k of `counts` side by side.
+    /// Computes the mean of the k largest numbers of each column of each sequence, for each k of `counts` side by side.
     ///
     /// out_s = [m_k1, m_k2, …], each of D numbers: m_k of column c is the mean of the min(k, n) largest of x_tc over the n rows
-    /// of sequence s. So k = 1 is the maximum, and a k of n or more the mean. Of equal numbers the first counts as the largest, and
-    /// NaN is larger than any number. An empty sequence gives `pad_value` everywhere and passes no gradient; else the gradient of
-    /// m_k goes to the chosen, divided by min(k, n). The output has the LoD of x without its last level.
+    /// of sequence s of the last level. So k = 1 is the maximum, and a k of n or more the mean. Of equal numbers the first counts
+    /// as the largest, and NaN is larger than any number. An empty sequence gives `pad_value` everywhere and passes no gradient;
+    /// else each chosen number gets the gradient of m_k, divided by min(k, n). The output has the LoD of x without its last
+    /// level.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -54,7 +55,7 @@ fn some(attributes: &Attributes, name: &str) -> Result<Vec<usize>> {
     Ok(counts)
 }
 
-/// Scratch: the rows of the largest, first to last.
+/// Scratch: the rows of the largest numbers, first to last.
 #[derive(Default)]
 struct Largest(Vec<usize>);
 
@@ -102,7 +103,7 @@ impl Op for SequenceTopkPool {
     }
 }
 
-/// The rows of the `count` largest numbers of a column, first to last.
+/// Finds the rows of the `count` largest numbers of a column, first to last.
 fn choose<T: Float>(
     x: View<'_, T>,
     rows: Range<usize>,
@@ -113,7 +114,7 @@ fn choose<T: Float>(
     chosen.clear();
     for row in rows {
         let value = x.row(row)[column];
-        // Behind those that are as large.
+        // Behind numbers that are equally large.
         let at =
             chosen.iter().position(|&other| exceeds(value, x.row(other)[column])).unwrap_or(chosen.len());
         if at < count {
@@ -160,7 +161,7 @@ impl SequenceTopkPool {
         for (rows, dout) in sequences.iter().zip(dout.iter()) {
             for column in 0..x.width() {
                 choose(x, rows.clone(), column, self.most(), chosen);
-                // Each number gets the sum over the counts at once: what is added to is there before.
+                // Each number gets the sum over the counts at once: a gradient that is added to already holds a value.
                 for (place, &row) in chosen.iter().enumerate() {
                     let shares = self.counts.iter().enumerate().filter(|&(_, &count)| place < count);
                     let sum = shares.fold(T::ZERO, |sum, (k, &count)| {

@@ -15,12 +15,12 @@ use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;
 
 operator! {
-    /// The rows of sequences that were padded, without the padding, each as long as `y`'s sequence of the last level.
+    /// Removes the padding of padded sequences, whose lengths are the lengths of `y`'s sequences of the last level.
     ///
-    /// Sequence s of the output is the first n_s of the places that row s of x has, with x of shape `[sequences, places, …]` and n_s
-    /// the length of y's sequence s. The output has y's rows and y's LoD, the same `Arc`, so that it can meet y. x's own LoD is
-    /// y's without its last level. Only the LoD of y is read. Any dtype; the gradient of what lies behind is 0. It is
-    /// [`sequence_unpad`](Self::sequence_unpad) where a variable with the sequences is there already.
+    /// Sequence s of the output is the first n_s places of row s of x, with x of shape `[sequences, places, …]` and n_s the
+    /// length of y's sequence s. The output has y's rows and y's LoD, the same `Arc`, so that it can meet y. x's own LoD is y's
+    /// without its last level. Only the LoD of y is read. Any dtype; the gradient of the places behind is 0. Use it in place of
+    /// [`sequence_unpad`](Self::sequence_unpad) where a variable with these sequences exists already.
     ///
     /// ```
     /// use ndarray::array;
@@ -104,7 +104,7 @@ fn fits(i: usize, length: usize, places: usize) -> Result<()> {
     Ok(())
 }
 
-/// How many places a row of `x` has.
+/// The number of places of a row of `x`.
 fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }

@@ -1,17 +1,17 @@
-//! The entries of a sparse matrix whose columns are among the rows of something that does not have all of them.
+//! The entries of a sparse matrix whose columns are in a given set of ids, such as selected rows.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
 use crate::kernels::{Assign, Float, View};
 use crate::operator::{CsrBuffer, RowBuffer, RowValue};
 
-/// Entries of a matrix under other numbers of their columns: the places of these among ascending ids. It keeps its memory from
-/// call to call.
+/// Entries of a matrix whose columns are renumbered: each is the column's index in an ascending list of ids. It keeps its
+/// memory from call to call.
 pub(in crate::ops) struct RenumberedColumns<T> {
     indptr: Vec<i64>,
     places: Vec<i64>,
     values: Vec<T>,
-    /// Which entries of the matrix they are.
+    /// The indices of these entries in the matrix.
     entries: Vec<usize>,
     ids: usize,
     numbers: Vec<T>,
@@ -25,7 +25,7 @@ impl<T> Default for RenumberedColumns<T> {
 }
 
 impl<T: Float> RenumberedColumns<T> {
-    /// Finds the entries of `x` whose columns are among `ids`, which ascend. The columns of each row of `x` ascend, too.
+    /// Finds the entries of `x` whose columns are in `ids`, which ascend. The columns of each row of `x` ascend, too.
     pub(in crate::ops) fn find(&mut self, x: CsrView<'_, T>, ids: &[i64]) {
         self.ids = ids.len();
         self.indptr.clear();
@@ -50,13 +50,13 @@ impl<T: Float> RenumberedColumns<T> {
         }
     }
 
-    /// What was found: a column for each id.
+    /// The entries found, as a matrix with one column per id.
     pub(in crate::ops) fn view(&self) -> CsrView<'_, T> {
         CsrView::new(self.ids, &self.indptr, &self.places, &self.values)
     }
 
-    /// Writes or adds one number for each entry of the whole matrix: for those that were found what `fill` puts there, in their
-    /// order, and 0 for the others.
+    /// Writes or adds one number for each entry of the whole matrix: for the entries found the numbers that `fill` writes, in
+    /// their order, and 0 for the others.
     pub(in crate::ops) fn at_entries(
         &mut self,
         to: &mut [T],
@@ -74,15 +74,15 @@ impl<T: Float> RenumberedColumns<T> {
     }
 }
 
-/// The sparse matrix at a slot, which the operator's kernels say is there.
+/// Returns the sparse matrix at a slot, which the operator's declared kernels require.
 ///
 /// # Errors
-/// If it is not.
+/// If the operand has another storage.
 pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
     csr.ok_or_else(|| Error::of(ErrorKind::Program, "operand", "a sparse matrix", "another storage"))
 }
 
-/// The values of selected rows; of none, which need not know their dtype, no rows.
+/// Returns the values of selected rows; an empty slice for no rows, whose dtype may be unknown.
 ///
 /// # Errors
 /// If they hold another dtype.

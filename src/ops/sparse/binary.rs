@@ -2,14 +2,15 @@
 //!
 //! | x, y | result |
 //! |---|---|
-//! | csr and csr, selected rows and selected rows | stored as they are: what either stores, of `mul` what both store |
-//! | one of them sparse, one dense | of `mul`, and of `div` by a dense one, what the sparse one stores; of the others a dense one |
+//! | csr and csr, selected rows and selected rows | stored like them: numbers that either stores, for `mul` that both store |
+//! | one sparse, one dense | for `mul`, and for `div` by a dense operand, the sparse operand's stored numbers; else dense |
 //!
-//! coo lies like csr; of csr and coo together the result is csr. A dense one may be broadcast as among dense variables: a vector
-//! over the columns, one number, one number a row. A sparse one is not.
+//! coo has the memory layout of csr; the result of csr and coo together is csr. A dense operand may be broadcast as among dense
+//! variables: a vector over the columns, one number, one number per row. A sparse operand is not broadcast.
 //!
-//! What is not stored is 0, and `mul` and `div` leave it out: 0 · ∞ and 0 / 0, which among dense variables are NaN, are
-//! nothing here. The gradient of a sparse one is that of the numbers which it stores; of a dense one it is dense.
+//! Numbers that are not stored are 0, and `mul` and `div` skip them: 0 · ∞ and 0 / 0, which are NaN among dense
+//! variables, are not computed here. A sparse operand has a gradient at its stored numbers only; a dense operand has a
+//! dense gradient.
 
 use crate::error::Result;
 use crate::kernels::sparse::{intersection, union};
@@ -27,14 +28,14 @@ use super::meet::{
 };
 use super::samples::of_two;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 /// A [`Function`] with kernels for sparse variables.
 pub(in crate::ops) trait OnSparse: Function {
-    /// What makes it 0.
+    /// The zero arguments that make the result 0.
     const ZEROS: Zeros;
     /// The declaration of the operator on sparse variables.
     const DECLARATION: &'static Declaration;
@@ -57,7 +58,7 @@ impl<F: OnSparse> DeclaredOp for SparseBinary<F> {
     }
 }
 
-/// How the result is stored.
+/// Returns the storage of the result.
 fn storage(zeros: Zeros, x: StorageKind, y: StorageKind) -> StorageKind {
     match (x, y) {
         (StorageKind::Dense, y) if zeros.of(Y) => y,
@@ -81,7 +82,7 @@ impl<F: OnSparse> Op for SparseBinary<F> {
         let [this, other] = [&inputs[wrt][0], &inputs[1 - wrt][0]];
         let reads = Gradient::reading(F::READS[wrt]);
         if this.storage != StorageKind::Dense {
-            // It says where the entries are.
+            // This input determines the positions of the entries.
             return reads.input(wrt);
         }
         let whole = (this.rows(), this.width()) == (other.rows(), other.width());
@@ -136,7 +137,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>, zeros: Zeros, value: Combine<T>) 
     }
 }
 
-/// A dense result of a sparse slot and a dense one: f(sparse, dense).
+/// Computes the dense result of a sparse slot and a dense one: f(sparse, dense).
 fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) -> Result<()> {
     let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
     let zero = [T::ZERO];
@@ -145,7 +146,7 @@ fn dense<T: RowValue>(run: &mut Forward<'_>, sparse: usize, f: MeetKernel<T>) ->
     Ok(())
 }
 
-/// Selected rows of a slot of selected rows and another one: f(this, other).
+/// Computes the selected-rows result of a slot of selected rows and another one: f(this, other).
 fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     run.fill_rows(OUT, |run, out| {
         let Some(x) = run.rows(slot) else { return Ok(()) };
@@ -175,7 +176,7 @@ fn rows<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKe
     })
 }
 
-/// The numbers of two ascending lists, each once, ascending, and whether it is in both.
+/// Merges two ascending lists: each number once, ascending, with whether it is in both.
 fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> + 'a {
     let (mut i, mut j) = (0, 0);
     std::iter::from_fn(move || {
@@ -190,7 +191,7 @@ fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> +
     })
 }
 
-/// A sparse matrix of one that is in `slot` and another one: f(this, other).
+/// Computes the sparse result of the sparse matrix in `slot` and the other operand: f(this, other).
 fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: MeetKernel<T>) -> Result<()> {
     let threads = run.run().threads;
     run.fill_csr(OUT, |run, out| {
@@ -213,7 +214,7 @@ fn entries<T: RowValue>(run: &mut Forward<'_>, slot: usize, zeros: Zeros, f: Mee
     })
 }
 
-/// The gradient of a slot: `slope` is the kernel of the derivative by it, which reads the slots in `reads`.
+/// Computes the gradient of a slot: `slope` is the kernel of the derivative by it, which reads the slots in `reads`.
 fn gradient<T: RowValue>(
     run: &mut Backward<'_>,
     slot: usize,
@@ -236,7 +237,7 @@ fn gradient<T: RowValue>(
     outcome
 }
 
-/// A dense slot, or zero where its numbers are not read: they may be gone.
+/// Returns a dense slot, or zero where its numbers are not read: their buffer may be reused by then.
 fn read<'z, T: RowValue>(
     run: &Backward<'z>,
     reads: ReadSlots,
@@ -246,7 +247,7 @@ fn read<'z, T: RowValue>(
     if reads.has_input(slot) { run.input::<T>(slot) } else { Ok(View::new(zero, 1, 1)) }
 }
 
-/// The gradient of a sparse slot, at what it stores: f(this, other, g).
+/// Computes the gradient of a sparse slot at its stored numbers: f(this, other, g).
 fn of_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -292,7 +293,8 @@ fn of_stored<T: RowValue>(
     Ok(())
 }
 
-/// The gradient of a dense slot where the result is sparse, too: f(other, this, g) of what the result stores, nothing elsewhere.
+/// Computes the gradient of a dense slot where the result is sparse: f(other, this, g) at the result's stored numbers, nothing
+/// elsewhere.
 fn at_stored<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -309,7 +311,7 @@ fn at_stored<T: RowValue>(
     let own_rows = to.rows() > 1;
     let place = |i: usize| if own_rows { i } else { 0 };
     if let Some(g) = run.output_gradient_csr(OUT) {
-        // The result has the entries of the other one.
+        // The result has the entries of the other operand.
         let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
         let values = g.values::<T>()?;
         let (mut there, mut terms) = ([T::ZERO; MANY], [T::ZERO; MANY]);
@@ -348,8 +350,8 @@ fn at_stored<T: RowValue>(
     Ok(())
 }
 
-/// The gradient of a dense slot where the result is dense: f(other, this, g) everywhere, added up over the rows and columns that
-/// it was repeated for.
+/// Computes the gradient of a dense slot where the result is dense: f(other, this, g) everywhere, added up over the rows and
+/// columns that the slot was broadcast to.
 fn everywhere<T: RowValue>(
     run: &Backward<'_>,
     slot: usize,
@@ -390,8 +392,8 @@ fn everywhere<T: RowValue>(
     Ok(())
 }
 
-/// Declares the operators on sparse variables: for each the function, its kind and that of the dense operator, what makes it 0, the
-/// combinations of storages, what it stores, and a second operand with the numbers of the result.
+/// Declares the operators on sparse variables, each by the function, its kind, the dense operator's kind, the zeros that make it
+/// 0, the combinations of storages, the result's storage, and a second operand with the numbers of the result.
 macro_rules! on_sparse {
     ($($type:ident = $kind:literal of $of:literal, $zeros:ident, $kernels:expr, $about:literal, $y:literal => $values:literal;)*) => {$(
         impl OnSparse for arithmetic::$type {

@@ -1,4 +1,4 @@
-//! Columns of sparse matrices side by side and apart: `concat`, `slice`.
+//! `concat` and `slice` of the columns of sparse matrices.
 
 use super::among::given;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::operator::{
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
-/// The slots of both.
+/// The slots of both operators.
 const X: usize = 0;
 const OUT: usize = 0;
 
@@ -93,7 +93,7 @@ impl Op for SparseConcat {
                     let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                     let (dout, x) = (dout.view::<T>()?, given(run.csr_at(X, k))?);
                     for (row, part) in x.indptr().windows(2).enumerate() {
-                        // Those of the variables before it come first.
+                        // The entries of the variables before it come first.
                         let mut from = 0;
                         for before in 0..k {
                             let indptr = given(run.csr_at(X, before))?.indptr();
@@ -149,7 +149,7 @@ operator! {
 }
 
 impl SparseSlice {
-    /// The entries of a row that are in range; its columns ascend.
+    /// Returns the entries of a row that are in range; the columns ascend.
     fn part(&self, columns: &[i64]) -> std::ops::Range<usize> {
         let below = |limit: usize| columns.partition_point(|&column| (column as usize) < limit);
         below(self.from)..below(self.to)
@@ -199,7 +199,7 @@ impl Op for SparseSlice {
                     let entries = pair[0] as usize..pair[1] as usize;
                     let part = self.part(&x.indices()[entries.clone()]);
                     let dx = &mut dx[entries];
-                    // The others have a gradient of 0: it is there already, or nothing is added.
+                    // The other entries have a gradient of 0: it is written already, or nothing is added.
                     assign.put_row(&mut dx[part], dout.row(row).1);
                 }
                 Ok(())

@@ -13,15 +13,16 @@ use crate::operator::{
 use crate::tensor::{Coo, Csr, SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
 operator! {
-    /// The dense meaning of `x`, whatever its storage: numbers that are not stored are 0. Rows and LoD are kept.
+    /// Converts `x` of any storage to dense: numbers that are not stored become 0. Rows and LoD are kept.
     ///
-    /// The gradient of a sparse `x` is the output's at what `x` stores. The attribute `fallback` says for which operator and
-    /// slot a builder appended it by itself ([`Builder::warnings`](crate::Builder::warnings)).
+    /// The gradient of a sparse `x` is the output's gradient at the stored numbers of `x`. If a builder appended the
+    /// operator by itself, the attribute `fallback` names the operator and slot that needed it
+    /// ([`Builder::warnings`](crate::Builder::warnings)).
     ///
     /// ```
     /// use ndarray::array;
@@ -110,7 +111,7 @@ impl Op for ToDense {
     }
 }
 
-/// Adds entries to the places of a dense matrix.
+/// Adds entries to a dense matrix at their positions.
 pub(in crate::ops) fn add_entries<T: Float>(
     indptr: &[i64],
     indices: &[i64],
@@ -137,7 +138,7 @@ pub(in crate::ops) fn add_rows<T: RowValue>(rows: &RowBuffer, mut out: ViewMut<'
     Ok(())
 }
 
-/// Writes or adds the numbers of a dense matrix that stand at the entries of another one.
+/// Writes or adds the numbers of a dense matrix at the entry positions of a csr matrix.
 pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (row, pair) in x.indptr().windows(2).enumerate() {
         let (from, entries) = (from.row(row), pair[0] as usize..pair[1] as usize);
@@ -147,7 +148,7 @@ pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to:
     }
 }
 
-/// The same at selected rows.
+/// Writes or adds the rows of a dense table that are selected in `x`.
 pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], assign: Assign) {
     for (&id, to) in x.ids().iter().zip(to.chunks_exact_mut(x.width().max(1))) {
         assign.put_row(to, from.row(id as usize));
@@ -155,9 +156,9 @@ pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &m
 }
 
 operator! {
-    /// The same numbers as csr: of a dense `x` those that are not 0. Rows and LoD are kept.
+    /// Converts `x` to csr: the entries of a dense `x` are its numbers that are not 0. Rows and LoD are kept.
     ///
-    /// The gradient of a dense `x` is the output's where the output stores a number, and 0 elsewhere.
+    /// The gradient of a dense `x` is the output's gradient where the output stores a number, and 0 elsewhere.
     ///
     /// ```
     /// use ndarray::array;
@@ -234,7 +235,7 @@ impl Op for ToCsr {
                 let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
                 let dout = dout.values::<T>()?;
                 match run.rows(X) {
-                    // The zeros of a row are no entries, so they get no gradient.
+                    // The zeros of a row are not entries, so they get no gradient.
                     Some(x) => {
                         let mut next = dout.iter();
                         for (dx, &x) in dx.iter_mut().zip(x.values::<T>()?.iter().flatten()) {
@@ -261,7 +262,7 @@ impl Op for ToCsr {
     }
 }
 
-/// The numbers of rows that are not 0.
+/// Appends the numbers of rows that are not 0.
 fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usize, out: &mut CsrBuffer) {
     let out = out.fill::<T>(columns);
     out.indptr.push(0);
@@ -274,7 +275,7 @@ fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usi
     }
 }
 
-/// The numbers of merged selected rows that are not 0.
+/// Appends the numbers of merged selected rows that are not 0.
 fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuffer) -> Result<()> {
     let out = out.fill::<T>(columns);
     room_for_rows(out.indptr, x.height())?;
@@ -294,10 +295,10 @@ fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuff
 }
 
 operator! {
-    /// The same numbers as selected rows: of a dense `x` the rows that hold anything but zeros. `x` is a table of known height, no
-    /// batch.
+    /// Converts `x` to selected rows: a dense `x` gives the rows that hold anything but zeros. `x` is a table of known height,
+    /// not a batch.
     ///
-    /// The gradient of a dense `x` is the output's in the rows that the output stores, and 0 elsewhere.
+    /// The gradient of a dense `x` is the output's gradient in the rows that the output stores, and 0 elsewhere.
     ///
     /// ```
     /// use ndarray::array;

@@ -1,4 +1,4 @@
-//! `assign` and `cast` of sparse variables: copies of what they store.
+//! `assign` and `cast` of sparse variables: copies of the stored numbers.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Assign;
@@ -13,7 +13,7 @@ use crate::with_float;
 use super::entrywise::numbers;
 use super::samples::of_storages;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
@@ -137,7 +137,7 @@ impl Op for SparseCast {
     }
 }
 
-/// What `x` stores, as another type.
+/// Copies the stored numbers of `x` as another type.
 fn copy<T: RowValue, U: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let convert = |x: &[T], out: &mut [U]| {
         out.iter_mut().zip(x).for_each(|(out, x)| *out = U::from_f64(x.to_f64()));
@@ -158,7 +158,7 @@ fn copy<T: RowValue, U: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     })
 }
 
-/// The gradient of a copy.
+/// Computes the gradient of a copy.
 fn copy_back<T: RowValue, U: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(X, 0, |run, dx, assign: Assign| {
         let dout = numbers::<U>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;

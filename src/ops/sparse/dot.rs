@@ -18,14 +18,14 @@ use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// The slots of both.
+/// The slots of both operators.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 operator! {
-    /// out = x · y for rows `x` that are csr, `[rows, k]`; `y` is a constant of the program, `[k, n]`, in any storage, or a dense
-    /// vector `[k]`, which makes one number a row. See [`Builder::dot`](crate::Builder::dot).
+    /// Multiplies csr rows `x`, `[rows, k]`, by a constant `y`, `[k, n]`, in any storage, or by a dense vector `[k]`, which gives
+    /// one number per row: out = x · y. See [`Builder::dot`](crate::Builder::dot).
     ///
     /// ```
     /// use ndarray::array;
@@ -53,15 +53,16 @@ operator! {
 }
 
 builder_methods! { DotProduct, Builder, Var;
-    /// The product of the rows `x`, `[rows, k]`, with a matrix `y`, `[k, n]`, that is the same for all rows: out = x · y. The LoD of
+    /// Multiplies the rows `x`, `[rows, k]`, by a matrix `y`, `[k, n]`, that is the same for all rows: out = x · y. The LoD of
     /// `x` stays.
     ///
-    /// Of a csr `x` the result is dense where `y` is dense or selected rows, and csr where `y` is csr (or coo): with an entry
-    /// wherever two entries meet, even if their sum is 0. A dense `y` may be a vector `[k]`: then there is one number a row,
-    /// `[rows, 1]`. A dense `x` is multiplied as by [`product`](Builder::product).
+    /// For a csr `x`, the result is dense if `y` is dense or selected rows, and csr if `y` is csr (or coo): with an entry
+    /// wherever two entries meet, even if their sum is 0. A dense `y` may be a vector `[k]`: then the result has one number
+    /// per row, `[rows, 1]`. A dense `x` is multiplied as by [`product`](Builder::product).
     ///
-    /// The gradient of a sparse operand is at what it stores; that of a dense matrix `y` is selected rows, the columns that occur in
-    /// `x`. What is not stored is not multiplied, so where `x` has no entry it does not matter if `y` is infinite there, or NaN.
+    /// A sparse operand has a gradient at its stored numbers only; the gradient of a dense matrix `y` is selected rows, one per
+    /// column that occurs in `x`. Numbers that are not stored are not multiplied, so an infinite or NaN number in `y` has no
+    /// effect where `x` has no entry.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -113,7 +114,7 @@ operator! {
     outputs { OUT = out: one }
 }
 
-/// A flag that must not be set.
+/// Reads a flag that must be false.
 fn as_it_lies(attributes: &Attributes, name: &str) -> Result<bool> {
     match attributes.bool(name)? {
         true => Err(Error::new(format!("attribute `{name}`"), "false for sparse matrices", "true")),
@@ -121,7 +122,7 @@ fn as_it_lies(attributes: &Attributes, name: &str) -> Result<bool> {
     }
 }
 
-/// The result of a product.
+/// Returns the shape of a product.
 fn shape(s: &InferShape<'_>) -> Result<Spec> {
     s.is_float(X)?;
     s.same_dtype(X, Y)?;
@@ -142,7 +143,7 @@ fn is_csr(spec: &Spec) -> bool {
     matches!(spec.storage, StorageKind::Csr | StorageKind::Coo)
 }
 
-/// What a call works in.
+/// Scratch of a call.
 struct Scratch<T> {
     columns: Columns<T>,
     among: RenumberedColumns<T>,
@@ -162,7 +163,7 @@ where
     }
 }
 
-/// A dense factor, a vector as a column.
+/// Returns a dense factor, a vector as one column.
 fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
     if spec.shape.len() == 1 { View::new(y.row(0), y.width(), 1) } else { y }
 }
@@ -281,7 +282,7 @@ fn gradient(wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
     }
 }
 
-/// Two operations for each entry of `x` and column of the result; of two sparse factors, at least for each entry of the result.
+/// Two operations per entry of `x` and column of the result; with two sparse factors, at least two per entry of the result.
 fn cost(work: &Work<'_>) -> Cost {
     let width = if work.stored(Y) > 0 { 1 } else { work.output(OUT).1 };
     let products = match work.pass() {
@@ -292,7 +293,7 @@ fn cost(work: &Work<'_>) -> Cost {
     Cost { flops: products * product, ..work.touched() }
 }
 
-/// Every combination of storages beside a csr `x` of five columns.
+/// Check cases with a csr `x` of five columns and `y` in every storage.
 fn samples_beside(attributes: &Attributes) -> Result<Vec<CheckCase>> {
     let rows = Variable::new(SelectedRows::new(5, vec![4, 1], numbers(2, 3, 2))?, None)?;
     let mut samples = Vec::new();

@@ -1,8 +1,8 @@
-//! Functions of one number that are 0 at 0, on what a sparse variable stores: the kernels of `tanh`, `relu`, `sqrt` and the like
-//! for csr, coo and selected rows.
+//! Functions of one number that are 0 at 0, applied to the stored numbers of a sparse variable: the kernels of `tanh`, `relu`,
+//! `sqrt` and others for csr, coo and selected rows.
 //!
-//! out = f(x) at the entries of x (in its selected rows); what is not stored is 0 and stays so. Entries that are not stored
-//! have no gradient, whatever f′(0) is.
+//! out = f(x) at the entries of x (in its selected rows); numbers that are not stored are 0 and stay 0. They have no
+//! gradient, whatever f′(0) is.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Assign, View, ViewMut, helpers, join};
@@ -16,7 +16,7 @@ use crate::with_float;
 
 use super::samples::{changed, of_storages};
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
@@ -47,7 +47,7 @@ impl<F: KeepsZero> DeclaredOp for Entrywise<F> {
             return Ok(Self(function));
         }
         let kind = F::declaration().kind;
-        let expected = format!("those of a `{kind}` that is 0 at 0");
+        let expected = format!("attributes of a `{kind}` that is 0 at 0");
         Err(Error::of(ErrorKind::Program, "attributes", expected, format!("{at_zero} at 0")))
     }
 
@@ -68,7 +68,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        // The input says where the entries are.
+        // The input determines the positions of the entries.
         let gradient = Gradient::reads_nothing().input(X);
         if F::SLOPE_FROM == SlopeSource::Output { gradient.output(OUT) } else { gradient }
     }
@@ -90,7 +90,7 @@ impl<F: KeepsZero> Op for Entrywise<F> {
 fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
     of_storages(attributes, &|mut sample| {
         let value = &mut sample.operands[0].value;
-        // No kinks, and no number that the function does not take.
+        // No kinks, and no number outside the function's domain.
         *value = changed(value, &|x| match x {
             _ if positive => x.abs() + 0.25,
             0.0 => 0.375,
@@ -131,7 +131,7 @@ fn backward<T: RowValue>(
             SlopeSource::Input => numbers::<T>(run.csr(X), run.rows(X))?,
             SlopeSource::Output => numbers::<T>(run.output_csr(OUT), run.output_rows(OUT))?,
         };
-        // Without a gradient of the output there is none.
+        // Without a gradient of the output, the input has none.
         if dout.len() == dx.len() {
             slopes(function, [from, dout], dx, assign, threads);
         }
@@ -140,7 +140,7 @@ fn backward<T: RowValue>(
     Ok(())
 }
 
-/// The stored numbers of a sparse variable; none of one that is not there.
+/// Returns the stored numbers of a sparse variable; an empty slice if it is missing.
 pub(super) fn numbers<'a, T: RowValue>(
     csr: Option<&'a CsrBuffer>,
     rows: Option<&'a RowBuffer>,
@@ -152,7 +152,7 @@ pub(super) fn numbers<'a, T: RowValue>(
     }
 }
 
-/// The selected rows one after another.
+/// Returns the selected rows as one slice, row by row.
 pub(super) fn flat<T: RowValue>(rows: &RowBuffer) -> Result<&[T]> {
     Ok(rows.values::<T>()?.contiguous().unwrap_or(&[]))
 }
@@ -167,7 +167,7 @@ fn row_mut<T>(numbers: &mut [T]) -> ViewMut<'_, T> {
     ViewMut::new(numbers, 1, len)
 }
 
-/// Where work is divided, and the threads of both halves; `None` if one thread does all of it.
+/// Returns the index at which work is divided, and the threads of both halves; `None` if one thread does all of it.
 fn divided(len: usize, threads: usize) -> Option<(usize, [usize; 2])> {
     let threads = helpers(len, WORTH_A_THREAD, threads);
     (threads > 1).then(|| (len / threads * (threads / 2), [threads / 2, threads - threads / 2]))
@@ -203,8 +203,8 @@ fn slopes<T: RowValue>(
     );
 }
 
-/// Declares the operators on sparse variables: for each the function, its kind and that of the dense operator, the attributes of
-/// its samples, and a number with the value there.
+/// Declares the operators on sparse variables, each by the function, its kind, the dense operator's kind, the attributes of its
+/// samples, and a number with its value.
 macro_rules! entrywise {
     ($($type:ident = $kind:literal of $of:literal ($($parameter:ident = $sample:literal),*): $x:literal => $value:literal;)*) => {$(
         impl KeepsZero for activation::$type {

@@ -17,11 +17,11 @@ use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// `linear` of rows that are csr: out = x · W + b, dense. The weights are dense, or selected rows.
+    /// Computes `linear` of csr rows: out = x · W + b, dense. The weights are dense, or selected rows.
     ///
     /// The gradient of one dense W is selected rows: the columns that occur in x, each once. If there are many weights, a
-    /// transposed one, or another use adds a dense gradient, it is dense. The gradient of x is at its entries. An entry that is not stored is
-    /// not multiplied, so what stands in W at columns that do not occur does not matter, not even NaN.
+    /// transposed one, or another use adds a dense gradient, it is dense. x has a gradient at its entries only. Numbers that are
+    /// not stored are not multiplied, so the rows of W for columns that do not occur have no effect, even if they hold NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -48,11 +48,11 @@ operator! {
     outputs { OUT = out: one }
 }
 
-/// What a call works in.
+/// Scratch of a call.
 struct Scratch<T> {
     columns: Columns<T>,
     among: RenumberedColumns<T>,
-    /// A transposed weight as it is taken.
+    /// A transposed weight, turned for the product.
     turned: Vec<T>,
     /// The gradient of a weight at the columns that occur.
     gradient: Vec<T>,
@@ -78,7 +78,7 @@ impl<'a, T: RowValue> Weight<'a, T> {
         Ok(Weight::Rows(rows.ids(), values::<T>(rows, width)?))
     }
 
-    /// The same weight, or its transpose, whose rows belong to the columns of `x`; `inputs` and `outputs` are how many it has.
+    /// Returns the weight, or its transpose, with one row per column of `x`; `inputs` and `outputs` are its height and width.
     fn taken<'b>(
         self,
         transposed: Transpose,
@@ -224,14 +224,14 @@ impl Op for SparseLinear {
 }
 
 impl SparseLinear {
-    /// The columns of the output that the next weight makes; `from` moves behind them.
+    /// Returns the output columns of the next weight, and moves `from` behind them.
     fn part(&self, weight: &Spec, from: &mut usize) -> std::ops::Range<usize> {
         let (_, width) = self.sides(weight);
         *from += width;
         *from - width..*from
     }
 
-    /// How many inputs and outputs a weight has.
+    /// Returns the numbers of inputs and outputs of a weight.
     fn sides(&self, weight: &Spec) -> (usize, usize) {
         self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()))
     }
@@ -270,7 +270,7 @@ impl SparseLinear {
         Ok(())
     }
 
-    /// The gradient of `x` at its entries.
+    /// Computes the gradient of `x` at its entries.
     fn at_entries<T: RowValue>(
         &self,
         run: &Backward<'_>,
@@ -352,7 +352,7 @@ impl SparseLinear {
     }
 }
 
-/// The gradient of a table as selected rows: the columns that occur, each once, behind the rows that are there.
+/// Computes a table's gradient as selected rows: the columns that occur, each once, appended to the rows that exist already.
 pub(in crate::ops) fn rows_of<T: RowValue>(
     columns: &Columns<T>,
     dout: View<'_, T>,
@@ -371,7 +371,7 @@ pub(in crate::ops) fn rows_of<T: RowValue>(
 }
 
 impl<T: Float> Scratch<T> {
-    /// The gradient of a transposed weight, or of some of its rows.
+    /// Computes the gradient of a transposed weight, or of some of its rows.
     fn turned_gradient(
         &mut self,
         dout: View<'_, T>,

@@ -1,4 +1,5 @@
-//! How the numbers of a sparse variable meet those of another one: row by row, at what it stores or everywhere.
+//! Kernels that combine the numbers of a sparse variable with another variable's, row by row, at the stored
+//! numbers or everywhere.
 
 use crate::error::Result;
 use crate::kernels::sparse::CsrView;
@@ -9,19 +10,19 @@ use crate::ops::elementwise::arithmetic::{Combine, Elements};
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
-/// Which zeros of its arguments make a function 0, whatever the other one is.
+/// The arguments whose zeros make a function 0, whatever the other argument is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Zeros {
     /// None: f(0, y) and f(x, 0) may be anything; f(0, 0) is 0.
     Neither,
-    /// Those of x: a quotient.
+    /// Zeros of x: a quotient.
     OfX,
-    /// Those of either: a product.
+    /// Zeros of either argument: a product.
     OfEither,
 }
 
 impl Zeros {
-    /// Whether those of the argument in this slot do.
+    /// Returns whether zeros of the argument in this slot make the function 0.
     pub(super) fn of(self, slot: usize) -> bool {
         self == Self::OfEither || self == Self::OfX && slot == 0
     }
@@ -34,17 +35,17 @@ pub(super) enum Sparse<'a, T> {
     Rows(SelectedReader<'a, T>),
 }
 
-/// A row of it.
+/// A row of a sparse variable.
 #[derive(Clone, Copy)]
 pub(super) enum Row<'a, T> {
-    /// A number a column, or one for all.
+    /// One number per column, or one for all columns.
     Whole(&'a [T]),
-    /// Columns, and the numbers there.
+    /// Columns, and their numbers.
     Entries(&'a [i64], &'a [T]),
 }
 
 impl<'a, T: RowValue> Sparse<'a, T> {
-    /// What there is of the two; if nothing, because nobody reads its numbers, zeros stand for them.
+    /// Takes the buffer that exists; if neither exists, because no kernel reads the numbers, reads zeros.
     pub(super) fn of(
         csr: Option<&'a CsrBuffer>,
         rows: Option<&'a RowBuffer>,
@@ -76,7 +77,7 @@ pub(super) struct SelectedReader<'a, T> {
 }
 
 impl<'a, T: RowValue> SelectedReader<'a, T> {
-    /// Of none, because nobody reads its numbers, zeros are read.
+    /// Reads `rows`; if it is missing, because no kernel reads its numbers, reads zeros.
     pub(super) fn of(rows: Option<&'a RowBuffer>, zero: &'a [T; 1]) -> Result<Self> {
         let none = Self { ids: &[], values: View::new(&[], 0, 1), zero };
         match rows.filter(|rows| !rows.ids().is_empty()) {
@@ -85,7 +86,7 @@ impl<'a, T: RowValue> SelectedReader<'a, T> {
         }
     }
 
-    /// The row of a number: one zero for all of a row that is not stored.
+    /// Returns the row `id`, or one zero for all columns if the row is not stored.
     pub(super) fn row(&self, id: usize) -> &'a [T] {
         match self.ids.binary_search(&(id as i64)) {
             Ok(at) => self.values.row(at),
@@ -94,7 +95,7 @@ impl<'a, T: RowValue> SelectedReader<'a, T> {
     }
 }
 
-/// Row `i` of a dense variable, or the only one.
+/// Returns row `i` of a dense variable, or its only row.
 pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
     view.row(if view.rows() == 1 { 0 } else { i })
 }
@@ -102,7 +103,7 @@ pub(super) fn beside<'a, T>(view: View<'a, T>, i: usize) -> &'a [T] {
 /// Entries per kernel call.
 pub(super) const MANY: usize = 64;
 
-/// The kernel of f(first, second, g), where the first operand is the sparse variable, whether x or y.
+/// The kernel of f(first, second, g), where the first operand is the sparse variable, be it x or y.
 #[derive(Clone, Copy)]
 pub(super) struct MeetKernel<T> {
     f: Combine<T>,
@@ -110,19 +111,19 @@ pub(super) struct MeetKernel<T> {
 }
 
 impl<T: RowValue> MeetKernel<T> {
-    /// From a kernel of x and y; `first` is the slot of the sparse variable.
+    /// Makes it from a kernel of x and y; `first` is the slot of the sparse variable.
     pub(super) fn new(f: Combine<T>, first: usize) -> Self {
         Self { f, y_first: first == 1 }
     }
 
-    /// Writes or adds f(first, second, g); first and second have `to.len()` numbers, or one that is broadcast. The kernel of a
-    /// value reads no `g`.
+    /// Writes or adds f(first, second, g); `first` and `second` have `to.len()` numbers, or one number that is broadcast. The
+    /// kernel of a value does not read `g`.
     pub(super) fn put(self, first: &[T], second: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (x, y) = if self.y_first { (second, first) } else { (first, second) };
         (self.f)(Elements { x, y, g, to, assign });
     }
 
-    /// Writes or adds f(sparse, dense, g) in a row, where `dense` has a number a column or one for all.
+    /// Writes or adds f(sparse, dense, g) in a row, where `dense` has one number per column or one for all.
     pub(super) fn put_row(self, sparse: Row<'_, T>, dense: &[T], g: &[T], to: &mut [T], assign: Assign) {
         let (columns, values) = match sparse {
             Row::Whole(sparse) => return self.put(sparse, dense, g, to, assign),
@@ -132,7 +133,8 @@ impl<T: RowValue> MeetKernel<T> {
         let mut from = 0;
         let (mut others, mut gradients, mut results) = ([T::ZERO; MANY], [T::ZERO; MANY], [T::ZERO; MANY]);
         for (columns, values) in columns.chunks(MANY).zip(values.chunks(MANY)) {
-            // One call over all columns with zeros in place of entries, one over the entries, whose results replace those.
+            // One call computes all columns with zeros in place of the entries; a second call computes the entries and
+            // overwrites their results.
             let end = columns[columns.len() - 1] as usize + 1;
             let results = gather(to, columns, &mut results);
             let g_there = gather(g, columns, &mut gradients);
@@ -148,13 +150,13 @@ impl<T: RowValue> MeetKernel<T> {
     }
 }
 
-/// The number at a column of a row that has all of them, or one for all.
+/// Returns the number at a column of a row with all columns, or its only number.
 #[inline(always)]
 fn at<T: Copy>(row: &[T], column: usize) -> T {
     if row.len() == 1 { row[0] } else { row[column] }
 }
 
-/// The numbers of such a row at up to [`MANY`] columns; none if the row is empty.
+/// Gathers the numbers of such a row at up to [`MANY`] columns; none if the row is empty.
 pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; MANY]) -> &'a mut [T] {
     if row.is_empty() {
         return &mut [];
@@ -165,18 +167,18 @@ pub(super) fn gather<'a, T: Copy>(row: &[T], columns: &[i64], room: &'a mut [T; 
     &mut room[..columns.len()]
 }
 
-/// Some columns of such a row.
+/// Returns some columns of such a row.
 fn part<T>(row: &[T], columns: std::ops::Range<usize>) -> &[T] {
     if row.len() < 2 { row } else { &row[columns] }
 }
 
-/// Writes or adds f(sparse, dense, g) in every row.
+/// Work that writes or adds f(sparse, dense, g) in every row.
 pub(super) struct DenseKernel<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) sparse: Sparse<'a, T>,
     /// Each of its rows, or one for all.
     pub(super) dense: View<'a, T>,
-    /// As wide as the result; none for the kernel of a value.
+    /// As wide as the result; empty for the kernel of a value.
     pub(super) g: Option<View<'a, T>>,
     pub(super) to: ViewMut<'a, T>,
     /// The number of the first row of `to`.
@@ -209,12 +211,12 @@ impl<T: RowValue> DenseKernel<'_, T> {
     }
 }
 
-/// What stands beside the entries of a matrix.
+/// The second operand of a kernel over the entries of a matrix.
 #[derive(Clone, Copy)]
 pub(super) enum SecondOperand<'a, T> {
     /// Each of its rows, or one for all; each of its columns, or one for all.
     Dense(View<'a, T>),
-    /// Zeros where it has no entry.
+    /// A sparse matrix, with zeros where it has no entry.
     Csr(CsrView<'a, T>),
 }
 
@@ -231,7 +233,7 @@ impl<'a, T: RowValue> SecondOperand<'a, T> {
 }
 
 impl<T: RowValue> Row<'_, T> {
-    /// The number at a column; each call asks for a later one.
+    /// Returns the number at a column; the columns of successive calls ascend.
     #[inline(always)]
     fn next(&mut self, column: i64) -> T {
         match self {
@@ -245,7 +247,7 @@ impl<T: RowValue> Row<'_, T> {
     }
 }
 
-/// Writes or adds f(value, other, g) for each entry of a matrix.
+/// Work that writes or adds f(value, other, g) for each entry of a matrix.
 pub(super) struct Entries<'a, T> {
     pub(super) f: MeetKernel<T>,
     pub(super) of: CsrView<'a, T>,
@@ -300,7 +302,7 @@ mod tests {
     use super::*;
     use crate::ops::elementwise::arithmetic::{Div, Function, Maximum, slopes, value};
 
-    /// Rows of no, few and very many entries.
+    /// A matrix with rows of no, few and very many entries.
     fn matrix(columns: usize) -> (Vec<i64>, Vec<i64>, Vec<f32>) {
         let (mut indptr, mut indices) = (vec![0], Vec::new());
         for step in [0, 1, 2, 7, columns, 3] {
@@ -315,7 +317,7 @@ mod tests {
         (0..n).map(|i| (i as f32 * 0.7 + from).sin() + 1.5).collect()
     }
 
-    /// Each number of a result by itself; `first` is the slot of the sparse one.
+    /// Computes one number of a result; `first` is the slot of the sparse operand.
     fn expected<F: Function>(part: usize, first: usize, [sparse, other, g]: [f32; 3]) -> f32 {
         let (x, y) = if first == 0 { (sparse, other) } else { (other, sparse) };
         [F::value::<f32>(x, y), F::dx(x, y, g), F::dy(x, y, g)][part]

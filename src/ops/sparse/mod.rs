@@ -1,16 +1,16 @@
-//! Operators on variables that are not dense: csr (coo lies like it) and selected rows.
+//! Operators on variables that are not dense: csr (coo has the same memory layout) and selected rows.
 //!
-//! Where one has the kernels of a dense operator for other storages, it stands for that one: see
-//! [`Declaration::stands_for`](crate::operator::Declaration::stands_for).
+//! An operator with the kernels of a dense operator for other storages replaces the dense operator for these
+//! storages: see [`crate::operator::Declaration::stands_for`].
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `convert.rs`, `copy.rs` | another storage of the same numbers; copies |
-//! | `entrywise.rs`, `binary.rs` | functions of one number, and of two; `meet.rs` is how their rows meet |
+//! | `entrywise.rs`, `binary.rs` | functions of one number, and of two; `meet.rs` pairs the rows of two operands |
 //! | `reduce.rs` | sums and means |
 //! | `linear.rs`, `dot.rs`, `transposed.rs`, `projection.rs` | products |
-//! | `take.rs`, `retain.rs`, `columns.rs` | some rows or columns; `among.rs` is which ids are among others |
-//! | `samples.rs` | what they are tried on |
+//! | `take.rs`, `retain.rs`, `columns.rs` | some rows or columns; `among.rs` finds the entries with certain columns |
+//! | `samples.rs` | check cases |
 
 mod among;
 pub(in crate::ops) mod binary;

@@ -1,4 +1,5 @@
-//! Products, rows and columns of sparse matrices are those of the dense operators on the same numbers, over random patterns.
+//! Tests that products, rows and columns of sparse matrices equal the results of the dense operators on the same numbers,
+//! over random patterns.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::operator::{Attributes, Operand, RunFacts};
 use crate::ops::catalogue;
 use crate::tensor::{Csr, Dense, SelectedRows, Storage, StorageKind, Variable};
 
-/// A matrix with so many entries of 100 places, each fifth row and seventh column empty.
+/// Makes a matrix with `dense` percent of its places as entries, every fifth row and seventh column empty.
 fn pattern(rows: usize, columns: usize, dense: f32, seed: u64) -> Result<Variable> {
     let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     let mut draws = vec![0.0; 2 * columns];
@@ -50,7 +51,7 @@ fn dense(storage: &Storage) -> Result<Vec<f64>> {
     Ok(storage.to_dense()?.as_slice::<f64>()?.to_vec())
 }
 
-/// Outputs and gradients of a call.
+/// The outputs and gradients of a call.
 struct Ran {
     outputs: Vec<Vec<Variable>>,
     gradients: Vec<Vec<Option<Storage>>>,
@@ -97,7 +98,7 @@ fn run(
     Ok(Ran { outputs, gradients })
 }
 
-/// A call on sparse operands is the call of a dense operator on the same numbers, on one thread and on three.
+/// Checks that a call on sparse operands equals the dense operator's call on the same numbers, on one thread and on three.
 fn alike(
     kind: &str,
     (twin, attributes): (&str, &Attributes),
@@ -123,7 +124,7 @@ fn alike(
     let forward = Direct::of(&catalogue(), kind, own, operands)?.forward()?;
     let len = forward[0][0].storage().shape().iter().product::<usize>();
     let mut weight: Vec<f64> = numbers(len.max(1), 1, 5).into_iter().take(len).collect();
-    // What the result does not store has no gradient.
+    // Numbers that the result does not store have no gradient.
     let stored = match forward[0][0].storage() {
         Storage::Csr(csr) => {
             let [rows, columns] = *csr.shape() else { panic!("csr of two dimensions") };
@@ -191,7 +192,7 @@ fn alike(
     Ok(())
 }
 
-/// Rows and columns of a matrix, and how many of 100 places are entries; the last is large enough for threads.
+/// Rows and columns of a matrix, and the percentage of entries; the last matrix is large enough for threads.
 const CASES: [(usize, usize, f32); 6] =
     [(0, 5, 10.0), (4, 1, 50.0), (20, 30, 0.0), (33, 17, 20.0), (9, 200, 4.0), (300, 150, 30.0)];
 

@@ -16,12 +16,12 @@ use crate::with_float;
 const WORTH_A_THREAD: usize = 1 << 17;
 
 operator! {
-    /// The rows of a csr `x` as `width` numbers each: out_ij = 1/√width · Σ_c x_ic · s(c, j), where each sign s is 1 or −1, by a
-    /// counter's random number that follows from `seed`, c and j alone. Distances between rows stay about the same (D.
-    /// Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", 2003).
+    /// Projects each row of a csr `x` to `width` numbers by random signs: out_ij = 1/√width · Σ_c x_ic · s(c, j). Each sign s is
+    /// 1 or −1, by a counter-based random number that depends on `seed`, c and j alone. Distances between rows stay about the
+    /// same (D. Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", 2003).
     ///
-    /// No matrix is stored, so `x` may have any number of columns up to 2^60, and there is nothing to learn. The gradient of `x` is at its
-    /// entries.
+    /// No matrix is stored, so `x` may have any number of columns up to 2^60, and there is nothing to learn. `x` has a gradient
+    /// at its entries only.
     ///
     /// ```
     /// use unpadded::{Builder, DType};

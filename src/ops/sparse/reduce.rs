@@ -16,7 +16,7 @@ use crate::with_float;
 use super::entrywise::numbers;
 use super::samples::of_storages;
 
-/// The slots of all of them.
+/// The slots of all operators in this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
@@ -26,7 +26,7 @@ pub(in crate::ops) trait OnSparse: Reduction {
     const DECLARATION: &'static Declaration;
 }
 
-/// Makes a wrapper of what has kernels for sparse variables a family of operators.
+/// Makes a wrapper of reductions with kernels for sparse variables a family of operators.
 macro_rules! sparse_family {
     ($wrapper:ident) => {
         impl<R: OnSparse> DeclaredOp for $wrapper<R> {
@@ -49,10 +49,10 @@ macro_rules! sparse_family {
 pub(in crate::ops) struct SparseWhole<R>(R);
 sparse_family!(SparseWhole);
 
-/// A [`Reduction`] as pointers, so that the loops over storages are compiled once for all reductions.
+/// A [`Reduction`] as function pointers, so that the loops over storages are compiled once for all reductions.
 #[derive(Clone, Copy)]
 struct Reduce<T> {
-    /// The result for the stored numbers of some rows, which have `n` numbers together.
+    /// Reduces the stored numbers of some rows, which have `n` numbers in total.
     reduce: fn(&mut dyn Iterator<Item = &[T]>, usize) -> T,
     /// The derivative by every number of `n`.
     slope: fn(usize) -> T,
@@ -63,7 +63,7 @@ impl<T: Float> Reduce<T> {
         Self { reduce: |rows, n| R::reduce(rows, n), slope: |n| R::slope(0, n, 0) }
     }
 
-    /// The result of a row of `n` numbers, of which these are stored.
+    /// Reduces a row of `n` numbers, of which `row` are stored.
     fn of_row(self, row: &[T], n: usize) -> T {
         (self.reduce)(&mut [row].into_iter(), n)
     }
@@ -130,8 +130,8 @@ fn whole_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<
     Ok(())
 }
 
-/// A [`Reduction`] of each row, as an operator: of a sparse matrix one number for each row, of selected rows one for each of
-/// them.
+/// A [`Reduction`] of each row, as an operator: a sparse matrix gives one number per row, selected rows give one per stored
+/// row.
 pub(in crate::ops) struct SparsePerRow<R>(R);
 sparse_family!(SparsePerRow);
 
@@ -214,8 +214,8 @@ fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Resul
     Ok(())
 }
 
-/// Declares the operators on sparse variables: for each the function, its kind and that of the dense operator, the result, and
-/// an example.
+/// Declares the operators on sparse variables, each by the function, its kind, the dense operator's kind, the result, and an
+/// example.
 macro_rules! on_sparse {
     ($($type:ident = $kind:literal of $of:literal, $result:literal, $values:literal;)*) => {$(
         impl OnSparse for reduce::$type {
@@ -263,9 +263,9 @@ on_sparse! {
 }
 
 operator! {
-    /// The sum of all rows, out_j = Σ_i x_ij, whatever the LoD and the storage: one dense row without a LoD. The numbers of a
-    /// column are added up first to last, in f64. Of rows of 0 and 1 it counts in how many each column stands, as the document
-    /// frequency of a word.
+    /// Sums all rows, out_j = Σ_i x_ij, whatever the LoD and the storage: one dense row without a LoD. The numbers of a column
+    /// are added up first to last, in f64. For rows of 0 and 1 it counts the rows with a 1 in each column, such as the
+    /// document frequency of a word.
     ///
     /// ```
     /// use ndarray::array;
@@ -372,7 +372,7 @@ impl Op for SumRows {
 #[derive(Default)]
 struct Sums(Vec<f64>);
 
-/// How many numbers rows of a width have.
+/// Returns the number of numbers in `rows` rows of a width.
 fn count(rows: usize, width: usize) -> Result<usize> {
     rows.checked_mul(width).ok_or_else(|| {
         Error::new("numbers of `x`", "as many as can be counted", format!("{rows} rows of {width}"))

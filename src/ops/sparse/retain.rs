@@ -1,4 +1,4 @@
-//! `retain`: some of the rows of a table that does not store all of them.
+//! `retain`: some rows of a sparse table.
 
 use ndarray::array;
 
@@ -16,10 +16,10 @@ use crate::tensor::{SelectedRows, Variable};
 use crate::with_float;
 
 operator! {
-    /// The rows of `x` whose numbers are among `ids`; the others are zero, and not stored. The height stays.
+    /// Keeps the rows of `x` whose numbers are in `ids`; the others are zero, and not stored. The height stays.
     ///
-    /// `x` is selected rows, or csr of a height that the program knows. `ids` are whole numbers of the batch, in any order and repeated at
-    /// will. The gradient of what is not retained is 0.
+    /// `x` is selected rows, or csr of a height that the program knows. `ids` are whole numbers of the batch, in any order, with
+    /// or without repetition. The gradient of the rows that are not retained is 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -37,7 +37,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats or has rows of the batch, or `ids` are not whole numbers, one a row.
+    /// If `x` holds no floats or has rows of the batch, or `ids` are not whole numbers, one per row.
     pub(in crate::ops) struct Retain = retain {}
     inputs { X = x: one, IDS = ids: one.without_gradient() }
     kernels { [ROWS, DENSE], [CSR, DENSE] }

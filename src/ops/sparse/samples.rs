@@ -1,4 +1,4 @@
-//! What operators on sparse variables are tried on.
+//! Check cases of operators on sparse variables.
 
 use ndarray::{Array2, array};
 
@@ -9,7 +9,7 @@ use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
 
 use super::meet::Zeros;
 
-/// A variable `x` of four columns in every storage that is not dense. `add` binds further operands beside it.
+/// Check cases with a variable `x` of four columns in every storage that is not dense. `add` binds further operands beside it.
 pub(super) fn of_storages(
     attributes: &Attributes,
     add: &dyn Fn(CheckCase) -> Result<CheckCase>,
@@ -29,10 +29,10 @@ pub(super) fn of_storages(
     Ok(samples)
 }
 
-/// Two variables of four columns, each or both of which are sparse, in all combinations that there are kernels for.
+/// Check cases with two variables of four columns, one or both sparse, in all combinations that have kernels.
 pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let none = Attributes::new();
-    // Away from 0, which nothing divides by and where x and what y does not store are equal.
+    // Away from 0: a division by 0 is not checked, and at 0 x would equal the numbers that y does not store.
     let away = |v: f64| if v < 0.0 { v - 0.5 } else { v + 0.5 };
     let mut samples = of_storages(&none, &|mut sample| {
         sample.operands[0].value = changed(&sample.operands[0].value, &|v| if v == 0.0 { 0.375 } else { v })?;
@@ -41,7 +41,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     let sparse = samples.clone();
     samples.clear();
     let rows_of = |sample: &CheckCase| sample.operands[0].value.shape()[0];
-    // Beside a dense one.
+    // Beside a dense variable.
     for sample in &sparse {
         let dense = |width| numbers(rows_of(sample), width, 1).mapv(away);
         for width in [4, 1] {
@@ -69,7 +69,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
         sample
     });
     samples = samples.iter().cloned().chain(swapped).collect();
-    // Beside another one, with entries and rows of its own.
+    // Beside another sparse variable, with its own entries and rows.
     for sample in sparse {
         let first = &sample.operands[0];
         let (height, lod, batched) = (rows_of(&sample), first.value.lod().cloned(), first.batched);
@@ -83,7 +83,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
             _ => vec![other.into(), coo.into()],
         };
         for other in others {
-            // No number is one of the first's, and none is 0.
+            // No number equals a number of the first variable, and none is 0.
             let y = changed(&Variable::new(other, lod.clone())?, &|v| 0.8 * v - 0.171)?;
             samples.push(if batched {
                 sample.clone().batch("y", y)
@@ -95,7 +95,7 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
     Ok(samples)
 }
 
-/// The same variable with other numbers where it stores any.
+/// Returns `value` with `change` applied to its stored numbers.
 pub(super) fn changed(value: &Variable, change: &dyn Fn(f64) -> f64) -> Result<Variable> {
     let of = |values: &Dense| -> Result<Dense> {
         let changed = values.as_slice::<f64>()?.iter().map(|&x| change(x)).collect();

@@ -17,12 +17,12 @@ use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// The rows of `x` that `ids` name, in their order and as often as they name them: out_i = x\[ids_i\], csr, with the rows and the LoD
-    /// of `ids`.
+    /// Gathers the rows of `x` at `ids`, in the order of `ids`, with repetition: out_i = x\[ids_i\], csr, with the rows and the
+    /// LoD of `ids`.
     ///
-    /// `x` is csr, of a height that the program knows or with the rows of the batch (numbered through all of its sequences), or selected
-    /// rows; of these, a row that is not stored has no entries, and one that is stored has one in every column. `ids` are whole
-    /// numbers, one a row. The gradient of `x` adds up over equal ids, at what `x` stores.
+    /// `x` is csr, of a height that the program knows or with the rows of the batch (numbered through all of its sequences), or
+    /// selected rows: there, a row that is not stored has no entries, and a stored row has an entry in every column. `ids` are
+    /// whole numbers, one per row. The gradient of `x` is summed over equal ids, at the stored numbers of `x`.
     ///
     /// ```
     /// use ndarray::array;
@@ -43,7 +43,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` are not whole numbers, one a row, or `x` is no sparse matrix of floats.
+    /// If `ids` are not whole numbers, one per row, or `x` is no sparse matrix of floats.
     #[doc(alias = "gather")]
     pub(in crate::ops) struct TakeRows = take_rows { of_batch: bool = false }
     inputs { IDS = ids: one.without_gradient(), X = x: one }
@@ -59,7 +59,7 @@ operator! {
 impl Op for TakeRows {
     fn facts(&self) -> Facts {
         match self.of_batch {
-            // A number counts through the batch.
+            // A row number counts through the whole batch.
             true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
             false => Facts::row_wise(),
         }
@@ -91,7 +91,7 @@ impl Op for TakeRows {
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
-        // Of x only what is written is read.
+        // The kernel reads only the rows of x that it writes.
         let touched = work.touched();
         Cost { flops: 0, read: touched.written.min(touched.read), ..touched }
     }
@@ -167,7 +167,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, assign| {
-        // Equal ids are added up, so what is written begins with zeros.
+        // Equal ids are added up, so a written gradient begins with zeros.
         if assign == Assign::Write {
             dx.fill(T::ZERO);
         }

@@ -18,11 +18,12 @@ use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
 operator! {
-    /// out = xᵀ · d, summed over all rows of the batch: `x` csr `[rows, k]`, `d` `[rows, n]` with the same rows, out `[k, n]` without a LoD.
+    /// Multiplies a transposed csr matrix by `d`, summed over all rows of the batch: out = xᵀ · d, with `x` `[rows, k]`, `d`
+    /// `[rows, n]` with the same rows, and out `[k, n]` without a LoD.
     ///
-    /// With a dense `d` the result is selected rows: one for each column that occurs in `x`. With a csr `d` it is csr, with an entry
-    /// wherever a row of `x` and the same row of `d` have entries, so `bags.transposed_dot(bags)` counts which features occur together.
-    /// The gradient of a sparse operand is at what it stores.
+    /// With a dense `d` the result is selected rows: one for each column that occurs in `x`. With a csr `d` it is csr, with an
+    /// entry wherever a row of `x` and the same row of `d` have entries, so `bags.transposed_dot(bags)` counts co-occurrences of
+    /// features. A sparse operand has a gradient at its stored numbers only.
     ///
     /// ```
     /// use ndarray::array;
@@ -49,7 +50,7 @@ operator! {
     impl Builder, Var { fn transposed_dot(&self, x: Var, d: Var) -> Var; }
 }
 
-/// What a call works in.
+/// Scratch of a call.
 struct Scratch<T> {
     columns: Columns<T>,
     back: Columns<T>,
@@ -207,7 +208,7 @@ fn of_rows<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result
     Ok(())
 }
 
-/// Of c = xᵀ·d: dx = d·dcᵀ and dd = x·dc, each where the operand stores something.
+/// For c = xᵀ·d: computes dx = d·dcᵀ and dd = x·dc, each at the operand's stored numbers.
 fn of_sparse<T: RowValue>(run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result<()> {
     let Scratch { columns, back, sparse, indptr, .. } = room;
     if run.output_gradient_csr(OUT).is_none() {

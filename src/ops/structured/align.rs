@@ -1,4 +1,4 @@
-//! `ctc_align`: the labels that frames say.
+//! `ctc_align`: the labels of frames, with repeats merged and blanks dropped.
 
 use ndarray::Array1;
 
@@ -10,9 +10,9 @@ use crate::tensor::{DType, Dense, Variable};
 use crate::{builder_methods, operator};
 
 builder_methods! { CtcGreedy, Builder, Var;
-    /// The labels that the likeliest class of each frame says: repeats merged, then blanks dropped ([`ctc_align`](Self::ctc_align) of
-    /// [`argmax`](Self::argmax)). Quick, and mostly right where a network is sure; [`CtcBeam`](crate::predict::CtcBeam) adds up all ways to
-    /// say the same labels.
+    /// Greedy CTC decoding: takes the likeliest class of each frame, merges repeats, then drops blanks
+    /// ([`ctc_align`](Self::ctc_align) of [`argmax`](Self::argmax)). It is fast, and mostly right for a confident network;
+    /// [`CtcBeam`](crate::predict::CtcBeam) sums the probabilities of all alignments of the same labels.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -29,10 +29,11 @@ builder_methods! { CtcGreedy, Builder, Var;
 }
 
 operator! {
-    /// The labels that the classes of frames say: repeats are merged, then blanks dropped.
+    /// Aligns CTC frames: merges repeated classes, then drops blanks.
     ///
-    /// Of each sequence of the last level the first frame of every run of equal classes, without those that are `blank`; the last level has the
-    /// new lengths, the levels above stay. A sequence of blanks, or without frames, becomes empty. No gradient passes ids.
+    /// In each sequence of the last level, the first frame of every run of equal classes remains, unless the class is `blank`;
+    /// the last level has the new lengths, the levels above stay. A sequence of blanks, or without frames, becomes empty. No
+    /// gradient passes ids.
     ///
     /// The lengths depend on the ids, so that the operator computes its level from data (`Op::levels`): in a step block no memory may reach them.
     ///
@@ -48,7 +49,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `ids` does not hold one whole number a row, or has no LoD; in a step block, if a memory reaches it.
+    /// If `ids` does not hold one whole number per row, or has no LoD; in a step block, if a memory reaches it.
     pub(in crate::ops) struct CtcAlign = ctc_align { blank: usize = 0 }
     inputs { IDS = ids: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
@@ -107,7 +108,7 @@ impl Op for CtcAlign {
 }
 
 impl CtcAlign {
-    /// Whether a frame, of a sequence that begins at `first`, says a label of its own.
+    /// Returns whether a frame starts a new label, in a sequence that begins at `first`.
     fn says(&self, ids: &Ids<'_>, first: usize, row: usize) -> bool {
         let id = ids.get(row);
         id != self.blank as i64 && (row == first || ids.get(row - 1) != id)

@@ -1,4 +1,4 @@
-//! What the operators of linear chains share: their inputs, and samples of these.
+//! Inputs that the operators of linear chains share, and their check cases.
 
 use ndarray::Array1;
 
@@ -8,11 +8,12 @@ use crate::operator::sample::numbers;
 use crate::operator::{Attributes, CheckCase, Forward, InferShape, RowValue, Spec};
 use crate::tensor::Variable;
 
-/// The slots of all of them.
+/// The slots of these operators.
 pub(super) const EMISSIONS: usize = 0;
 pub(super) const TRANSITIONS: usize = 1;
 
-/// Checks emissions `[rows, tags]` in sequences, transitions `[tags + 2, tags]`, and what is forbidden; gives the spec of the sequences.
+/// Checks emissions `[rows, tags]` in sequences, transitions `[tags + 2, tags]`, and the forbidden transitions; returns the spec
+/// of the sequences.
 pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
     s.is_float(EMISSIONS)?;
     s.has_lod(EMISSIONS)?;
@@ -31,7 +32,7 @@ pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
     emissions.drop_level(s.top())
 }
 
-/// The transitions of a call.
+/// Reads the transitions of a call.
 pub(super) fn prepare<'a, T: RowValue>(
     run: &Forward<'_>,
     forbidden: &[i64],
@@ -41,7 +42,7 @@ pub(super) fn prepare<'a, T: RowValue>(
     Ok(transitions)
 }
 
-/// Sequences of emissions and transitions of so many tags.
+/// Makes sequences of emissions and transitions of `tags` tags.
 pub(super) fn samples(
     attributes: &Attributes,
     tags: usize,
@@ -54,7 +55,7 @@ pub(super) fn samples(
     })
 }
 
-/// Tags of the rows of emissions.
+/// Makes tags for the rows of emissions.
 pub(super) fn some_tags(emissions: &Variable, tags: usize) -> Result<Variable> {
     let tag = |row: usize| (row * row + row / 3) as i64 % tags as i64;
     let tags = Array1::from_shape_fn(emissions.rows(), tag);

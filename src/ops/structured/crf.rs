@@ -1,4 +1,4 @@
-//! `linear_chain_crf`: what tags that hang together cost.
+//! `linear_chain_crf`: the cost of the tags of a sequence under a conditional random field.
 
 use std::ops::Range;
 
@@ -17,20 +17,22 @@ use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::with_float;
 
 operator! {
-    /// The cost of the tags of each sequence under a linear-chain conditional random field: −ln of their probability, which any tag
-    /// of the sequence takes part in.
+    /// Computes the cost of the tags of each sequence under a linear-chain conditional random field: −ln of their joint
+    /// probability.
     ///
-    /// With the rows x_1 … x_n of a sequence, their tags y and the transitions T `[tags + 2, tags]`, the score of a path of tags is
-    /// s(y) = T(tags, y_1) + Σ_t x_t(y_t) + Σ_t T(y_{t−1}, y_t) + T(tags + 1, y_n): behind the rows of the tags stand the scores of the
-    /// first tag and those of the last one. cost = ln Σ_y' e^s(y') − s(y), over all paths y' (Lafferty, McCallum and Pereira,
+    /// With the rows x_1 … x_n of a sequence, their tags y and the transitions T `[tags + 2, tags]`, the score of a path of tags
+    /// is s(y) = T(tags, y_1) + Σ_t x_t(y_t) + Σ_t T(y_{t−1}, y_t) + T(tags + 1, y_n): the last two rows of T hold the scores of
+    /// the first tag and of the last tag. cost = ln Σ_y' e^s(y') − s(y), over all paths y' (Lafferty, McCallum and Pereira,
     /// "Conditional random fields: probabilistic models for segmenting and labeling sequence data", 2001).
     ///
-    /// `emissions` x is `[rows, tags]` in sequences of its last level, `tags` one whole number a row; the cost `[sequences]` has the levels
-    /// above. A sequence without rows costs 0. `forbidden` are places in T, from · tags + to, whose score is taken for minus
-    /// infinity, and whose gradient is 0. Tags that are forbidden cost infinitely much, and so does every path where all are.
+    /// `emissions` x is `[rows, tags]` in sequences of its last level, `tags` one whole number per row; the cost `[sequences]`
+    /// has the upper levels. A sequence without rows costs 0. `forbidden` are places in T, from · tags + to, whose score counts
+    /// as minus infinity, and whose gradient is 0. Forbidden tags have an infinite cost; so do all tags if every path is
+    /// forbidden.
     ///
-    /// The sums are in f64, scaled at each row so that a step is a product without exponentials; where numbers could vanish that
-    /// count, the sequence is computed by logarithms. Only what the gradient needs is computed again in the backward pass.
+    /// The sums are in f64, scaled at each row so that a step is a product without exponentials; where relevant numbers could
+    /// underflow, the sequence is computed by logarithms. The backward pass computes again only the values that the gradient
+    /// needs.
     ///
     /// ```
     /// use ndarray::array;
@@ -103,7 +105,7 @@ impl Op for LinearChainCrf {
     }
 }
 
-/// What calls work in, used again at every step.
+/// Scratch of a call, used again at every step.
 #[derive(Default)]
 struct Rooms {
     transitions: Transitions,
@@ -112,19 +114,19 @@ struct Rooms {
     path: Vec<usize>,
 }
 
-/// Sequences whose sums of pairs of tags are added up by themselves, on whichever thread, and the sums.
+/// A block of sequences with its own sums over pairs of tags, whichever thread computes them.
 #[derive(Default)]
 struct Block {
     sequences: Range<usize>,
     pairs: PairSums,
 }
 
-/// Sequences are divided into at most so many blocks, of at least so many rows, whose sums take at most so many numbers.
+/// The limits of the division into blocks: the most blocks, the least rows of a block, and the most numbers of all blocks' sums.
 const MOST_BLOCKS: usize = 16;
 const BLOCK_ROWS: usize = 256;
 const BLOCK_NUMBERS: usize = 1 << 22;
 
-/// Below so many multiply-adds a second thread costs more than it gains.
+/// The multiply-adds below which a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 18;
 
 impl LinearChainCrf {
@@ -141,7 +143,7 @@ impl LinearChainCrf {
             let rows = emissions.rows_range(rows.start, rows.end);
             let total = log_sum(transitions, rows, &mut rooms.rooms[0]);
             let own = transitions.score(rows, rooms.path.iter().copied());
-            // What has no path at all costs infinitely much, too.
+            // A sequence without any path has an infinite cost, too.
             let value = if total == f64::NEG_INFINITY { f64::INFINITY } else { total - own };
             cost.row(sequence)[0] = T::from_f64(value);
         }
@@ -188,7 +190,7 @@ impl LinearChainCrf {
     }
 }
 
-/// The tags of a sequence.
+/// Collects the tags of a sequence.
 fn path(tags: &Ids<'_>, rows: Range<usize>, count: usize, to: &mut Vec<usize>) -> Result<()> {
     to.clear();
     for row in rows {
@@ -202,7 +204,7 @@ fn tag(tags: &Ids<'_>, row: usize, count: usize) -> Result<usize> {
     tags.class(row, count, None)?.ok_or_else(missing)
 }
 
-/// Blocks of sequences, by their rows alone, so that sums have the same bits on any number of threads.
+/// Divides sequences into blocks by their rows alone, so that sums have the same bits on any number of threads.
 fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
     let rows =
         sequences.offsets().last().zip(sequences.offsets().first()).map_or(0, |(end, start)| end - start);
@@ -222,7 +224,7 @@ fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
     }
 }
 
-/// What all threads read.
+/// The inputs that all threads read.
 #[derive(Clone, Copy)]
 struct CrfInputs<'a, T> {
     transitions: &'a Transitions,
@@ -230,7 +232,7 @@ struct CrfInputs<'a, T> {
     tags: &'a Ids<'a>,
     sequences: Sequences<'a>,
     dcost: View<'a, T>,
-    /// Whether sums over pairs of tags are asked for.
+    /// Whether sums over pairs of tags are requested.
     pairs: bool,
 }
 
@@ -285,7 +287,7 @@ impl<T: RowValue> CrfInputs<'_, T> {
                 let total = marginals(self.transitions, of_sequence, room, sums, |row, likely| {
                     let Some((to, assign)) = &mut to else { return };
                     let row = rows.start + row;
-                    // Without a path nothing moves.
+                    // Without a path the gradient is 0.
                     let known = likely.iter().any(|&x| x != 0.0);
                     match tag(self.tags, row, width) {
                         Err(error) => failed = Err(error),
@@ -308,14 +310,14 @@ impl<T: RowValue> CrfInputs<'_, T> {
         Ok(())
     }
 
-    /// Takes a pair from the sums, unless it is forbidden.
+    /// Subtracts a pair from the sums, unless the pair is forbidden.
     fn take(self, pairs: &mut PairSums, (row, tag): (usize, usize), weight: f64) {
         if self.transitions.pair(row, tag) > f64::NEG_INFINITY {
             pairs.add(row, tag, -weight);
         }
     }
 
-    /// Takes the pairs that are there from the sums.
+    /// Subtracts the pairs of the given tags from the sums.
     fn subtract(self, rows: Range<usize>, weight: f64, pairs: &mut PairSums) -> Result<()> {
         let width = self.emissions.width();
         let mut before = width;

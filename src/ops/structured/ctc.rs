@@ -1,4 +1,4 @@
-//! `ctc_loss`: what labels cost whose places among the frames nobody knows.
+//! `ctc_loss`: the loss of labels whose alignment with the frames is unknown.
 
 use super::HEAVY;
 use std::ops::Range;
@@ -16,19 +16,19 @@ use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
 operator! {
-    /// The connectionist temporal classification loss of each sequence: −ln of the probability that its frames give its labels, in whatever
-    /// places.
+    /// Computes the connectionist temporal classification (CTC) loss of each sequence: −ln of the probability of its labels,
+    /// summed over all alignments with its frames.
     ///
-    /// p(labels) = Σ Π_t softmax(x_t)(k_t), over all k that give the labels when repeats are merged and then blanks dropped (Graves et
-    /// al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural networks", 2006). Equal labels
-    /// behind each other need a blank between them.
+    /// p(labels) = Σ Π_t softmax(x_t)(k_t), over all alignments k that become the labels when repeats are merged and then blanks
+    /// dropped (Graves et al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural
+    /// networks", 2006). Two equal labels in a row need a blank between them.
     ///
-    /// `logits` x are `[frames, classes]`, class `blank` among them; `labels` one class a row, none of them the blank. Both are sequences of the
-    /// same levels above, of any lengths in the last one; the cost `[sequences]` has the levels above. No labels are allowed, and
-    /// cost what all blanks do; without frames that is 0. Where there are too few frames the cost is infinite, or with
-    /// `zero_infinity` 0, and its gradient is zeros.
+    /// `logits` x are `[frames, classes]`, class `blank` among them; `labels` one class per row, none of them the blank. Both
+    /// have the same levels above the last one, and any lengths in the last one; the cost `[sequences]` has the levels above. A
+    /// sequence without labels has the cost of all blanks; without frames the cost is 0. If there are too few frames the cost is
+    /// infinite, or 0 with `zero_infinity`, and the gradient is 0.
     ///
-    /// The sums are in f64, scaled at each frame, and by logarithms where numbers could vanish that count.
+    /// The sums are in f64, scaled at each frame; where relevant numbers could underflow, they are computed by logarithms.
     ///
     /// ```
     /// use ndarray::array;
@@ -128,7 +128,7 @@ impl Op for CtcLoss {
     }
 }
 
-/// Checks that two inputs are sequences, of any lengths, of the same levels above; gives the spec of the sequences of the first.
+/// Checks that two inputs are sequences of any lengths with the same levels above; returns the spec of the first's sequences.
 pub(super) fn same_sequences(s: &InferShape<'_>, a: usize, b: usize) -> Result<Spec> {
     s.has_lod(a)?;
     s.has_lod(b)?;
@@ -142,7 +142,7 @@ pub(super) fn same_sequences(s: &InferShape<'_>, a: usize, b: usize) -> Result<S
 }
 
 impl CtcLoss {
-    /// The classes of the labels of a sequence.
+    /// Collects the classes of the labels of a sequence.
     fn labels(
         &self,
         (labels, sequence): (&Ids<'_>, usize),
@@ -156,7 +156,7 @@ impl CtcLoss {
             match ids::index(label, classes).filter(|&class| class != self.blank) {
                 Some(class) => to.push(class),
                 None => {
-                    // Labels have rows of their own, which a row's number does not say.
+                    // Labels have rows of their own, so the error names the label, not a row.
                     let what = format!("label {} of sequence {sequence}", to.len());
                     let expected =
                         format!("at least 0 and below {classes}, and not {}, the blank", self.blank);
@@ -209,7 +209,7 @@ impl CtcLoss {
     }
 }
 
-/// What calls work in.
+/// Scratch of a call.
 #[derive(Default)]
 struct Rooms {
     room: CtcRoom,

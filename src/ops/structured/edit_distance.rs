@@ -1,4 +1,4 @@
-//! `edit_distance`: how many edits make one sequence another.
+//! `edit_distance`: the number of edits between two sequences.
 
 use ndarray::Array1;
 
@@ -13,12 +13,12 @@ use crate::ops::lookup::ids::{check, ids};
 use crate::tensor::{DType, Dense, Variable};
 
 operator! {
-    /// The edit distance of each sequence from its reference: the fewest insertions, deletions and substitutions of one row that make the
-    /// one the other (Levenshtein, 1966).
+    /// Computes the edit distance of each sequence to its reference: the fewest insertions, deletions and substitutions of one
+    /// row that turn the sequence into its reference (Levenshtein, 1966).
     ///
-    /// `found` and `reference` hold one whole number a row, in sequences of the same levels above and of any lengths; the distance, an f32
-    /// `[sequences]`, has the levels above. With `normalised` it is divided by the length of the reference. From n rows to none it is n, and the
-    /// other way round. [`ErrorRate`](crate::metrics::ErrorRate) is the metric. No gradient passes ids.
+    /// `found` and `reference` hold one whole number per row, in sequences of the same levels above and of any lengths; the
+    /// distance, an f32 `[sequences]`, has the levels above. With `normalised` it is divided by the length of the reference.
+    /// Between n rows and none the distance is n. [`ErrorRate`](crate::metrics::ErrorRate) is the metric. No gradient passes ids.
     ///
     /// ```
     /// use unpadded::op::{Attributes, Operand};
@@ -32,7 +32,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If one of them does not hold one whole number a row, or their sequences differ; when it runs, if it is normalised and a reference
+    /// If one of them does not hold one whole number per row, or their sequences differ; when it runs, if it is normalised and a reference
     /// has no row.
     pub(in crate::ops) struct EditDistance = edit_distance { normalised: bool = false }
     inputs { FOUND = found: one.without_gradient(), REFERENCE = reference: one.without_gradient() }

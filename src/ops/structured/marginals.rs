@@ -1,4 +1,4 @@
-//! `crf_marginals`: how likely each tag is in each row.
+//! `crf_marginals`: the probability of each tag in each row.
 
 use super::HEAVY;
 use super::chain::{self, EMISSIONS};
@@ -9,11 +9,12 @@ use crate::operator::{CheckCase, Facts, Forward, Hints, InferShape, LodEffect, O
 use crate::with_float;
 
 operator! {
-    /// How likely each tag is in each row of a sequence under a [linear-chain conditional random field](Self::linear_chain_crf), all other
-    /// tags unknown: p(y_t = tag), the sum of the probabilities of all paths with this tag there.
+    /// Computes the marginal probability of each tag in each row of a sequence under a [linear-chain conditional random
+    /// field](Self::linear_chain_crf): p(y_t = tag), the sum of the probabilities of all paths with this tag there.
     ///
-    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as there; the output has the rows and the LoD of the
-    /// emissions, and each row adds up to 1. Zeros where every path is forbidden. No gradient passes it.
+    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as for `linear_chain_crf`; the
+    /// output has the rows and the LoD of the emissions, and each row adds up to 1. Zeros where every path is forbidden. No
+    /// gradient passes it.
     ///
     /// ```
     /// use ndarray::array;
@@ -38,7 +39,7 @@ operator! {
     impl Builder, Var { fn crf_marginals(&self, emissions: Var, transitions: Var, forbidden: &[i64]) -> Var; }
 }
 
-/// What calls work in.
+/// Scratch of a call.
 #[derive(Default)]
 struct Rooms(Transitions, ChainRoom);
 

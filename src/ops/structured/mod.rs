@@ -1,4 +1,4 @@
-//! Predictions that hang together: chains of tags, labels of frames, distances of sequences.
+//! Structured prediction: chains of tags, labels of frames, distances of sequences.
 
 #[macro_use]
 pub(super) mod align;
@@ -14,5 +14,5 @@ pub(super) mod marginals;
 #[macro_use]
 pub(super) mod viterbi;
 
-/// A number of a chain or of frames takes about as long as so many that an ordinary operator writes: some ten nanoseconds.
+/// The cost of a number of a chain or of frames, relative to a number of an ordinary operator: some ten nanoseconds.
 const HEAVY: usize = 20;

@@ -9,18 +9,20 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, Hints, InferShape, 
 use crate::tensor::DType;
 use crate::with_float;
 
-/// More paths than anyone looks at.
+/// The upper limit of n, more paths than anyone reads.
 const MOST: usize = 4096;
 
 operator! {
-    /// The likeliest paths of tags of each sequence under a [linear-chain conditional random field](Self::linear_chain_crf), best first, and their
-    /// scores (Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding algorithm", 1967).
+    /// Finds the likeliest paths of tags of each sequence under a [linear-chain conditional random
+    /// field](Self::linear_chain_crf), best first, and their scores (Viterbi, "Error bounds for convolutional codes and an
+    /// asymptotically optimum decoding algorithm", 1967).
     ///
-    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as there. Of n paths, column k of the i64 `paths`
-    /// `[rows, n]` is the k-th best, in the rows and the LoD of the emissions, and `scores` `[sequences, n]` has the levels above. Where fewer
-    /// paths are allowed, the tags are −1 and the score minus infinity. One path is always there: if all are forbidden, it is
-    /// tag 0 everywhere, with the score minus infinity. A score of NaN forbids, too. A sequence without rows has the path without tags, whose score is 0.
-    /// Of equal paths the one whose last different tag is smaller comes first. No gradient passes it.
+    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as for `linear_chain_crf`.
+    /// Column k of the i64 `paths` `[rows, n]` is the k-th best of n paths, in the rows and the LoD of the emissions, and
+    /// `scores` `[sequences, n]` has the levels above. If fewer than n paths are allowed, the remaining tags are −1 and their
+    /// scores minus infinity. At least one path is returned: if all are forbidden, it is tag 0 everywhere, with the score minus
+    /// infinity. A score of NaN forbids a path, too. A sequence without rows has the path without tags, whose score is 0. Among
+    /// equal scores, the path whose last different tag is smaller comes first. No gradient passes it.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,8 +38,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; when it runs, if there is no memory for the rows of a
-    /// sequence · tags · n, of which each takes 4 bytes.
+    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; when it runs, if there is no memory
+    /// for 4 bytes · rows of a sequence · tags · n.
     pub(in crate::ops) struct ViterbiDecode = viterbi_decode {
         n_best: usize => some_paths,
         forbidden: Vec<i64> = Vec::new(),
@@ -58,7 +60,7 @@ fn some_paths(attributes: &Attributes, name: &str) -> Result<usize> {
     Err(Error::of(ErrorKind::Program, what, format!("1 to {MOST}"), paths.to_string()))
 }
 
-/// What calls work in.
+/// Scratch of a call.
 #[derive(Default)]
 struct Rooms(Transitions, BestPaths);
 

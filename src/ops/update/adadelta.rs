@@ -1,6 +1,6 @@
 //! `adadelta`: steps in units of the steps before.
 //!
-//! What an untouched row owes: its two averages, rhoᵏ of what they were after k steps; the parameter stays, but for decay.
+//! The debt of an untouched row after k steps: its two averages times rhoᵏ; the parameter stays, except for decay.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -31,7 +31,7 @@ impl<T: Float> ElementStep<T, 3> for Units<T> {
 }
 
 update_rule! {
-    /// Adadelta: steps in units of the spread of the steps before, over that of the gradients.
+    /// Adadelta: steps scaled by the root mean square of earlier steps over the root mean square of the gradients.
     ///
     /// With d = grad + weight_decay · param,
     ///

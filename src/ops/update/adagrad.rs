@@ -35,7 +35,7 @@ update_rule! {
     /// 2011, in the form of PyTorch's `torch.optim.Adagrad`.
     ///
     /// A row without a gradient does not move, so a gradient of selected rows is exact once its duplicate rows are added
-    /// up. In the mode `exact` a decay that is decoupled is owed until the row is read; one in the gradient cannot wait.
+    /// up. In the mode `exact` a decoupled decay is owed until the row is read; a decay in the gradient cannot wait.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -10,7 +10,7 @@ use crate::operator::Debt;
 use crate::ops::update::element::RuleSettings;
 use crate::update_rule;
 
-/// What Adam and the rules beside it share: the moments of the gradients, and the step that they make.
+/// The moments of the gradients and their step, which Adam and its variants share.
 #[derive(Clone, Copy)]
 pub(super) struct Moments<T> {
     /// 1 − beta1.
@@ -26,7 +26,7 @@ pub(super) struct Moments<T> {
 }
 
 impl<T: Float> Moments<T> {
-    /// Of step t = 1, 2, … at a rate.
+    /// Makes the moments' factors of step t = 1, 2, … at a rate.
     pub(super) fn new([beta1, beta2]: [f64; 2], epsilon: f64, rate: f64, t: f64) -> Self {
         Self {
             new1: T::from_f64(1.0 - beta1),
@@ -38,14 +38,14 @@ impl<T: Float> Moments<T> {
         }
     }
 
-    /// Both with a gradient more.
+    /// Returns both moments after one more gradient.
     #[inline(always)]
     pub(super) fn next(&self, moment1: T, moment2: T, grad: T) -> [T; 2] {
         let moment1 = moment1 + self.new1 * (grad - moment1);
         [moment1, self.beta2 * moment2 + self.new2 * (grad * grad)]
     }
 
-    /// What a step is divided by.
+    /// Returns the divisor of a step.
     #[inline(always)]
     pub(super) fn scale(&self, moment2: T) -> T {
         moment2.sqrt() * self.spread + self.epsilon

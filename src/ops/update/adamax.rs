@@ -1,7 +1,7 @@
 //! `adamax`: Adam in units of the largest gradient.
 //!
-//! What an untouched row owes after k steps: moment · beta1ᵏ, largest · beta2ᵏ, and the moves of the parameter until the moment
-//! has faded.
+//! The debt of an untouched row after k steps: moment · beta1ᵏ, largest · beta2ᵏ, and the moves of the parameter until the
+//! moment has faded.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading, falling_by};
@@ -44,7 +44,7 @@ update_rule! {
     /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
     /// PyTorch's `torch.optim.Adamax`. Decay as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their moment makes of them until they
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe the moves of their moment until they
     /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```
@@ -91,7 +91,7 @@ impl ElementRule<3> for Adamax {
     }
 
     fn fall(&self) -> Option<[f64; 3]> {
-        // What `largest` is below epsilon, no later step asks for.
+        // Below epsilon, the exact value of `largest` matters to no later step.
         Some([1.0, self.beta1, self.beta2])
     }
 

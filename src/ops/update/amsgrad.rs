@@ -1,7 +1,7 @@
-//! `amsgrad`: Adam whose steps never grow by a second moment that falls.
+//! `amsgrad`: Adam with the largest second moment so far as the divisor.
 //!
-//! An operator beside `adam`, since it has one state more. What an untouched row owes after k steps: the moments times beta1ᵏ and
-//! beta2ᵏ, and the moves of the parameter until the first has faded; `largest` stays.
+//! It is an operator of its own, since it has one state more than `adam`. The debt of an untouched row after k steps: the moments
+//! times beta1ᵏ and beta2ᵏ, and the moves of the parameter until the first moment has faded; `largest` stays.
 
 use super::adam::Moments;
 use super::element::ElementRule;
@@ -26,7 +26,7 @@ impl<T: Float> ElementStep<T, 4> for Bounded<T> {
 }
 
 update_rule! {
-    /// AMSGrad: Adam whose second moment, where a step is divided by it, never falls.
+    /// AMSGrad: Adam that divides by the largest second moment so far, so that the divisor never falls.
     ///
     /// With d and t as in `adam`,
     ///
@@ -37,7 +37,7 @@ update_rule! {
     /// Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
     /// `torch.optim.Adam(amsgrad=True)`. Decay as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their moments makes of them until they
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe the moves of their moments until they
     /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```

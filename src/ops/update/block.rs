@@ -1,38 +1,38 @@
-//! Rows of an update, and the loop over their elements, which alone is compiled for each rule.
+//! Rows of an update, and the loop over their elements, the only code that is compiled for each rule.
 
 use super::owed::{DeferredRule, Moment, RowDebt};
 use super::rule::ElementStep;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, ask};
 
-/// So many rows ahead memory is asked for: the rows of a large table lie far apart, and each would be waited for.
+/// The number of rows by which memory is prefetched: the rows of a large table lie far apart, and each would cost a cache miss.
 pub(super) const AHEAD: usize = 12;
 
-/// Rows that are settled by one call.
+/// The number of rows that one call settles.
 pub(in crate::ops) const BLOCK: usize = 32;
 
 /// The arithmetic of a rule in one float.
 pub(in crate::ops) trait Kernel<T>: DeferredRule {
-    /// Rows make the move of an update.
+    /// Applies one update to rows.
     fn update(&self, moment: Moment, block: Block<'_, '_, T>);
 
-    /// Rows make the moves that each of them owes, at most [`BLOCK`].
+    /// Applies the moves that each row owes to at most [`BLOCK`] rows.
     fn settle(&self, owed: &[RowDebt<'_>], block: Block<'_, '_, T>);
 }
 
 /// A rule in both floats.
 pub(in crate::ops) trait Rule: Kernel<f32> + Kernel<f64> {
-    /// How many variables it updates: the parameter, and its state.
+    /// Returns the number of variables that the rule updates: the parameter and its states.
     fn fields(&self) -> usize;
 }
 
-/// Where the rows of an update lie in the fields.
+/// The positions of the rows of an update in the fields.
 #[derive(Clone, Copy)]
 pub(super) enum Rows<'a> {
-    /// All, in their order.
+    /// All rows, in their order.
     All,
-    /// Those of these numbers, where the fields start at row `base` of the table.
+    /// The rows with these numbers, where the fields start at row `base` of the table.
     Of { ids: &'a [i64], base: usize },
-    /// For each field in rows of its own.
+    /// Other rows in each field.
     At(&'a [Vec<usize>]),
 }
 
@@ -60,7 +60,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Row `i` of each field.
+    /// Returns row `i` of each field.
     #[inline(always)]
     fn of<'f, T, const N: usize>(&self, fields: &'f mut [ViewMut<'_, T>; N], i: usize) -> [&'f mut [T]; N] {
         let mut field = 0;
@@ -76,7 +76,7 @@ impl Rows<'_> {
 #[derive(Clone, Copy)]
 pub(super) enum Gradients<'a, T> {
     Rows(View<'a, T>),
-    /// None has one.
+    /// No row has a gradient.
     Zero(&'a [T]),
 }
 
@@ -107,18 +107,18 @@ impl<'a, T> Gradients<'a, T> {
 pub(in crate::ops) struct Block<'b, 'a, T> {
     pub(super) fields: &'b mut [ViewMut<'a, T>],
     pub(super) rows: Rows<'b>,
-    /// The first so many of the rows are meant; those behind them come next.
+    /// The number of rows to update; the rows behind them are prefetched.
     pub(super) count: usize,
     pub(super) gradients: Gradients<'b, T>,
 }
 
-/// What rows do: all the same step, or each its own.
+/// The steps of rows: one step for all, or one for each.
 pub(in crate::ops) trait Steps {
     type Step;
     fn of(&self, i: usize) -> Self::Step;
 }
 
-/// The same step.
+/// One step for all rows.
 pub(in crate::ops) struct UniformStep<S>(pub(in crate::ops) S);
 
 impl<S: Copy> Steps for UniformStep<S> {
@@ -164,8 +164,8 @@ impl<T: Float, S: Steps<Step: ElementStep<T, N>>, const N: usize> Sweep for Move
 fn row<T: Float, const N: usize>(step: impl ElementStep<T, N>, fields: [&mut [T]; N], gradient: &[T]) {
     let width = gradient.len();
     let fields = fields.map(|field| &mut field[..width]);
-    // By index, also of the gradient: a rule that does not read it would leave an end of the loop that is none of the fields, and
-    // bounds to be checked at every element.
+    // The loop indexes the gradient too: for a rule that does not read it, an iterator would end the loop by a length that is not
+    // the fields', and every element's bounds would be checked.
     for i in 0..width {
         let mut old = [T::ZERO; N];
         for k in 0..N {

@@ -1,4 +1,4 @@
-//! `clip_gradient`: every number of a gradient held between two bounds.
+//! `clip_gradient`: gradient clipping by value.
 
 use ndarray::array;
 
@@ -10,14 +10,14 @@ use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowB
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// One more thread does not pay for fewer elements than this.
+/// The number of elements per thread below which another thread does not pay.
 const GRAIN: usize = 1 << 16;
 
 operator! {
-    /// A gradient, stored as `storage` says in the shape and dtype of `param`, with every number between −limit and limit, in
-    /// place: grad ← min(max(grad, −limit), limit).
+    /// Clips every number of a gradient to −limit … limit, in place: grad ← min(max(grad, −limit), limit). The gradient has
+    /// the storage `storage` and the shape and dtype of `param`.
     ///
-    /// PyTorch's `torch.nn.utils.clip_grad_value_`. Rows of a sparse gradient that repeat are added up first.
+    /// It is PyTorch's `torch.nn.utils.clip_grad_value_`. Repeated rows of a sparse gradient are added up first.
     ///
     /// ```
     /// use ndarray::array;
@@ -36,7 +36,7 @@ operator! {
     outputs { GRAD = grad: one.updated() }
 }
 
-/// Scratch for adding up rows that repeat, used again at every step.
+/// Scratch for adding up repeated rows, used again at every step.
 #[derive(Default)]
 struct Sums<T> {
     plan: RowMerge,
@@ -123,7 +123,7 @@ impl<T: Float> Sweep for Clip<'_, T> {
     fn run<A: Arithmetic>(mut self) {
         let limit = self.limit;
         for x in self.x.iter_mut().flatten() {
-            // A NaN stays one.
+            // NaN stays NaN.
             *x = if *x > limit {
                 limit
             } else if *x < -limit {

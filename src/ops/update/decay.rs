@@ -1,14 +1,14 @@
-//! What pulls parameters towards 0 beside any rule: L1 and L2, added to the gradient or decoupled from it.
+//! Weight decay beside any rule: L1 and L2, added to the gradient or decoupled from it.
 
 use super::rule::ElementStep;
 use crate::kernels::Float;
 use crate::operator::Debt;
 
-/// The decay of an update operator, as its attributes say. With p = param,
+/// The weight decay of an update operator, by its attributes. With p = param,
 ///
-/// - in the gradient: grad + `weight_decay` · p + `l1` · sign(p) stands in the rule where grad stood;
-/// - `decoupled`: first p ← (1 − rate · `weight_decay`) · p, then p goes towards 0 by rate · `l1`, no further, then the rule
-///   runs. For L2 that is AdamW's: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019,
+/// - in the gradient: the rule uses grad + `weight_decay` · p + `l1` · sign(p) in place of grad;
+/// - `decoupled`: first p ← (1 − rate · `weight_decay`) · p, then p moves by rate · `l1` towards 0 but not past it, then the
+///   rule runs. For L2 that is AdamW's: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019,
 ///   arXiv:1711.05101; for L1 the proximal step of Duchi and Singer, "Efficient online and batch learning using forward
 ///   backward splitting", JMLR 10, 2009, before the rule in place of after it.
 #[derive(Debug, Clone, Copy)]
@@ -22,10 +22,10 @@ pub struct Decay {
 }
 
 impl Decay {
-    /// That of a rule without these attributes.
+    /// The decay of a rule without these attributes: none.
     pub const NONE: Decay = Decay { l1: 0.0, weight_decay: 0.0, decoupled: true };
 
-    /// What a row without a gradient owes, where the rule alone would make it owe `rule`.
+    /// Returns the debt of a row without a gradient under this decay and a rule whose debt alone is `rule`.
     pub fn owes(self, rule: Debt) -> Debt {
         match (self.l1 > 0.0, self.weight_decay > 0.0) {
             (true, _) => Debt::AtOnce("L1 decay"),
@@ -37,12 +37,12 @@ impl Decay {
         }
     }
 
-    /// What it leaves of a parameter in an update of this rate.
+    /// Returns the factor by which one update of this rate multiplies a parameter.
     pub fn kept(self, rate: f64) -> f64 {
         1.0 - rate * self.weight_decay
     }
 
-    /// A rule with this decay before it, at the rate of the step.
+    /// Returns a step that applies this decay at `rate`, then `rule`.
     pub fn before<T: Float, R>(self, rate: f64, rule: R) -> DecayStep<T, R> {
         let Self { l1, weight_decay, decoupled } = self;
         let (keep, shrink, l2, l1) = match decoupled {
@@ -57,9 +57,9 @@ impl Decay {
 /// A rule with [`Decay`] before it.
 #[derive(Clone, Copy)]
 pub struct DecayStep<T, R> {
-    /// What a decoupled decay leaves of the parameter.
+    /// The factor of a decoupled decay on the parameter.
     keep: T,
-    /// By how much it goes towards 0 then.
+    /// The distance that the parameter then moves towards 0.
     shrink: T,
     l2: T,
     l1: T,
@@ -79,13 +79,13 @@ impl<T: Float, R: ElementStep<T, N>, const N: usize> ElementStep<T, N> for Decay
         } else {
             kept
         };
-        // Without L1 nothing is taken away, not even the sign of a zero.
+        // Without L1 nothing is subtracted, so that a zero keeps its sign.
         fields[0] = if self.shrink > T::ZERO { kept - towards } else { kept };
         self.rule.step(fields, grad)
     }
 }
 
-/// 1, −1, or 0 at 0.
+/// Returns 1, −1, or 0 at 0.
 #[inline(always)]
 pub(in crate::ops) fn sign<T: Float>(x: T) -> T {
     if x > T::ZERO {
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(after(false, 0.0), [0.0, 1.0]);
         assert_eq!(after(true, -4.0), [-3.0 + 0.125, 1.0]);
         assert_eq!(after(true, 4.0), [3.0 - 0.125, 1.0]);
-        // L1 leads to 0 and not beyond it.
+        // L1 moves a parameter to 0 and not beyond.
         assert_eq!(after(true, 0.1), [0.0, 1.0]);
         assert!(after(true, f64::NAN)[0].is_nan());
     }

@@ -1,17 +1,17 @@
-//! What rows owe under Adam: moments that fall, and the moves that they make meanwhile.
+//! Owed moves of rows under Adam: falling moments, and the moves that they cause.
 
 use super::owed::{Moves, RowDebt};
 use super::rule::ElementStep;
 use crate::kernels::Float;
 
-/// What updates without a gradient do: moment1 and moment2 fall, and the parameter moves by moment1 times a sum over the
-/// updates of w / (√moment2 · c + epsilon).
+/// The effect of updates without a gradient: moment1 and moment2 fall, and the parameter moves by moment1 times a sum
+/// over the updates of w / (√moment2 · c + epsilon).
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Drift {
     spread: Spread,
-    /// What decay leaves of the parameter.
+    /// The factor that decay leaves of the parameter.
     kept: f64,
-    /// A decay took more than all of the parameter, and turned its sign.
+    /// Whether a decay of more than 100 % turned the parameter's sign.
     turned: bool,
 }
 
@@ -29,12 +29,12 @@ impl From<Drift> for Moves {
     }
 }
 
-/// The same for one row.
+/// The effect of updates without a gradient on one row.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct RowDrift<T> {
     spread: TypedSpread<T>,
     kept: T,
-    /// What remains of the parameter after the moves.
+    /// The decay factor of the parameter after the moves.
     rest: T,
     fall1: T,
     fall2: T,
@@ -49,30 +49,30 @@ impl<T: Float> ElementStep<T, 3> for RowDrift<T> {
     }
 }
 
-/// What is left of 1 after so many steps.
+/// Returns `beta` to the power of `step`.
 pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
-    // Saturates where nothing is left.
+    // The cast saturates where the power is 0.
     beta.powi(step as i32)
 }
 
 impl Drift {
-    /// With one update more, before the others: that of step `step` = 1, 2, …, which moves by `rate` · moment1 /
-    /// (√(moment2 / (1 − beta2ᵗ)) + epsilon), and leaves `kept` of the parameter before.
+    /// Adds an update before the others: step t = `step` = 1, 2, …, which first multiplies the parameter by `kept`
+    /// and then moves it by `rate` · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
     pub(in crate::ops) fn earlier(&self, [beta1, beta2]: [f64; 2], step: f64, rate: f64, kept: f64) -> Self {
         let root2 = beta2.sqrt();
         let c = root2 / (1.0 - power(beta2, step)).sqrt();
-        // The updates after it find moments that have fallen once more.
+        // In the updates after it, the moments have fallen once more.
         let spread = self.spread.scaled(beta1, root2).with(self.kept * beta1 * rate, c);
         Self { spread, kept: self.kept * kept, turned: self.turned || kept < 0.0 }
     }
 
-    /// Whether it is known well enough for any moments.
+    /// Returns whether it is accurate enough for any moments.
     pub(in crate::ops) fn is_known(&self) -> bool {
         // Weights of both signs may cancel where their terms do not.
         !self.turned && self.spread.is_close()
     }
 
-    /// For a row with moments that fall by these factors.
+    /// Makes the moves of a row whose moments fall by these factors.
     pub(in crate::ops) fn of<T: Float>(
         owed: &RowDebt<'_>,
         [beta1, beta2]: [f64; 2],
@@ -91,11 +91,11 @@ impl Drift {
     }
 }
 
-/// A weighted sum of 1 / (√v · c + ε) over many c that lie close together, as a function of v: by its moments, so that it is
-/// one expansion around their mean instead of a term for each.
+/// A weighted sum of 1 / (√v · c + ε) over many close values c, as a function of v. It is stored as moments of c: one
+/// expansion around the mean instead of one term per c.
 ///
-/// With weights w, W = Σ w, the mean a of c and μ_p = Σ w (c − a)^p / W, it is W / D · (1 + μ_2 q² − μ_3 q³ + μ_4 q⁴ − μ_5 q⁵)
-/// with D = √v · a + ε and q = √v / D: Taylor's series around a, up to the fifth power.
+/// With weights w, W = Σ w, the mean a of c and μ_p = Σ w (c − a)^p / W, the sum is W / D · (1 + μ_2 q² − μ_3 q³ + μ_4 q⁴ −
+/// μ_5 q⁵) with D = √v · a + ε and q = √v / D: Taylor's series around a, up to the fifth power.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::ops) struct Spread {
     weight: f64,
@@ -104,11 +104,11 @@ pub(in crate::ops) struct Spread {
     central: [f64; 4],
 }
 
-/// Deviations of more than so much of the mean are too many for five powers: then the sixth is no longer below 1e-8.
+/// The largest deviation, relative to the mean, for which five powers are enough: beyond it the sixth power exceeds 1e-8.
 const CLOSE: f64 = 0.016;
 
 impl Spread {
-    /// All weights times `weight`, all c times `factor`.
+    /// Multiplies all weights by `weight` and all c by `factor`.
     pub(in crate::ops) fn scaled(self, weight: f64, factor: f64) -> Self {
         let mut power = factor;
         let central = self.central.map(|moment| {
@@ -118,7 +118,7 @@ impl Spread {
         Self { weight: self.weight * weight, mean: self.mean * factor, central }
     }
 
-    /// One term more. Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
+    /// Adds one term. Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
     /// moments", 2008, for a set of one.
     pub(in crate::ops) fn with(self, weight: f64, c: f64) -> Self {
         let all = self.weight + weight;
@@ -127,7 +127,7 @@ impl Spread {
         }
         let (old, new) = (self.weight / all, weight / all);
         let delta = c - self.mean;
-        // What the old ones and the new one lie from the new mean.
+        // The distances of the old mean and of the new term from the new mean.
         let (back, ahead) = (-new * delta, old * delta);
         let [m2, m3, m4, m5] = self.central;
         let (b2, a2) = (back * back, ahead * ahead);
@@ -141,7 +141,7 @@ impl Spread {
         Self { weight: all, mean: self.mean + new * delta, central }
     }
 
-    /// Whether the expansion is good to 1e-8 of the sum.
+    /// Returns whether the expansion is accurate to 1e-8 of the sum.
     pub(in crate::ops) fn is_close(&self) -> bool {
         self.central[0] <= (CLOSE * self.mean).powi(2)
     }
@@ -155,7 +155,7 @@ impl Spread {
     }
 }
 
-/// The same in the numbers of a parameter.
+/// The expansion, in the parameter's float type.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ops) struct TypedSpread<T> {
     weight: T,
@@ -164,7 +164,7 @@ pub(in crate::ops) struct TypedSpread<T> {
 }
 
 impl<T: Float> TypedSpread<T> {
-    /// The sum for √v and ε; 0 where both are.
+    /// Returns the sum for √v and ε; 0 where both are 0.
     #[inline(always)]
     pub(in crate::ops) fn sum(&self, root: T, epsilon: T) -> T {
         let scale = root * self.mean + epsilon;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn an_expansion_is_the_sum_of_its_terms() {
         let (mut spread, mut terms) = (Spread::default(), vec![]);
-        // As Adam's: each new term is of an update before the others, which fall back by one.
+        // As in Adam: each new term is an update before the others, whose ages grow by one.
         for k in 0..400u32 {
             let step = f64::from(3000 - k);
             let (fall, slow) = (0.9, 0.999f64.sqrt());

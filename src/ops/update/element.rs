@@ -1,5 +1,4 @@
-//! The declaration of an update rule that moves each element by itself: [`update_rule!`](crate::update_rule) and
-//! [`ElementRule`].
+//! Declarations of elementwise update rules: [`update_rule!`](crate::update_rule) and [`ElementRule`].
 
 use std::any::Any;
 
@@ -18,81 +17,83 @@ use crate::tensor::StorageKind;
 
 /// The settings that every update rule has. [`update_rule!`](crate::update_rule) writes the implementation.
 pub trait RuleSettings: DeclaredOp + Clone + PartialEq {
-    /// What the rule does with a gradient of selected rows.
+    /// Returns the mode for gradients of selected rows.
     fn mode(&self) -> SparseMode;
 
-    /// How the parameter and its state are stored.
+    /// Returns the storage of the parameter and its state.
     fn storage(&self) -> StorageKind;
 
-    /// What the learning rate is multiplied by for this parameter in step `step` = 1, 2, …: 0 in the first steps, if it is held.
+    /// Returns the factor of the learning rate for this parameter in step `step` = 1, 2, …: 0 in the first steps, if the
+    /// parameter is held.
     fn rate_factor(&self, step: f64) -> f64;
 
-    /// L1 and L2.
+    /// Returns the weight decay, L1 and L2.
     fn decay(&self) -> Decay;
 }
 
-/// An update rule that moves each element by itself: the arithmetic, and what rows without a gradient owe.
+/// An elementwise update rule: its arithmetic, and the debt of rows without a gradient.
 ///
 /// `FIELDS` are the parameter and its states, at most eight. The operator itself, with its
 /// slots, is declared by [`update_rule!`](crate::update_rule).
 pub trait ElementRule<const FIELDS: usize>: RuleSettings {
-    /// The arithmetic of one update. Without L1 and L2 it is what `self.decay().before(rate, …)` wraps.
+    /// Returns the arithmetic of one update. A rule with L1 and L2 wraps it in `self.decay().before(rate, …)`.
     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, FIELDS>;
 
-    /// The learning rate of an update for the parameter.
+    /// Returns the learning rate of an update for the parameter.
     fn rate(&self, moment: Moment) -> f64 {
         moment.rate * self.rate_factor(moment.step)
     }
 
-    /// What a row owes in the mode `exact` that has no gradient; its [decay](Decay::owes) may owe more than the rule.
+    /// Returns the debt of a row without a gradient in the mode `exact`; its [decay](Decay::owes) may owe more than the rule.
     fn owes(&self) -> Debt {
         Debt::Nothing
     }
 
-    /// The factor by which each state falls in an update without a gradient; the parameter's, which comes first, is not asked for.
-    /// `None`, as by default: every missed update is made, one by one.
+    /// Returns the factor by which each state falls in an update without a gradient; the first factor, the parameter's, is
+    /// ignored. `None`, the default, makes every missed update one by one.
     fn fall(&self) -> Option<[f64; FIELDS]> {
         None
     }
 
-    /// After so many updates without a gradient the state moves the parameter no more; within them, a rule that falls makes the
-    /// missed updates one by one.
+    /// Returns the number of updates without a gradient after which the state no longer moves the parameter; within them, a
+    /// rule with [`fall`](Self::fall) makes the missed updates one by one.
     fn horizon(&self) -> usize {
         if self.fall().is_some() { 0 } else { usize::MAX }
     }
 
-    /// What one update without a gradient leaves of a parameter that its state does not move.
+    /// Returns the factor that one update without a gradient leaves of a parameter that its state does not move.
     fn kept(&self, moment: Moment) -> f64 {
         self.decay().kept(self.rate(moment))
     }
 
-    /// Whether a row whose states are all 0 makes no other move than its decay.
+    /// Returns whether a row whose states are all 0 makes no other move than its decay.
     fn rests(&self) -> bool {
         self.fall().is_some()
     }
 
-    /// The moves of no update.
+    /// Returns the moves of no update.
     fn none(&self) -> Moves {
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// `moves` with one update more, which was before theirs. By default the first number is what decay leaves of the parameter.
+    /// Returns `moves` with one more update before the others. By default the first number is the factor that decay leaves of
+    /// the parameter.
     fn earlier(&self, &[kept, ..]: &Moves, moment: Moment) -> Moves {
         [kept * self.kept(moment), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Whether moves are known well enough to be made at once; if not, they are made one by one.
+    /// Returns whether moves are accurate enough to be made at once; if not, they are made one by one.
     fn is_known(&self, _moves: &Moves) -> bool {
         self.horizon() == 0
     }
 
-    /// How a row makes the moves that it owes at once. The step ignores the gradient.
+    /// Returns the step by which a row makes the moves that it owes at once. The step ignores the gradient.
     fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, FIELDS> {
         Remains::of(self.fall().unwrap_or([1.0; FIELDS]), owed)
     }
 }
 
-/// A rule as the engine sees it.
+/// A rule behind the engine's object-safe traits.
 struct Erased<'a, R, const FIELDS: usize>(&'a R);
 
 impl<R: ElementRule<N>, const N: usize> DeferredRule for Erased<'_, R, N> {
@@ -154,7 +155,7 @@ impl<R: ElementRule<N>, const N: usize> Rule for Erased<'_, R, N> {
     }
 }
 
-/// What [`update_rule!`](crate::update_rule) makes `Op` of.
+/// The functions from which [`update_rule!`](crate::update_rule) implements `Op`.
 #[doc(hidden)]
 pub mod parts {
     use super::*;
@@ -183,8 +184,8 @@ pub mod parts {
     }
 }
 
-/// Declares an update operator and makes it one, by the [`ElementRule`](crate::op::ElementRule) that the caller implements for its
-/// type: the attributes, slots, shape rule, kernels and samples that all update rules have.
+/// Declares an update operator whose arithmetic is the [`ElementRule`](crate::op::ElementRule) that the caller implements for its
+/// type; adds the attributes, slots, shape rule, kernels and samples of all update rules.
 ///
 /// ```
 /// use unpadded::op::{Debt, ElementRule, ElementStep, Float, Moment, settings, testing};
@@ -230,10 +231,10 @@ pub mod parts {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Attributes**, as in [`operator!`](crate::operator!): those of its own. Every rule also has `mode`, `storage`,
+/// - **Attributes**, as in [`operator!`](crate::operator!): the rule's own. Every rule also has `mode`, `storage`,
 ///   `rate_factor` and `held`.
 /// - **Decay**, if the rule has any: `decay { weight_decay => settings::or_zero, decoupled = false }` adds the attributes
-///   `weight_decay` (read as it says), `l1` and `decoupled` (with this default, or without one).
+///   `weight_decay` (read by the given function), `l1` and `decoupled` (with this default, or without one).
 /// - **States** are a constant and the name of the slot in programs: each has the shape of the parameter, and starts at 0.
 /// - **Samples** are the settings with which the rule is [checked](crate::op::testing).
 #[macro_export]
@@ -249,11 +250,11 @@ macro_rules! update_rule {
     ) => {
         $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind {
             $($(#[doc = $about])* $field: $holds $(= $default)? $(=> $read)?,)*
-            /// Adds so much of `param` to the gradient.
+            /// Weight decay: the share of `param` that is added to the gradient.
             weight_decay: f64 => $weight,
-            /// Adds so much of the sign of `param` to the gradient; 0 without it.
+            /// L1: the multiple of the sign of `param` that is added to the gradient; 0 by default.
             l1: f64 => $crate::op::settings::or_zero,
-            /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
+            /// Whether `weight_decay` and `l1` move `param` before the step and leave the gradient unchanged.
             decoupled: bool $(= $coupled)?,
         } states $states samples { $($sampled: $sample,)* weight_decay: 0.5, l1: 0.25, } decay { weight_decay l1 decoupled } }
     };
@@ -277,12 +278,12 @@ macro_rules! update_rule {
             #[derive(Clone, PartialEq)]
             $visible struct $type = $kind {
                 mode: $crate::optimizer::SparseMode,
-                /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+                /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
                 storage: $crate::tensor::StorageKind => $crate::op::settings::dense_or_rows,
                 $($setting)*
-                /// Multiplies `rate`; 1 without it.
+                /// The factor of `rate` for this parameter; 1 by default.
                 rate_factor: f64 => $crate::op::settings::or_one,
-                /// The first steps, in which `rate` is 0 for this parameter; none without it.
+                /// The number of first steps in which `rate` is 0 for this parameter; 0 by default.
                 held: usize => $crate::op::settings::steps,
             }
             inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }

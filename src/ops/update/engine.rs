@@ -1,10 +1,10 @@
 //! The engine: one elementwise rule over every element of a table, or over the touched rows.
 //!
-//! Duplicate rows are merged before a rule is applied, since no rule but plain SGD is linear. Elements don't depend on
-//! one another, so the bits are the same for any number of threads.
+//! Duplicate rows are merged before a rule is applied, since no rule but plain SGD is linear. Elements are
+//! independent, so the bits are the same for any number of threads.
 //!
-//! A rule is a [`Kernel`] behind one virtual call a block of rows: what finds, merges and divides rows is compiled for each
-//! float alone.
+//! A rule is a [`Kernel`] behind one virtual call per block of rows: the code that finds, merges and divides rows is
+//! compiled once per float type, not per rule.
 
 use arrayvec::ArrayVec;
 
@@ -17,10 +17,10 @@ use crate::operator::{Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// One more thread does not pay for fewer elements than this.
+/// The number of elements per thread below which another thread does not pay.
 const GRAIN: usize = 1 << 15;
 
-/// The ledgers of so many rules are kept from step to step; programs that a thread ran before have theirs among them.
+/// The number of rules whose ledgers are kept from step to step, including the rules of programs that the thread ran before.
 const RULES: usize = 16;
 
 /// The parameter and its state.
@@ -34,7 +34,7 @@ pub(in crate::ops) struct MergedRows<T> {
 }
 
 impl<T: RowValue> MergedRows<T> {
-    /// The distinct row numbers, ascending, and the sum of the rows of each.
+    /// The distinct row numbers, ascending, and the sum of the rows with each number.
     pub(in crate::ops) fn of<'s>(&'s mut self, rows: &'s RowBuffer) -> Result<(&'s [i64], View<'s, T>)> {
         if rows.ids().is_empty() {
             return Ok((&[], View::new(&[], 0, rows.width())));
@@ -51,8 +51,7 @@ impl<T: RowValue> MergedRows<T> {
     }
 }
 
-/// Applies a rule to the outputs of an update, as the gradient's storage has it. Where rows owe moves, the touched ones make
-/// these first.
+/// Applies a rule to the outputs of an update, by the gradient's storage. Touched rows that owe moves make these first.
 pub(in crate::ops) fn update(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<()> {
     let moment = Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 };
     with_float!(run.dtype(GRAD), T => update_of::<T>(run, rule, rule.fields(), moment))
@@ -112,18 +111,18 @@ fn update_of<T: RowValue>(
 #[derive(Default)]
 struct Scratch<T> {
     merged: MergedRows<T>,
-    /// A gradient of nothing.
+    /// An empty gradient.
     zeros: Vec<T>,
-    /// Where the touched rows of each row-sparse table are.
+    /// The positions of the touched rows in each row-sparse table.
     places: Vec<Vec<usize>>,
 }
 
-/// How many rows the parameter has.
+/// Returns the number of rows of the parameter.
 fn height(run: &Forward<'_>) -> usize {
     run.output_spec(0).shape.first().and_then(|e| e.known()).unwrap_or(0)
 }
 
-/// The views of a parameter and its state by the rows that a gradient of this width selects.
+/// Returns views of a parameter and its state, divided into rows of the gradient's width.
 fn tables<'v, T: Float>(
     run: &Forward<'_>,
     fields: &'v mut Fields<'_, T>,
@@ -137,7 +136,7 @@ fn scattered() -> Error {
     Error::new("a variable of the optimizer", "one that lies in one piece", "another")
 }
 
-/// Writes down the rows that a call of `settle` reads.
+/// Collects the rows that a call of `settle` reads.
 pub(in crate::ops) type ReadIds = fn(&Forward<'_>, &mut Vec<i64>) -> Result<()>;
 
 /// The output slots of the operator `settle`.
@@ -145,8 +144,8 @@ const PARAM: usize = 0;
 const STATE: usize = 1;
 const SETTLED: usize = 2;
 
-/// Settles a parameter and its state in a call of `settle`: of all rows, or of those that `ids` writes down and of a part of the
-/// table whose turn it is.
+/// Settles a parameter and its state in a call of `settle`: all rows, or the rows that `ids` collects and the part of the table
+/// whose turn it is.
 pub(in crate::ops) fn settle(
     run: &mut Forward<'_>,
     rule: &dyn Rule,
@@ -180,7 +179,7 @@ fn settle_of<T: RowValue>(
     let zeros = &mut room.zeros;
     match ids {
         None => {
-            // In parts, so that what is due is not a list as long as the table.
+            // In parts, so that the list of rows to settle is shorter than the table.
             for from in (0..height).step_by(SWEEP) {
                 let part = from as i64..height.min(from + SWEEP) as i64;
                 debts.settle(rule, history, (&mut tables, zeros), settled, part, threads);
@@ -190,7 +189,7 @@ fn settle_of<T: RowValue>(
             let mut read = std::mem::take(&mut debts.read);
             read.clear();
             ids(run, &mut read)?;
-            // What is no row of the table is for the reader to name, and then nothing has moved.
+            // An id that is not a row of the table is reported by the operator that reads it; no row has moved then.
             if read.iter().all(|&id| usize::try_from(id).is_ok_and(|id| id < height)) {
                 let turn = (history.count() % SWEEP as u64) as usize;
                 read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
@@ -211,18 +210,18 @@ fn settle_of<T: RowValue>(
 /// Scratch for settling, used again at every step.
 #[derive(Default)]
 struct Debts {
-    /// By rule: tables of one optimizer differ in rate and decay, and in what they owe.
+    /// By rule: tables of one optimizer differ in rate and decay, and so in their debts.
     ledgers: Vec<(Box<dyn std::any::Any + Send>, Ledger)>,
     /// Rows that owe, ascending.
     due: Vec<i64>,
-    /// How many updates each of them missed.
+    /// The number of updates that each row missed.
     gaps: Vec<usize>,
     read: Vec<i64>,
     plan: RowMerge,
 }
 
 impl Debts {
-    /// Lets rows, in ascending order, make the moves that they owe.
+    /// Applies the moves that rows owe; the rows ascend.
     fn settle<T: RowValue>(
         &mut self,
         rule: &dyn Kernel<T>,
@@ -274,16 +273,16 @@ impl Debts {
     }
 }
 
-/// What the moves of every row are found in.
+/// The ledger and the history from which the moves of every row are taken.
 #[derive(Clone, Copy)]
 struct Books<'a> {
     ledger: &'a Ledger,
     history: History<'a>,
-    /// Whether the moves of all rows are known well enough.
+    /// Whether the moves of all rows are accurate enough to be made at once.
     at_once: bool,
 }
 
-/// What rows do.
+/// The task of rows: an update, or settling.
 #[derive(Clone, Copy)]
 enum Task<'a> {
     Update(Moment),
@@ -295,7 +294,7 @@ struct ThreadRows<'a, T> {
     fields: Fields<'a, T>,
     rows: Rows<'a>,
     gradients: Gradients<'a, T>,
-    /// Of rows that settle, how many updates each of them missed.
+    /// The number of updates that each row missed, if the rows settle.
     gaps: &'a [usize],
 }
 
@@ -308,7 +307,7 @@ impl<'a, T: Float> ThreadRows<'a, T> {
         }
     }
 
-    /// Both halves, by rows; by columns if there is one row and it is all.
+    /// Cuts into halves by rows, or by columns if the table has one row.
     fn halves(self) -> (Self, Self) {
         let half = self.len() / 2;
         match self.rows {
@@ -377,7 +376,7 @@ fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_,
     join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
-/// Rows make the moves that they owe.
+/// The state of settling some rows.
 struct Settling<'a, T> {
     rule: &'a dyn Kernel<T>,
     books: Books<'a>,
@@ -390,7 +389,7 @@ impl<T: Float> Settling<'_, T> {
         let Books { ledger, at_once, .. } = self.books;
         if !at_once {
             let rows = Rows::Of { ids, base: self.base };
-            // Row by row: the next rows come from memory while this one is looked at and moves.
+            // Row by row: the next rows are prefetched while this row is read and moves.
             for (i, &gap) in gaps.iter().enumerate() {
                 rows.ask(fields, i + AHEAD);
                 let owed = ledger.of(gap);
@@ -408,18 +407,18 @@ impl<T: Float> Settling<'_, T> {
         }
     }
 
-    /// Whether the state of a row moves nothing.
+    /// Returns whether the state of a row moves nothing.
     fn rests(&self, fields: &mut [ViewMut<'_, T>], id: i64) -> bool {
         let row = id as usize - self.base;
         self.rule.rests() && fields[1..].iter_mut().all(|state| is_zero(state.row(row)))
     }
 
-    /// The first rows make moves that are known.
+    /// Applies known moves to the first rows.
     fn pay(&self, fields: &mut [ViewMut<'_, T>], ids: &[i64], owed: &[RowDebt<'_>]) {
         self.rule.settle(owed, self.block(fields, ids, owed.len()));
     }
 
-    /// A row makes its moves one by one, or as many at once as are known.
+    /// Applies a row's moves one by one, or as many at once as are known.
     fn repeat(&self, fields: &mut [ViewMut<'_, T>], id: &[i64], gap: usize, owed: RowDebt<'_>) {
         let Books { ledger, history, .. } = self.books;
         let (rule, count) = (self.rule, history.count());
@@ -449,7 +448,7 @@ impl<T: Float> Settling<'_, T> {
     }
 }
 
-/// Whether all numbers are 0, asked some at a time, so that the compiler makes vectors of them.
+/// Returns whether all numbers are 0; compares in chunks, which the compiler vectorises.
 fn is_zero<T: Float>(numbers: &[T]) -> bool {
     numbers.chunks(16).all(|part| !part.iter().fold(false, |any, &x| any | (x != T::ZERO)))
 }
@@ -468,7 +467,7 @@ fn row_sparse<T: RowValue>(
         let (ids, values) = merged.of(rows)?;
         check_range(ids, tables[0].height())?;
         places.resize_with(count, Vec::new);
-        // Parameter and state are touched together: where a row is in one, it mostly is in the next.
+        // Parameter and state are touched together: a row mostly has the same position in all of them.
         let mut fields = Fields::new();
         for (k, table) in tables.into_iter().enumerate() {
             let (known, next) = places.split_at_mut(k);
@@ -484,7 +483,7 @@ fn row_sparse<T: RowValue>(
     result
 }
 
-/// Nothing is updated if a row number is out of range.
+/// Checks all row numbers first, so that nothing is updated if one is out of range.
 pub(in crate::ops) fn check_range(ids: &[i64], height: usize) -> Result<()> {
     let outside = |id: &&i64| usize::try_from(**id).map_or(true, |id| id >= height);
     match ids.first().filter(outside).or(ids.last().filter(outside)) {
@@ -496,7 +495,7 @@ pub(in crate::ops) fn check_range(ids: &[i64], height: usize) -> Result<()> {
     }
 }
 
-/// The view of a parameter whose rows are what a gradient selects: a vector's are its elements.
+/// Returns a view of a parameter with the rows that a gradient selects: the rows of a vector are its elements.
 fn table<'v, T: Float>(field: &'v mut ViewMut<'_, T>, height: usize, width: usize) -> Result<ViewMut<'v, T>> {
     if (field.rows(), field.width()) == (height, width) {
         return Ok(field.reborrow());

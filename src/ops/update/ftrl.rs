@@ -1,7 +1,7 @@
-//! `ftrl`: follow the regularised leader, one rate a coordinate.
+//! `ftrl`: follow the regularised leader, one rate per coordinate.
 //!
-//! What an untouched row owes: nothing. An element whose gradient is 0 stays as it is, whatever the rate does meanwhile, so
-//! that selected rows are exact.
+//! An untouched row owes nothing. An element whose gradient is 0 does not change, whatever the rate is, so selected rows
+//! are exact.
 
 use super::element::ElementRule;
 use super::owed::Moment;
@@ -34,7 +34,7 @@ impl<T: Float> ElementStep<T, 4> for Leader<T> {
         };
         let scale = stronger + self.l2;
         let moved = -beyond / scale;
-        // Without a gradient nothing is learnt. At a rate of 0 nothing could be, nor where its square is lost.
+        // An element without a gradient does not change; neither does one at a rate of 0, or whose squared gradient underflows.
         let stays = grad == T::ZERO || self.rate == T::ZERO || scale == T::ZERO;
         if stays { [param, sum, linear, strength] } else { [moved, more, next, stronger] }
     }
@@ -52,10 +52,10 @@ update_rule! {
     /// - param = 0 if |linear| ≤ l1, else −(linear − sign(linear) · l1) / (strength + l2).
     ///
     /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1, where the rate is α, and strength
-    /// 1 / η, which begins at beta / rate. Its L1 and L2 are those of the sum of all losses, not of one step, so it takes no other
-    /// decay. A rate that moves by a schedule is in σ, too: a lower one holds an element where it is, and pulls it nowhere. As there, an
-    /// element without a gradient stays as it is; and nothing moves at a rate of 0. A
-    /// parameter that does not start at 0 loses its start as it learns, the quicker the larger `beta` is beside its gradients.
+    /// 1 / η, which begins at beta / rate. Its L1 and L2 regularise the sum of all losses, not of one step, so it takes no other
+    /// decay. A scheduled rate enters σ too: a lower rate holds an element where it is, and pulls it nowhere. As in the paper, an
+    /// element without a gradient does not change; and no element changes at a rate of 0. A parameter that does not start at 0
+    /// loses its start as it learns, the faster the larger `beta` is relative to its gradients.
     ///
     /// Under a gradient of selected rows it is exact.
     ///

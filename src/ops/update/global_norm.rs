@@ -1,4 +1,4 @@
-//! `global_norm` and `scale_gradient`: gradients clipped by the norm of all of them.
+//! `global_norm` and `scale_gradient`: gradient clipping by the global norm.
 
 use ndarray::{arr0, array};
 
@@ -13,18 +13,18 @@ use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowV
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
-/// What PyTorch adds to the norm before it divides.
+/// The constant that PyTorch adds to the norm before the division.
 const EPSILON: f64 = 1e-6;
-/// Elements that one loop adds up; longer runs are halved.
+/// The number of elements that one loop adds up; longer runs are halved.
 const RUN: usize = 1 << 12;
-/// One more thread does not pay for fewer elements than this.
+/// The number of elements per thread below which another thread does not pay.
 const GRAIN: usize = 1 << 16;
 
 operator! {
-    /// The norm of all gradients, and what to scale them by: norm = √(Σ g²) over every element of every gradient, and
-    /// scale = min(1, max_norm / (norm + 10⁻⁶)).
+    /// Computes the norm of all gradients and their scale for gradient clipping: norm = √(Σ g²) over every element of
+    /// every gradient, and scale = min(1, max_norm / (norm + 10⁻⁶)).
     ///
-    /// With `scale_gradient` it is PyTorch's `torch.nn.utils.clip_grad_norm_`. Rows of a sparse gradient that repeat are added up
+    /// With `scale_gradient` it is PyTorch's `torch.nn.utils.clip_grad_norm_`. Repeated rows of a sparse gradient are added up
     /// before they are squared. Sums are in f64, and their order depends on the shapes alone: not on threads.
     ///
     /// ```
@@ -66,7 +66,7 @@ impl Op for GlobalNorm {
             sum += with_float!(run.input_spec_at(Self::GRADS, k).dtype, T => gradient_squares::<T>(run, k))?;
         }
         let norm = sum.sqrt();
-        // If the norm is NaN, the scale is NaN too: neither may hide it.
+        // If the norm is NaN, the scale is NaN too, so that neither hides it.
         let scale = self.max_norm / (norm + EPSILON);
         let scale = if scale > 1.0 { 1.0 } else { scale };
         with_float!(run.dtype(Self::GRADS), T => {
@@ -88,7 +88,7 @@ impl Op for GlobalNorm {
     }
 }
 
-/// The squares of gradient `k`, added up.
+/// Sums the squares of gradient `k`.
 fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64> {
     let threads = run.run().threads;
     if run.rows_at(GlobalNorm::GRADS, k).is_none() {
@@ -103,7 +103,7 @@ fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64>
     sum
 }
 
-/// Σ x², as a tree: rows are halved down to one, then columns down to a run.
+/// Computes Σ x² as a tree: rows are halved down to one, then columns down to a run.
 fn squares<T: Float>(x: View<'_, T>, threads: usize) -> f64 {
     let (rows, width) = (x.rows(), x.width());
     if rows == 0 || width == 0 {
@@ -148,7 +148,8 @@ impl<T: Float> Sweep for Squares<'_, T> {
 }
 
 operator! {
-    /// A gradient, stored as `storage` says in the shape and dtype of `param`, times `scale`, in place: grad ← scale · grad.
+    /// Multiplies a gradient by `scale`, in place: grad ← scale · grad. The gradient has the storage `storage` and the shape
+    /// and dtype of `param`.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -193,7 +194,7 @@ impl Op for ScaleGradient {
                 return Ok(());
             }
             run.fill_rows(ScaleGradient::GRAD, |_, rows| {
-                // Rows that repeat may be scaled one by one.
+                // Repeated rows may be scaled one by one.
                 if !rows.ids().is_empty() {
                     multiply(rows.values_mut::<T>()?, scale, threads);
                 }

@@ -1,4 +1,4 @@
-//! `update_history`: the rates of the last updates, from which it follows what rows owe.
+//! `update_history`: the rates of the last updates, from which the debts of rows are computed.
 
 use ndarray::Array2;
 
@@ -10,11 +10,11 @@ use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffe
 use crate::tensor::DType;
 
 operator! {
-    /// Writes the rate of an update down, behind all that the update moves.
+    /// Records the rate of an update, after all parameters have moved.
     ///
-    /// `history` is `[16385, 2]` in f64. Its first row is how many updates there were, and a mark of all of them; update u = 0, 1, … stands in row
-    /// 1 + u mod 16384: its rate, and the number of its step, from 1. What a row owes that was not read for longer than that is
-    /// settled meanwhile ([`settle`](crate::ops)), so that no older one is asked for.
+    /// `history` is `[16385, 2]` in f64. Its first row is the number of updates and a mark of all updates; update u = 0, 1, … is
+    /// in row 1 + u mod 16384: its rate, and the number of its step, from 1. A row that is not read for longer than that is
+    /// settled meanwhile ([`settle`](crate::ops)), so that no older update is needed.
     ///
     /// ```
     /// use ndarray::{Array2, arr0};

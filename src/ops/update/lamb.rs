@@ -1,7 +1,7 @@
-//! `lamb`: Adam's step, in a length that goes with the parameter's.
+//! `lamb`: Adam's step, scaled to the length of the parameter.
 //!
 //! Two sweeps: the first moves the moments and adds up the squares of the parameter and of its step, the second moves the
-//! parameter. What an untouched row owes has no form: the length of every step is that of the whole table.
+//! parameter. The debt of an untouched row has no closed form: the length of every step depends on the whole table.
 
 use super::adam::Moments;
 use super::engine::{MergedRows, check_range};
@@ -15,13 +15,13 @@ use crate::operator::{CheckCase, Debt, Facts, Forward, InferShape, LodEffect, Op
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-/// Elements that one loop adds up; longer runs are halved.
+/// The number of elements that one loop adds up; longer runs are halved.
 const RUN: usize = 1 << 12;
-/// One more thread does not pay for fewer elements than this.
+/// The number of elements per thread below which another thread does not pay.
 const GRAIN: usize = 1 << 15;
 
 operator! {
-    /// LAMB: Adam's step, made as long as the parameter, times the rate.
+    /// LAMB: Adam's step, scaled to the length of the parameter, times the rate.
     ///
     /// With g = grad and t = 1, 2, … the number of the step,
     ///
@@ -30,10 +30,10 @@ operator! {
     /// - param −= rate · ‖param‖ / ‖r‖ · r, and rate · r if one of the norms is 0.
     ///
     /// You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, arXiv:1904.00962,
-    /// algorithm 2 with φ(z) = z. The norms are those of the whole parameter, added up in f64 in an order that depends on its
+    /// algorithm 2 with φ(z) = z. The norms are over the whole parameter, added up in f64 in an order that depends on its
     /// shape alone: not on threads.
     ///
-    /// The moments of every row move at every step and all rows share the norms, so a gradient of selected rows asks for the
+    /// The moments of every row move at every step and all rows share the norms, so a gradient of selected rows requires the
     /// mode `lazy`: then only the touched rows move, as if they were the whole parameter.
     ///
     /// ```
@@ -55,16 +55,16 @@ operator! {
     /// ```
     pub(in crate::ops) struct Lamb = lamb {
         mode: SparseMode,
-        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        /// The storage of `param` and its state: `dense` (default), or `selected_rows` for a row-sparse parameter.
         storage: StorageKind => dense_or_rows,
         beta1: f64 => fraction,
         beta2: f64 => fraction,
         epsilon: f64 => not_negative,
-        /// Adds so much of `param` to its step, before the norms; 0 without it.
+        /// Weight decay: the share of `param` that is added to its step, before the norms; 0 by default.
         weight_decay: f64 => or_zero,
-        /// Multiplies `rate`; 1 without it.
+        /// The factor of `rate` for this parameter; 1 by default.
         rate_factor: f64 => or_one,
-        /// The first steps, in which `rate` is 0 for this parameter; none without it.
+        /// The number of first steps in which `rate` is 0 for this parameter; 0 by default.
         held: usize => steps,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
@@ -72,7 +72,7 @@ operator! {
     outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table() }
 }
 
-/// The step of one element, before it gets its length.
+/// The step of one element, before it is scaled.
 #[derive(Clone, Copy)]
 struct Step<T> {
     /// At the rate 1.
@@ -88,7 +88,7 @@ impl<T: Float> Step<T> {
     }
 }
 
-/// The squares of the parameter and of its step, added up.
+/// The sums of the squares of the parameter and of its step.
 #[derive(Clone, Copy, Default)]
 struct Squares {
     param: f64,
@@ -100,7 +100,7 @@ impl Squares {
         Self { param: self.param + other.param, step: self.step + other.step }
     }
 
-    /// What multiplies the step so that it is as long as the parameter.
+    /// Returns the factor that makes the step as long as the parameter.
     fn ratio(self) -> f64 {
         let (param, step) = (self.param.sqrt(), self.step.sqrt());
         if param == 0.0 || step == 0.0 { 1.0 } else { param / step }
@@ -185,7 +185,7 @@ fn gather<T: Float>(
     gather(step, first, head, 1).and(gather(step, second, tail, 1))
 }
 
-/// Moves the parameter, `rate` times the step.
+/// Moves the parameter by `rate` times the step.
 fn apply<T: Float>(step: Step<T>, fields: [ViewMut<'_, T>; 3], rate: T, threads: usize) {
     let (rows, width) = (fields[0].rows(), fields[0].width());
     if threads < 2 || rows * width < 2 * GRAIN {
@@ -196,7 +196,7 @@ fn apply<T: Float>(step: Step<T>, fields: [ViewMut<'_, T>; 3], rate: T, threads:
     join(|| apply(step, first, rate, one), || apply(step, second, rate, other));
 }
 
-/// By rows, or by columns if there is one row.
+/// Cuts fields into halves by rows, or by columns if there is one row.
 fn halves<T: Float>(fields: [ViewMut<'_, T>; 3]) -> ([ViewMut<'_, T>; 3], [ViewMut<'_, T>; 3]) {
     let [a, b, c] = fields.map(|field| match field.rows() {
         1 => {
@@ -262,11 +262,11 @@ impl<T: Float> Sweep for Apply<'_, T> {
     }
 }
 
-/// Where the touched rows of each table are, used again at every step.
+/// The positions of the touched rows in each table; the memory is used again at every step.
 #[derive(Default)]
 struct TouchedRows([Vec<usize>; 3]);
 
-/// The touched rows move as if they were all.
+/// Moves the touched rows as if they were all rows.
 fn selected<T: RowValue>(run: &mut Forward<'_>, step: Step<T>, rate: f64) -> Result<()> {
     let mut merged = std::mem::take(run.scratch().get::<MergedRows<T>>());
     let mut places = std::mem::take(run.scratch().get::<TouchedRows>());
@@ -325,7 +325,7 @@ impl<T: Float> Touched<'_, T> {
         }
     }
 
-    /// The rows from … to − 1, as a tree.
+    /// Gathers the rows from … to − 1, as a tree.
     fn gather(&mut self, from: usize, to: usize) -> Squares {
         match to - from {
             0 => Squares::default(),
@@ -340,7 +340,7 @@ impl<T: Float> Touched<'_, T> {
         }
     }
 
-    /// Row `i` of the gradient, in the parameter and its moments.
+    /// Returns row `i` of the gradient in the parameter and its moments.
     fn row(&mut self, i: usize) -> [ViewMut<'_, T>; 3] {
         let width = self.values.width();
         let [a, b, c] = &mut self.fields;

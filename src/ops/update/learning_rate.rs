@@ -1,4 +1,4 @@
-//! `learning_rate`: the rate of a step, by a schedule, and by what multiplies it from outside.
+//! `learning_rate`: the rate of a step, by a schedule and an optional factor that the caller feeds.
 
 use super::schedule::Schedule;
 use super::settings::not_negative;
@@ -18,7 +18,7 @@ pub(in crate::ops) struct LearningRate {
     schedule: Schedule,
 }
 
-/// Which attributes there are depends on the form.
+/// The attributes depend on the form.
 impl DeclaredOp for LearningRate {
     fn declaration() -> &'static Declaration {
         const {

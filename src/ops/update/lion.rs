@@ -1,7 +1,7 @@
 //! `lion`: steps by the sign of a momentum.
 //!
-//! What an untouched row owes after k steps: moment · beta2ᵏ, whose sign stays, so the parameter moves by that sign times the
-//! sum of the rates.
+//! The debt of an untouched row after k steps: moment · beta2ᵏ, whose sign stays, so the parameter moves by that sign times
+//! the sum of the rates.
 
 use super::decay::sign;
 use super::element::ElementRule;
@@ -42,8 +42,8 @@ update_rule! {
     ///
     /// Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Decay as in `sgd`.
     ///
-    /// A row without a gradient goes on along the sign of its moment: under a gradient of selected rows in the mode `exact` it owes
-    /// that until it is read; in the mode `lazy` it and its moment stay.
+    /// A row without a gradient continues along the sign of its moment: under a gradient of selected rows in the mode `exact` it
+    /// owes this move until it is read; in the mode `lazy` the row and its moment stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -69,7 +69,7 @@ update_rule! {
     samples { beta1: 0.75, beta2: 0.875, decoupled: true, }
 }
 
-/// What updates without a gradient do: the moment falls and keeps its sign, along which the parameter moves.
+/// The effect of updates without a gradient: the moment falls and keeps its sign, along which the parameter moves.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct MomentCoast<T> {
     kept: T,
@@ -82,7 +82,7 @@ impl<T: Float> ElementStep<T, 2> for MomentCoast<T> {
     #[inline(always)]
     fn step(&self, [param, moment]: [T; 2], _: T) -> [T; 2] {
         let fallen = self.fall * moment;
-        // It is never rounded to 0, update by update, and so keeps its sign.
+        // The moment is never rounded to 0, update by update, and so keeps its sign.
         let fallen = if fallen.abs() < self.least { sign(moment) * self.least } else { fallen };
         [self.kept * param - self.moved * sign(moment), fallen]
     }
@@ -103,7 +103,7 @@ impl ElementRule<2> for Lion {
         self.decay().owes(Debt::Later)
     }
 
-    /// What is left of the parameter, and how far it has moved.
+    /// The numbers are the factor that remains of the parameter, and the distance that it has moved.
     fn earlier(&self, &[kept, moved, ..]: &Moves, moment: Moment) -> Moves {
         // With a beta1 of 0 the moment does not count.
         let along = if self.beta1 > 0.0 { self.rate(moment) } else { 0.0 };

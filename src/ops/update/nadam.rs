@@ -1,7 +1,7 @@
 //! `nadam`: Adam that looks ahead.
 //!
-//! What an untouched row owes after k steps: the moments times beta1ᵏ and beta2ᵏ, and the moves of the parameter, which are
-//! Adam's with another factor at each step.
+//! The debt of an untouched row after k steps: the moments times beta1ᵏ and beta2ᵏ, and the moves of the parameter, which
+//! are Adam's with another factor at each step.
 
 use super::adam::Moments;
 use super::drift::Drift;
@@ -17,9 +17,9 @@ use crate::update_rule;
 #[derive(Clone, Copy)]
 struct NesterovStep<T> {
     moments: Moments<T>,
-    /// Of the gradient in the step.
+    /// The factor of the gradient in the step.
     by_grad: T,
-    /// Of the first moment in the step.
+    /// The factor of the first moment in the step.
     by_moment: T,
 }
 
@@ -32,9 +32,9 @@ impl<T: Float> ElementStep<T, 3> for NesterovStep<T> {
     }
 }
 
-/// What multiplies the gradient and the moment at step t, but for the rate.
+/// Returns the factors of the gradient and the moment at step t, without the rate.
 fn factors(beta1: f64, momentum_decay: f64, t: f64) -> [f64; 2] {
-    // Of these the product is 0 beside 1.
+    // From here on, the product is negligible beside 1.
     const NOTHING: f64 = 1e-18;
     let mu = |t: f64| beta1 * (1.0 - 0.5 * 0.96f64.powf(t * momentum_decay));
     let (mut product, mut i) = (1.0, 1.0);
@@ -58,7 +58,7 @@ update_rule! {
     /// Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's `torch.optim.NAdam`.
     /// Decay as in `sgd`.
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their moments makes of them until they
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe the moves of their moments until they
     /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```

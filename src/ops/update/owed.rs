@@ -1,11 +1,11 @@
-//! What rows owe: the moves that the dense rule would have made in updates in which they had no gradient.
+//! Owed moves of rows: the moves of the dense rule in updates in which the row had no gradient.
 //!
-//! A row is settled up to an update, whose number stands beside it. When it is next read, all that it missed since is made up
-//! for at once: what the missed updates did to any row that missed the same ones follows from their rates alone, and is found
-//! by going back from the last of them, one recurrence for all gaps.
+//! A row is settled up to an update, whose number is stored beside the row. When the row is next read, all updates that it
+//! missed are applied at once. The effect of missed updates is the same for every row that missed them: it follows from their
+//! rates alone, and one recurrence, backwards from the last update, computes it for all gaps.
 //!
-//! Every row is settled after [`SWEEP`] updates at the latest, a part of the table in each, so that the rates of the last
-//! [`KEPT`] are enough.
+//! Each update also settles a part of the table, so that every row is settled after [`SWEEP`] updates at the latest, and
+//! the rates of the last [`KEPT`] updates are enough.
 
 use std::any::Any;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use super::rule::{ElementStep, KEPT};
 use crate::kernels::{Float, View};
 use crate::operator::Debt;
 
-/// In so many updates every row is settled once.
+/// The number of updates in which every row is settled once.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
 
-/// When an update is: its learning rate and its number.
+/// The learning rate and the number of an update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
     /// The learning rate of the step, before the parameter's own factor.
@@ -26,19 +26,19 @@ pub struct Moment {
     pub step: f64,
 }
 
-/// What some updates without a gradient do to any row: numbers to which each rule gives a meaning of its own.
+/// The effect of some updates without a gradient on any row, as numbers whose meaning each rule defines.
 pub type Moves = [f64; 8];
 
-/// What a row owes.
+/// The moves that a row owes.
 #[derive(Debug, Clone, Copy)]
 pub struct RowDebt<'a> {
-    /// What the first missed updates do.
+    /// The effect of the first missed updates.
     pub moves: &'a Moves,
-    /// How many updates that are.
+    /// The number of these updates.
     pub updates: usize,
-    /// How many were missed behind them, in which the state no longer moves the parameter.
+    /// The number of missed updates behind them, in which the state no longer moves the parameter.
     pub rest: usize,
-    /// What decay leaves of the parameter in these.
+    /// The factor by which decay multiplies the parameter in the latter.
     pub kept: f64,
 }
 
@@ -47,33 +47,33 @@ pub struct RowDebt<'a> {
 pub(in crate::ops) struct History<'a>(pub(in crate::ops) View<'a, f64>);
 
 impl History<'_> {
-    /// How many updates there were: a whole number that f64 has exactly, whatever a file says.
+    /// The number of updates so far: a whole number that f64 holds exactly, even if read from a file.
     pub(in crate::ops) fn count(&self) -> u64 {
         (self.0.row(0)[0] as u64).min(1 << 53)
     }
 
-    /// What marks this history among all.
+    /// The mark that distinguishes this history from all others.
     fn mark(&self) -> f64 {
         self.0.row(0)[1]
     }
 
-    /// Update number `update`, which is one of the last.
+    /// Returns update number `update`, which must be one of the last [`KEPT`].
     pub(in crate::ops) fn at(&self, update: u64) -> Moment {
         let row = self.0.row(1 + (update % KEPT as u64) as usize);
         Moment { rate: row[0], step: row[1] }
     }
 }
 
-/// The mark of a history of mark `before` with an update more: whole numbers that follow from all updates, so that what was
-/// found of one history is not used for another.
+/// Returns the mark of a history after one more update. A mark is a whole number that depends on all updates, so that moves
+/// computed for one history are not used for another.
 pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 {
     // The multiplier of the splitmix64 generator; 52 bits are whole in f64.
     let mix = |x: u64| (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mix(mix(before.to_bits() ^ rate.to_bits()) ^ step.to_bits()) >> 12) as f64
 }
 
-/// A rule whose moves can be made later, as a ledger sees it: the methods of the same names of an
-/// [`ElementRule`](super::element::ElementRule).
+/// A rule whose moves can be made later, as a ledger uses it: the methods of an
+/// [`ElementRule`](super::element::ElementRule) with the same names.
 pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn owes(&self) -> Debt;
     fn none(&self) -> Moves;
@@ -82,32 +82,32 @@ pub(in crate::ops) trait DeferredRule: Send + Sync {
     fn horizon(&self) -> usize;
     fn is_known(&self, moves: &Moves) -> bool;
     fn rests(&self) -> bool;
-    /// Whether this is that rule with the same settings: then both make the same moves.
+    /// Returns whether `other` is the same rule with the same settings: then both make the same moves.
     fn is(&self, other: &dyn Any) -> bool;
-    /// A copy for [`Self::is`].
+    /// Returns a copy for [`Self::is`].
     fn copied(&self) -> Box<dyn Any + Send>;
 }
 
-/// What is owed after any gap, at one update; used again at the next.
+/// The moves that are owed after each possible gap, at one update; its memory is used again at the next.
 pub(in crate::ops) struct Ledger {
-    /// By the number of missed updates, up to the last one.
+    /// The moves by the number of missed updates, up to the last one.
     recent: Vec<Moves>,
-    /// What remains of a parameter after so many updates, up to the last one.
+    /// The decay factor of a parameter by the number of updates, up to the last one.
     kept: Vec<f64>,
-    /// Where a gap is longer than the horizon, what was missed within it, by the first update that was missed.
+    /// For gaps longer than the horizon: the moves missed within it, by the first missed update.
     first: Vec<Option<(u64, Moves)>>,
-    /// Where each part of the first updates starts.
+    /// The start of each part of the first updates.
     parts: Vec<u64>,
-    /// What the updates of a part do, in the order of the parts; the inner `None` where they are made one by one.
+    /// The effect of the updates of each part, in order; the inner `None` where they are made one by one.
     of_parts: Vec<Option<Option<Moves>>>,
-    /// How many updates there were, and what marked them.
+    /// The number of updates of the history, and its mark.
     count: u64,
     mark: f64,
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        // A part is so short that what corrects the moments for their start hardly changes in it.
+        // A part is short, so that the bias correction of the moments hardly changes within it.
         let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
         let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
         let of_parts = vec![None; parts.len() - 1];
@@ -116,7 +116,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Forgets what was found of another history than this one as it was before.
+    /// Forgets the moves unless they were computed for an earlier state of this history.
     fn follow(&mut self, history: History<'_>) {
         let (before, count) = (self.count, history.count());
         let goes_on = before <= count
@@ -130,7 +130,7 @@ impl Ledger {
         (self.count, self.mark) = (count, history.mark());
     }
 
-    /// For gaps of at most `most` updates.
+    /// Computes the moves for gaps of at most `most` updates.
     pub(in crate::ops) fn prepare(&mut self, rule: &dyn DeferredRule, history: History<'_>, most: usize) {
         self.follow(history);
         let horizon = rule.horizon().min(KEPT);
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Makes sure that [`Self::of`] knows a gap; whether its moves are known well enough to be made at once.
+    /// Prepares [`Self::of`] for a gap; returns whether its moves are accurate enough to be made at once.
     pub(in crate::ops) fn learn(
         &mut self,
         rule: &dyn DeferredRule,
@@ -158,7 +158,7 @@ impl Ledger {
         gap: usize,
     ) -> bool {
         let start = self.count - gap as u64;
-        // Within a horizon of 0 nothing was missed.
+        // Within a horizon of 0 no move was missed.
         if gap >= self.recent.len() && self.recent.len() > 1 {
             if self.first.is_empty() {
                 self.first.resize(KEPT, None);
@@ -177,7 +177,7 @@ impl Ledger {
             if updates.end > self.count {
                 break;
             }
-            // Those whose updates are no longer remembered are asked for no more.
+            // Parts whose updates are no longer in the history are not needed any more.
             if self.of_parts[part].is_none() {
                 let moves = moves_of(rule, history, updates);
                 self.of_parts[part] = Some(Some(moves).filter(|moves| rule.is_known(moves)));
@@ -186,7 +186,8 @@ impl Ledger {
         false
     }
 
-    /// All that is known at once of the updates from one on, where they end at `end`: the moves, and of how many.
+    /// Returns the longest run of updates from `update` to at most `end` that is known at once: its moves and its
+    /// length.
     pub(in crate::ops) fn part(
         &self,
         rule: &dyn DeferredRule,
@@ -204,7 +205,7 @@ impl Ledger {
         Some((moves, (next - update) as usize))
     }
 
-    /// What a row owes that missed the last `gap` updates.
+    /// Returns the debt of a row that missed the last `gap` updates.
     pub(in crate::ops) fn of(&self, gap: usize) -> RowDebt<'_> {
         let horizon = self.recent.len() - 1;
         if gap <= horizon {
@@ -221,17 +222,17 @@ impl Ledger {
     }
 }
 
-/// What a range of updates does.
+/// Returns the moves of a range of updates.
 fn moves_of(rule: &dyn DeferredRule, history: History<'_>, updates: Range<u64>) -> Moves {
     updates.rev().fold(rule.none(), |moves, update| rule.earlier(&moves, history.at(update)))
 }
 
-/// What remains of a parameter and of its state.
+/// The factors that remain of a parameter and of its state.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Remains<T, const FIELDS: usize>([T; FIELDS]);
 
 impl<T: Float, const FIELDS: usize> Remains<T, FIELDS> {
-    /// Where the state falls by these factors in each update.
+    /// Makes it for a state that falls by these factors in each update.
     pub(in crate::ops) fn of(fall: [f64; FIELDS], owed: &RowDebt<'_>) -> Self {
         let mut parts = [T::ZERO; FIELDS];
         for (part, fall) in parts.iter_mut().zip(fall) {
@@ -252,13 +253,13 @@ impl<T: Float, const FIELDS: usize> ElementStep<T, FIELDS> for Remains<T, FIELDS
     }
 }
 
-/// By what the quotient of a momentum and what divides it falls in an update without a gradient, where the divisor falls to `divisor`
-/// of itself; `None` if that is not well below 1, as then the quotient hardly falls at all.
+/// Returns the factor by which momentum / divisor falls in an update without a gradient, where the divisor falls by the factor
+/// `divisor`; `None` if the result is not well below 1, because then the quotient hardly falls.
 pub(in crate::ops) fn falling_by(momentum: f64, divisor: f64) -> Option<f64> {
     Some(momentum / divisor).filter(|&by| by < 0.999)
 }
 
-/// After so many updates a momentum has fallen to 1e-18 of itself.
+/// Returns the number of updates after which a momentum has fallen to 1e-18 of itself.
 pub(in crate::ops) fn fading(momentum: f64) -> usize {
     const NOTHING: f64 = 1e-18;
     if momentum == 0.0 { 1 } else { (NOTHING.ln() / momentum.ln()).ceil().max(1.0) as usize }

@@ -1,7 +1,7 @@
 //! `rmsprop` and its forms: steps in units of the root mean square of the gradients, or of their standard deviation.
 //!
-//! Four operators, since each has states of its own. What an untouched row owes after k steps: `square` and `mean` times
-//! alphaᵏ, `velocity` times momentumᵏ, and the moves along the velocity until it has faded.
+//! They are four operators, since each has different states. The debt of an untouched row after k steps: `square` and
+//! `mean` times alphaᵏ, `velocity` times momentumᵏ, and the moves along the velocity until it has faded.
 
 use super::element::ElementRule;
 use super::owed::{Moment, fading};
@@ -30,7 +30,7 @@ impl<T: Float> Spread<T> {
         Self { rate, alpha, new, epsilon, momentum }
     }
 
-    /// The mean of the squares, and the step.
+    /// Returns the mean of the squares, and the step.
     #[inline(always)]
     fn change(&self, square: T, grad: T) -> [T; 2] {
         let square = self.alpha * square + self.new * (grad * grad);
@@ -38,18 +38,18 @@ impl<T: Float> Spread<T> {
     }
 }
 
-/// In units of the standard deviation.
+/// Steps in units of the standard deviation.
 #[derive(Clone, Copy)]
 struct Centred<T>(Spread<T>);
 
 impl<T: Float> Centred<T> {
-    /// The mean of the squares, the mean, and the step.
+    /// Returns the mean of the squares, the mean, and the step.
     #[inline(always)]
     fn change(&self, square: T, mean: T, grad: T) -> [T; 3] {
         let square = self.0.alpha * square + self.0.new * (grad * grad);
         let mean = mean + self.0.new * (grad - mean);
         let variance = square - mean * mean;
-        // Where gradients are alike, it is below 0 by rounding.
+        // Where gradients are alike, rounding makes the variance negative.
         let variance = if variance < T::ZERO { T::ZERO } else { variance };
         [square, mean, over(grad, variance.sqrt() + self.0.epsilon)]
     }
@@ -97,7 +97,7 @@ update_rule! {
     /// - square = alpha · square + (1 − alpha) · d²;
     /// - param −= rate · d / (√square + epsilon).
     ///
-    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012. The form is that of PyTorch's
+    /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012. The form of PyTorch's
     /// `torch.optim.RMSprop`. Decay as in `sgd`.
     ///
     /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
@@ -152,8 +152,7 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√square + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// The form is that of PyTorch's
-    /// `torch.optim.RMSprop` with momentum > 0. Decay as in `sgd`.
+    /// The form of PyTorch's `torch.optim.RMSprop` with momentum > 0. Decay as in `sgd`.
     ///
     /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
     /// are read; in the mode `lazy` they and their state stay.
@@ -215,8 +214,8 @@ update_rule! {
     /// - mean += (1 − alpha) · (d − mean);
     /// - param −= rate · d / (√(square − mean²) + epsilon).
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form is that of PyTorch's
-    /// `torch.optim.RMSprop` with centered=True. Decay as in `sgd`.
+    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form of
+    /// PyTorch's `torch.optim.RMSprop` with centered=True. Decay as in `sgd`.
     ///
     /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
     /// read. In the mode `lazy` only the touched rows and their averages change.
@@ -273,8 +272,8 @@ update_rule! {
     /// - velocity = momentum · velocity + d / (√(square − mean²) + epsilon);
     /// - param −= rate · velocity.
     ///
-    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form is that of PyTorch's
-    /// `torch.optim.RMSprop` with centered=True, momentum > 0. Decay as in `sgd`.
+    /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form of
+    /// PyTorch's `torch.optim.RMSprop` with centered=True, momentum > 0. Decay as in `sgd`.
     ///
     /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
     /// are read; in the mode `lazy` they and their state stay.

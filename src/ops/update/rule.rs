@@ -1,4 +1,4 @@
-//! What the update operators share: slots, the shape rule and samples.
+//! Slots, the shape rule and samples that all update operators share.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
@@ -6,39 +6,39 @@ use crate::operator::attributes::Attribute;
 use crate::operator::{Attributes, CheckCase, Debt, Forward, InferShape, Spec};
 use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
 
-/// How one element moves in an update: the parameter and its state, in the order of the output slots.
+/// The step of one element in an update: the parameter and its state, in the order of the output slots.
 pub trait ElementStep<T, const FIELDS: usize>: Copy + Send + Sync {
-    /// The new values of the parameter and its state, from the old ones and the gradient. Mark it `#[inline(always)]`: it is the
-    /// body of a loop over the elements, which is vectorised.
+    /// Returns the new values of the parameter and its state, from the old values and the gradient. Mark it `#[inline(always)]`:
+    /// it is the body of a vectorised loop over the elements.
     fn step(&self, fields: [T; FIELDS], grad: T) -> [T; FIELDS];
 }
 
-/// So many updates are remembered.
+/// The number of updates that the history holds.
 pub(in crate::ops) const KEPT: usize = 1 << 14;
-/// What they are written in.
+/// The shape of the history.
 pub(crate) const HISTORY_SHAPE: [usize; 2] = [KEPT + 1, 2];
 
 /// Input slot of the gradient, in every rule.
 pub(in crate::ops) const GRAD: usize = 0;
 /// Input slot of the learning rate, in every rule.
 pub(in crate::ops) const RATE: usize = 1;
-/// Input slot of the updates before, in every rule that may owe moves.
+/// Input slot of the update history, in every rule that may owe moves.
 pub(in crate::ops) const HISTORY: usize = 2;
 
-/// What a rule does with a gradient of selected rows; stored by name in the attribute `mode`.
+/// The mode of a rule for gradients of selected rows; stored by name in the attribute `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SparseMode {
-    /// The same numbers as the dense rule on the densified gradient. Where that would move rows without a gradient too, they
-    /// owe the move until they are next read; a rule whose moves cannot wait refuses selected rows.
+    /// Computes the same numbers as the dense rule on the densified gradient. Rows without a gradient that the dense rule
+    /// would move owe the move until they are next read; a rule whose moves cannot wait refuses selected rows.
     #[default]
     Exact,
-    /// Only touched rows and their state move.
+    /// Moves only touched rows and their state.
     Lazy,
 }
 
 impl SparseMode {
-    /// The name in programs.
+    /// Returns the name in programs.
     pub fn name(self) -> &'static str {
         match self {
             SparseMode::Exact => "exact",
@@ -46,8 +46,7 @@ impl SparseMode {
         }
     }
 
-    /// The shape rule of an update of `fields` outputs, which are stored as `storage` says, by a rule whose rows owe what `owes`
-    /// says.
+    /// Infers the shapes of an update of `fields` outputs with the storage `storage`, by a rule whose rows have the debt `owes`.
     pub(in crate::ops) fn infer_shape(
         self,
         s: &mut InferShape<'_>,
@@ -99,7 +98,7 @@ impl SparseMode {
     }
 }
 
-/// Checks that an input slot holds what [`update_history`](super::history) writes.
+/// Checks that an input slot has the shape that [`update_history`](super::history) writes.
 pub(in crate::ops) fn history_fits(s: &InferShape<'_>, slot: usize) -> Result<()> {
     s.dtype_in(slot, &[DType::F64])?;
     s.constant(slot, &HISTORY_SHAPE)
@@ -126,19 +125,19 @@ pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
 }
 
-/// The learning rate of the step for a parameter with this factor.
+/// Returns the learning rate of the step for a parameter with this factor.
 pub(in crate::ops) fn rate(run: &Forward<'_>, factor: f64) -> Result<f64> {
     Ok(scalar(run, RATE)? * factor)
 }
 
-/// What a step is divided by makes 0 of it where it is 0: no gradient was ever seen there, and with an epsilon of 0 the
-/// quotient would be 0 / 0.
+/// Divides a step by `scale`; returns 0 where `scale` is 0: no gradient was ever seen there, and with an epsilon of 0
+/// the quotient would be 0 / 0.
 #[inline(always)]
 pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
     if scale == T::ZERO { T::ZERO } else { step / scale }
 }
 
-/// The samples of a rule: a matrix, a vector, rows that repeat, and none. The attributes are those of both modes.
+/// Returns the check cases of a rule: a matrix, a vector, repeated rows, and no rows, with the attributes of both modes.
 pub(in crate::ops) fn samples([exact, lazy]: [Attributes; 2], fields: &[&str]) -> Result<Vec<CheckCase>> {
     let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
         let len = shape.iter().product::<usize>();

@@ -1,4 +1,4 @@
-//! [`Schedule`]: how the learning rate moves over the steps of training, as a pure function of the step.
+//! [`Schedule`]: the learning rate as a pure function of the training step.
 
 use std::f64::consts::PI;
 
@@ -6,10 +6,10 @@ use super::settings::{not_negative, number, positive};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Attributes;
 
-/// How the learning rate moves over the steps of training; starts constant. The operator `learning_rate` computes it.
+/// A learning-rate schedule over the steps of training; the default is constant. The operator `learning_rate` computes it.
 ///
-/// The first `warm_up` steps rise in equal parts to the base rate: (step + 1) / warm_up of it. Then, with t counted
-/// from 0 after them,
+/// In the first `warm_up` steps the rate rises linearly to the base rate: base · (step + 1) / warm_up. Then, with t
+/// counted from 0 after them,
 ///
 /// - `constant`: the base rate;
 /// - `step`: base · factorᶠ with f = ⌊t / every⌋;
@@ -24,7 +24,7 @@ use crate::operator::Attributes;
 /// The forms of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017, arXiv:1608.03983, without
 /// restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A warm-up of `steps` before
 /// `inverse_sqrt(steps)` is the schedule of Vaswani et al., "Attention is all you need", 2017, arXiv:1706.03762. `step_after`
-/// is that of Zaremba et al., "Recurrent neural network regularization", 2014, arXiv:1409.2329.
+/// is the schedule of Zaremba et al., "Recurrent neural network regularization", 2014, arXiv:1409.2329.
 ///
 /// ```
 /// use unpadded::optimizer::Schedule;
@@ -57,7 +57,7 @@ enum Form {
         every: usize,
         factor: f64,
     },
-    /// From which step on, and the factor from there.
+    /// Pairs of a step and the factor from this step on.
     Piecewise(Vec<(usize, f64)>),
     Cosine {
         steps: usize,
@@ -83,63 +83,65 @@ impl From<Form> for Schedule {
 }
 
 impl Schedule {
-    /// The same rate at every step.
+    /// Constant: the base rate at every step.
     pub fn constant() -> Self {
         Self::default()
     }
 
-    /// Multiplied by `factor` every so many steps.
+    /// Step decay: multiplies the rate by `factor` every `every` steps.
     pub fn step(every: usize, factor: f64) -> Self {
         Form::Step { every, factor }.into()
     }
 
-    /// The base rate before step `start`; multiplied by `factor` there, and every so many steps from there on.
+    /// Delayed step decay: multiplies the base rate by `factor` at step `start`, and again every `every` steps after it.
     pub fn step_after(start: usize, every: usize, factor: f64) -> Self {
         Form::StepAfter { start, every, factor }.into()
     }
 
-    /// The base rate, and from each of these steps on so much of it: pairs of a step and a factor, by rising steps.
+    /// Piecewise constant: the base rate times a factor from each given step on, as pairs of a step and a factor,
+    /// by rising steps.
     pub fn piecewise(pieces: impl IntoIterator<Item = (usize, f64)>) -> Self {
         Form::Piecewise(pieces.into_iter().collect()).into()
     }
 
-    /// Down half a cosine wave to zero over `steps` steps (those of the warm-up not counted).
+    /// Cosine decay to zero over `steps` steps (warm-up steps not counted).
     pub fn cosine(steps: usize) -> Self {
         Self::cosine_to(steps, 0.0)
     }
 
-    /// The same down to the rate `least`.
+    /// Cosine decay to the rate `least` over `steps` steps (warm-up steps not counted).
     pub fn cosine_to(steps: usize, least: f64) -> Self {
         Form::Cosine { steps, least }.into()
     }
 
-    /// Down a line to zero over `steps` steps (those of the warm-up not counted).
+    /// Linear decay to zero over `steps` steps (warm-up steps not counted).
     pub fn linear(steps: usize) -> Self {
         Self::linear_to(steps, 0.0)
     }
 
-    /// The same down, or up, to the rate `least`.
+    /// Linear change, down or up, to the rate `least` over `steps` steps (warm-up steps not counted).
     pub fn linear_to(steps: usize, least: f64) -> Self {
         Form::Linear { steps, least }.into()
     }
 
-    /// Down as 1 / √t, so that it is at 1/√2 of the base rate after `steps` steps.
+    /// Inverse square root decay: falls as 1 / √t, to 1/√2 of the base rate after `steps` steps.
     pub fn inverse_sqrt(steps: usize) -> Self {
         Form::InverseSqrt { steps }.into()
     }
 
-    /// Up to the base rate in the first `rise` (from 0 to 1; 0.3 is usual) of `steps` steps, then down to almost nothing.
+    /// One cycle: rises to the base rate in the first `rise` (from 0 to 1; 0.3 is usual) of `steps` steps, then falls to
+    /// almost zero.
     pub fn one_cycle(steps: usize, rise: f64) -> Self {
         Form::OneCycle { steps, rise }.into()
     }
 
-    /// Rises to the base rate over so many steps first.
+    /// Warm-up: the rate first rises to the base rate over `steps` steps.
     #[must_use]
     pub fn warm_up(self, steps: usize) -> Self {
         Self { warm_up: steps, ..self }
     }
 
-    /// The rate at `step`, counted from 0, for the base rate `base`.
+    /// Returns the rate at `step`, counted from 0, for the base rate `base`.
     pub fn rate(&self, base: f64, step: u64) -> f64 {
         let warm_up = self.warm_up as u64;
         if step < warm_up {
@@ -186,7 +188,7 @@ impl Schedule {
         }
     }
 
-    /// The attributes of the operator that computes it.
+    /// Returns the attributes of the operator that computes the schedule.
     pub(crate) fn attributes(&self, base: f64) -> Attributes {
         let attributes = Attributes::new().with("base", base).with("warm_up", self.warm_up);
         match &self.form {
@@ -247,7 +249,7 @@ impl Schedule {
     }
 }
 
-/// Half a cosine wave from one number to another.
+/// Interpolates between two numbers along half a cosine wave.
 fn wave(from: f64, to: f64, part: f64) -> f64 {
     to + (from - to) * (1.0 + (PI * part).cos()) / 2.0
 }

@@ -1,11 +1,11 @@
-//! How update rules read their attributes.
+//! Readers of the attributes of update rules.
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::operator::Attributes;
 use crate::operator::attributes::Attribute;
 use crate::tensor::StorageKind;
 
-/// How a parameter and its state are stored: dense, or row-sparse as selected rows.
+/// Reads the storage of a parameter and its state: dense, or row-sparse as selected rows.
 #[track_caller]
 pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind> {
     if attributes.get(name).is_none() {
@@ -20,7 +20,7 @@ pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind>
     }
 }
 
-/// A number among the attributes, checked.
+/// Reads a number attribute, and checks it.
 #[track_caller]
 pub(in crate::ops) fn number(
     attributes: &Attributes,
@@ -35,42 +35,42 @@ pub(in crate::ops) fn number(
     Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, value.to_string()))
 }
 
-/// A number from 0 among the attributes.
+/// Reads a number attribute from 0.
 #[track_caller]
 pub fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
     number(attributes, name, "a finite number from 0", |v| v >= 0.0)
 }
 
-/// A number from 0 among the attributes; 0 if the attribute is absent.
+/// Reads a number attribute from 0; returns 0 if the attribute is absent.
 #[track_caller]
 pub fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(0.0) } else { not_negative(attributes, name) }
 }
 
-/// A number from 0 among the attributes; 1 if the attribute is absent.
+/// Reads a number attribute from 0; returns 1 if the attribute is absent.
 #[track_caller]
 pub fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(1.0) } else { not_negative(attributes, name) }
 }
 
-/// A number of steps among the attributes; 0 if the attribute is absent.
+/// Reads a number of steps; returns 0 if the attribute is absent.
 #[track_caller]
 pub fn steps(attributes: &Attributes, name: &str) -> Result<usize> {
     if attributes.get(name).is_none() { Ok(0) } else { attributes.size(name).at_caller() }
 }
 
-/// 0 in the first `held` steps, where step 1 is the first, and 1 after them.
+/// Returns 0 in the first `held` steps, where step 1 is the first, and 1 after them.
 pub fn after(held: usize, step: f64) -> f64 {
     if held == 0 || step > held as f64 { 1.0 } else { 0.0 }
 }
 
-/// A number above 0 among the attributes.
+/// Reads a number attribute above 0.
 #[track_caller]
 pub fn positive(attributes: &Attributes, name: &str) -> Result<f64> {
     number(attributes, name, "a finite number above 0", |v| v > 0.0)
 }
 
-/// A number of [0, 1) among the attributes.
+/// Reads a number attribute in [0, 1).
 #[track_caller]
 pub fn fraction(attributes: &Attributes, name: &str) -> Result<f64> {
     number(attributes, name, "a number from 0 and below 1", |v| (0.0..1.0).contains(&v))

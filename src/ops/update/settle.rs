@@ -1,4 +1,4 @@
-//! `settle`: rows make the moves that they owe, before they are read.
+//! `settle`: applies the moves that rows owe before the rows are read.
 
 use std::sync::Arc;
 
@@ -18,15 +18,16 @@ use crate::ops::lookup::ids::ids;
 use crate::tensor::{DType, Variable};
 
 operator! {
-    /// The moves that rows of a parameter owe, since an update rule in exact mode moves them without a gradient too: made
-    /// before the rows are read.
+    /// Applies the moves that rows of a parameter owe before the rows are read. An update rule in exact mode moves rows
+    /// without a gradient too, and these owe the move.
     ///
-    /// `ids` say which rows are read: whole numbers, or a sparse matrix, whose columns they are; without it all rows are
-    /// settled. Beside them come the rows whose turn it is, one in 8192 at each update, so that none owes much. `rule` is the
-    /// kind of the update rule, which carries it out ([`Op::settle`](crate::operator::Op::settle)), `settings` are its attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: up
-    /// to which update each row is settled. After it the row has the numbers that the dense rule would have left, up to rounding.
+    /// `ids` are the rows that are read: whole numbers, or a sparse matrix, whose columns are the ids; without `ids` all rows are
+    /// settled. Each update also settles one row in 8192 in turn, so that no row owes much. `rule` is the kind of the update
+    /// rule, which carries it out ([`Op::settle`](crate::operator::Op::settle)), `settings` are its attributes; `shape` and
+    /// `dtype` are the parameter's. `settled` is `[height]` in f64: the update up to which each row is settled. A settled row has
+    /// the numbers of the dense rule, up to rounding.
     ///
-    /// Where an id is no row of the table nothing is settled: the operator that reads the rows then names it.
+    /// If an id is not a row of the table, nothing is settled: the operator that reads the rows then reports the id.
     ///
     /// ```
     /// use ndarray::{Array2, array};
@@ -61,7 +62,7 @@ operator! {
 /// The kind of an update rule.
 pub(in crate::ops) struct RuleKind {
     kind: String,
-    /// With its settings, once a registry has it.
+    /// The rule with its settings, once a registry has resolved it.
     found: Option<Arc<dyn Op>>,
 }
 
@@ -116,7 +117,7 @@ impl Attribute for Settings {
     }
 }
 
-/// The attributes of an operator that settles what an update rule leaves.
+/// Returns the attributes of an operator that settles the debts of an update rule.
 pub(crate) fn settle_attributes(
     rule: &str,
     settings: &Attributes,
@@ -127,7 +128,7 @@ pub(crate) fn settle_attributes(
     Settle { rule, settings, dtype, shape }.attributes()
 }
 
-/// Whether an operator is an update rule that may leave moves to be made later.
+/// Returns whether an operator is an update rule whose moves may wait.
 fn waits(declaration: &Declaration) -> bool {
     declaration.signature.outputs.iter().any(|slot| slot.name == "settled" && slot.arity == Arity::Optional)
 }
@@ -138,7 +139,7 @@ pub(in crate::ops) fn settle(run: &mut Forward<'_>, rule: &dyn Rule) -> Result<(
     engine::settle(run, rule, Settle::HISTORY, ids)
 }
 
-/// The rows that are read.
+/// Collects the rows that are read.
 fn read_ids(run: &Forward<'_>, to: &mut Vec<i64>) -> Result<()> {
     if let Some(csr) = run.csr(Settle::IDS) {
         to.extend_from_slice(csr.indices());

@@ -42,9 +42,9 @@ impl<T: Float> ElementStep<T, 2> for Roll<T> {
 update_rule! {
     /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
     ///
-    /// `l1` and `decoupled` are those of every rule that decays: with p = param, the gradient gets weight_decay · p + l1 ·
-    /// sign(p); where they are `decoupled`, first p ← (1 − rate · weight_decay) · p, and p goes towards 0 by rate · l1, no
-    /// further.
+    /// `l1` and `decoupled` work as in every rule with weight decay: with p = param, weight_decay · p + l1 · sign(p) is
+    /// added to the gradient; with `decoupled`, first p ← (1 − rate · weight_decay) · p, then p moves by rate · l1 towards
+    /// 0 but not past it.
     ///
     /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their weight decay until they are
     /// read; L1 cannot wait.
@@ -77,7 +77,7 @@ impl ElementRule<1> for Sgd {
     }
 
     fn owes(&self) -> Debt {
-        // In the gradient it is what it is beside it.
+        // A decay in the gradient has the effect of a decoupled one here.
         Decay { decoupled: true, ..self.decay() }.owes(Debt::Nothing)
     }
 
@@ -86,7 +86,7 @@ impl ElementRule<1> for Sgd {
     }
 }
 
-/// What updates without a gradient make of a parameter and its velocity: a linear map of the two.
+/// The effect of updates without a gradient on a parameter and its velocity: a linear map of the two.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Coast<T> {
     param: [T; 2],
@@ -104,7 +104,7 @@ impl<T: Float> ElementStep<T, 2> for Coast<T> {
 }
 
 impl Momentum {
-    /// How much of a move is ahead of the velocity, and along it.
+    /// Returns the factors of a move ahead of the velocity and along it.
     fn parts(&self) -> (f64, f64) {
         if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) }
     }
@@ -117,7 +117,7 @@ update_rule! {
     /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
     ///
     /// The velocity starts at zero, so that it is d after the first step. These are the formulas of PyTorch's
-    /// `torch.optim.SGD` without dampening; the Nesterov form is that of Sutskever et al., "On the importance of
+    /// `torch.optim.SGD` without dampening; the Nesterov form follows Sutskever et al., "On the importance of
     /// initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
     ///
     /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their moves until they are read; in the
@@ -170,7 +170,7 @@ impl ElementRule<2> for Momentum {
             true => (self.decay().kept(rate), 0.0),
             false => (1.0, self.weight_decay),
         };
-        // Of a parameter of 1 without velocity, and of a velocity of 1 alone.
+        // The images of a parameter of 1 without velocity, and of a velocity of 1 alone.
         let first = [[keep - rate * (ahead + along) * decay, decay], [-rate * along * momentum, momentum]];
         let then = |of: [f64; 2]| first.map(|[param, velocity]| of[0] * param + of[1] * velocity);
         let ([a, b], [c, d]) = (then([param, by_velocity]), then([by_param, velocity]));

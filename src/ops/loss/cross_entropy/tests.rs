@@ -1,4 +1,4 @@
-//! Against PyTorch's numbers, and at the edges.
+//! Tests against PyTorch's numbers, and at the edges.
 
 use std::sync::Arc;
 

@@ -1,17 +1,17 @@
-//! Which rows, and which columns of them, a convolution reads.
+//! The rows and the columns that a convolution reads.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Window;
 use crate::operator::Attributes;
 use crate::ops::sequence::counts::{count, count_or_one};
 
-/// No window reaches further than this: row numbers stay far from where they would overflow.
+/// No window reaches further than this, so that row numbers cannot overflow.
 const FURTHEST: usize = i32::MAX as usize;
 
-/// Which rows a convolution reads for row t of a sequence, its *context*: t + start, t + start + dilation, …, `length` of them; and
-/// how many groups the columns are divided into.
+/// The *context* of a convolution: the `length` rows t + start, t + start + dilation, … that it reads for row t, and the number
+/// of groups that the columns are divided into.
 ///
-/// Centred unless told otherwise, as the field's "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
+/// Centred by default, as in the field's "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
 ///
 /// ```
 /// use unpadded::ops::Context;
@@ -28,48 +28,49 @@ pub struct Context {
     groups: usize,
 }
 
-/// Where a context lies.
+/// The position of a context relative to its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ContextPosition {
     /// Around the row.
     Centre,
-    /// It ends with the row.
+    /// Ending with the row.
     End,
-    /// It begins so many rows from the row.
+    /// Starting at this distance from the row.
     Start(i64),
 }
 
 impl Context {
-    /// `length` rows around each, one after the other, and one group.
+    /// A context of `length` consecutive rows around each row, and one group.
     pub const fn new(length: usize) -> Self {
         Self { at: ContextPosition::Centre, length, dilation: 1, groups: 1 }
     }
 
-    /// The row and those before it: start = −dilation · (length − 1). No row of the result depends on a later one.
+    /// Reads the row and rows before it: start = −dilation · (length − 1). No row of the result depends on a later one.
     #[must_use]
     pub const fn causal(self) -> Self {
         Self { at: ContextPosition::End, ..self }
     }
 
-    /// From the row that is so many rows behind, of a negative number before, each.
+    /// Sets the first row of the window, relative to the current row (negative: earlier).
     #[must_use]
     pub const fn starting_at(self, start: i64) -> Self {
         Self { at: ContextPosition::Start(start), ..self }
     }
 
-    /// Every `dilation`-th row.
+    /// Reads every `dilation`-th row.
     #[must_use]
     pub const fn dilation(self, dilation: usize) -> Self {
         Self { dilation, ..self }
     }
 
-    /// The columns in so many groups of equal width: a group of the result is made of the same group of the input alone.
+    /// Divides the columns into `groups` groups of equal width: a group of the result depends on the same group of the
+    /// input alone.
     #[must_use]
     pub const fn groups(self, groups: usize) -> Self {
         Self { groups, ..self }
     }
 
-    /// The first row that is read for row 0.
+    /// The first row of the window, relative to the current row.
     pub fn start(&self) -> i64 {
         let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
         match self.at {
@@ -79,7 +80,7 @@ impl Context {
         }
     }
 
-    /// How many rows are read for each.
+    /// The number of rows that are read for each row.
     pub const fn length(&self) -> usize {
         self.length
     }
@@ -88,7 +89,7 @@ impl Context {
         (self.dilation, self.groups)
     }
 
-    /// The rows that stand above and below each sequence in a variable of padding rows.
+    /// The numbers of padding rows (above, below) that each sequence needs.
     ///
     /// ```
     /// use unpadded::ops::Context;
@@ -107,7 +108,7 @@ pub(super) fn window(start: i64, length: usize, dilation: usize) -> Window {
     Window { start: start as isize, step: dilation as isize, taps: length }
 }
 
-/// The start of a context that does not reach too far on either side.
+/// Reads the start of a context, and refuses a context that reaches too far on either side.
 pub(super) fn near(attributes: &Attributes, name: &str) -> Result<i64> {
     let start = attributes.int(name)?;
     let (length, dilation) = (count(attributes, "length")?, count_or_one(attributes, "dilation")?);

@@ -25,18 +25,18 @@ use super::counts::{count, count_or_one};
 use context::{near, window};
 
 operator! {
-    /// A convolution over the rows of each sequence of the last level, with a bias and with padding rows that are learnt: `filter`
+    /// Convolves the rows of each sequence of the last level, with an optional bias and learnt padding rows: `filter`
     /// `[length · D / groups, M]`, `bias` `[M]`, `padding` `[above + below, D]`.
     ///
     /// out_t = b + Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the [`Context`](crate::ops::Context), for
-    /// every row t of x, of D numbers. W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has x's rows
-    /// and LoD, with M numbers each. A row outside of the sequence counts as zeros; or, with `padding`, as one of these: of
-    /// the `above` rows before the sequence the last stands directly above its first row, and of the `below` rows behind them the
-    /// first directly below its last ([`Context::padding_rows`](crate::ops::Context::padding_rows) says how many they are).
-    /// Their gradient is the sum over all sequences.
+    /// every row t of x, of D numbers. W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has x's rows and
+    /// LoD, with M numbers each. A row outside of the sequence counts as zeros, or, with `padding`, as a padding row: the first
+    /// `above` rows of `padding` come directly before the sequence, the `below` rows after them directly behind it
+    /// ([`Context::padding_rows`](crate::ops::Context::padding_rows) returns both numbers). Their gradient is the sum over all
+    /// sequences.
     ///
-    /// With `groups` G, columns of x and of the output are G groups of equal width: group g of the output is made of group g of
-    /// x, D / G numbers, by W's columns of group g. With as many groups as columns each column is convolved by itself
+    /// With `groups` G, columns of x and of the output are G groups of equal width: group g of the output depends on group g of
+    /// x, D / G numbers, and on W's columns of group g. With as many groups as columns each column is convolved by itself
     /// ("depthwise"). An empty sequence has no rows, and so nothing to compute. No row is padded, whatever the lengths.
     ///
     /// ```
@@ -58,8 +58,9 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold floats, the groups do not divide its columns and those of the filter, or a shape is
-    /// another; and if the length, the dilation or the number of groups is 0, or the context reaches further than 2³¹ − 1 rows.
+    /// If `x` has no LoD or does not hold floats, if the groups do not divide the columns of `x` and of the filter, or if a
+    /// shape does not fit; and if the length, the dilation or the number of groups is 0, or the context reaches further than
+    /// 2³¹ − 1 rows.
     pub(in crate::ops) struct SequenceConv = sequence_conv {
         start: i64 => near,
         length: usize => count,
@@ -81,12 +82,11 @@ operator! {
 }
 
 builder_methods! { SequenceConvPlain, Builder, Var;
-    /// A convolution over the rows of each sequence of the last level, with a given `filter` `[length · D / groups, M]`: the layer
-    /// `layers::Conv` makes one.
+    /// Convolves the rows of each sequence of the last level with a given `filter` `[length · D / groups, M]`; the layer
+    /// `layers::Conv` creates its filter itself.
     ///
     /// out_t = Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the `context`; rows outside of the sequence
-    /// count as zeros. The whole formula, a bias and padding rows are at
-    /// [`sequence_conv_with`](Self::sequence_conv_with).
+    /// count as zeros. [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula, a bias and padding rows.
     ///
     /// ```
     /// use unpadded::layers::init;
@@ -107,7 +107,7 @@ builder_methods! { SequenceConvPlain, Builder, Var;
     }
 }
 
-/// What a call needs beside what was prepared.
+/// Scratch of a call, beside the prepared filter.
 #[derive(Default)]
 struct Scratch<T: Float> {
     weights: Vec<PackedMatrix<T>>,
@@ -254,13 +254,13 @@ impl SequenceConv {
         Self { start: context.start(), length: context.length(), dilation, groups }
     }
 
-    /// What the shape of a filter says of a group.
+    /// Returns the widths of a group, by the filter's shape.
     fn group<T>(&self, filter: View<'_, T>) -> Group {
         Group { input: filter.rows() / self.length, output: filter.width() / self.groups }
     }
 
-    /// Packs the filter of each group for the product, or turned for the gradient of x. Columns by themselves are read as they
-    /// lie.
+    /// Packs the filter of each group for the product, or transposed for the gradient of x. A depthwise filter is read without
+    /// packing.
     fn pack<T: Float>(&self, filter: View<'_, T>, pass: Pass, packed: &mut Vec<PackedMatrix<T>>) {
         let Group { input, output } = self.group(filter);
         let count = if self.group(filter).is_a_column() { 0 } else { self.groups };

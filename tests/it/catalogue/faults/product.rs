@@ -307,7 +307,7 @@ fn a_product_with_a_fault_in_what_it_computes_is_found() {
     finds::<Product<READS_A_SHAPE>>("shape only", "`y` holds other numbers: output, element 0: ");
     finds::<Product<PASSES_NOTHING_ON>>(
         "without gradient",
-        "gradient of `x`[0] depends on that of an output which passes none, element 0: ",
+        "gradient of `x`[0] depends on the gradient of an output that passes none, element 0: ",
     );
     finds::<Product<NEEDS_ALL_ROWS>>("reach", "panicked: ");
     finds::<Product<DRAWS>>("random", "not declared random, and its outputs depend on the seed");
@@ -321,7 +321,7 @@ fn a_product_that_says_what_is_not_so_is_found() {
     finds::<Product<CLAIMS_A_MEAN>>("total", "the output is not the mean of the first input");
     finds::<Product<CLAIMS_PASSING>>(
         "passes",
-        "gradient of `x`[0] is not that of the first output, element 0",
+        "gradient of `x`[0] is not the gradient of the first output, element 0",
     );
     finds::<Product<CLAIMS_ADDING>>("accumulates", "added to what was there, element 0: ");
     finds::<Product<CLAIMS_OVERWRITING>>("overwrites", "slot `y`: expected f32");
