@@ -288,8 +288,8 @@ macro_rules! shared_methods {
                 self.call.prepared?.get()
             }
 
-            /// Fills `out` with random numbers in
-            /// [0, 1) that depend on the seed, the step, the operator, the row's sequence and position in it, and the column: not on the batch, the threads or what ran before.
+            /// Fills `out` with random numbers in [0, 1) that depend on the seed, the step, the operator, the row's sequence
+            /// and position in it, and the column: not on the batch, the threads or what ran before.
             pub fn uniform(&self, row: usize, out: &mut [f32]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;

@@ -99,8 +99,8 @@ pub struct Merge {
 /// Calls on pieces of sequences: see [`Hints::pieces`]. The operator that is called on each piece has the slots of the
 /// operator that declares this. Each value that it hands from piece to piece adds two slots of one name: an optional input,
 /// which is zero at the first piece, and an output. All other inputs, except the rows of the sequences, are the same at each
-/// piece. An output with a row per sequence is complete after the last piece; an output with a row per row is complete at
-/// once.
+/// piece. An output with a row per sequence is complete after the last piece; an output with the rows of the sequences
+/// is complete at once.
 #[derive(Debug, Clone)]
 pub struct Pieces {
     /// The kind of the operator that is called on each piece.

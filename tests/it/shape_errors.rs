@@ -70,7 +70,10 @@ fn rows_and_widths_must_meet() {
     let source = net.feed("source", DType::F32, &[3], 1);
     let target = net.feed("target", DType::F32, &[3], 1);
     let ids = net.feed("ids", DType::I64, &[], 1);
-    says(net.add(source, target), "expected the rows and LoD of `x`, f32[rows0, 3] lod(0), got f32[rows1, 3] lod(1)");
+    says(
+        net.add(source, target),
+        "expected the rows and LoD of `x`, f32[rows0, 3] lod(0), got f32[rows1, 3] lod(1)",
+    );
     says(
         net.add(source, constant(&net, &[2])),
         "`y`: expected rows of 3 numbers, as `x` has, or of one, got f32[2]",
