@@ -9,7 +9,7 @@ use crate::operator::attributes::Attributes;
 pub struct Declaration {
     /// The name stored in programs. Kinds are unique in a registry.
     pub kind: &'static str,
-    /// The documentation: the formula, what the slots hold, a worked example.
+    /// The documentation: the formula, the contents of the slots, a worked example.
     pub text: &'static str,
     /// The names of its attributes.
     pub attributes: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! Extents: what is known of a dimension, and when it is known.
+//! Extents: a dimension is a number, or a count that only a run knows.
 //!
 //! A dimension of a description is a number, or the name of a count that a run will know. Ragged variables name the
 //! LoD levels that delimit their rows; two variables with the same level names share their sequences.
@@ -64,7 +64,7 @@ impl Extent {
     }
 }
 
-/// How messages name "one row for each sequence that a step runs over"; `sequences` counts the sequences.
+/// The words of messages for "one row for each sequence that a step runs over"; `sequences` counts the sequences.
 pub(crate) fn rows_of_step(sequences: Extent) -> String {
     let of = match sequences {
         Extent::Batch => "the batch".to_owned(),
@@ -85,7 +85,7 @@ impl fmt::Display for Extent {
     }
 }
 
-/// What a program knows of a tensor before it runs: dtype, shape, LoD and storage.
+/// The spec of a tensor, known before the program runs: dtype, shape, LoD and storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// Type of an element.

@@ -2,7 +2,7 @@
 
 use crate::tensor::StorageKind;
 
-/// What a row of the result depends on.
+/// The reach of an operator: the input rows on which a row of its result depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// The same row of the batched inputs, and constants. May be called on any range of rows.
@@ -13,7 +13,7 @@ pub enum Reach {
     Batch,
 }
 
-/// What an operator does to the LoD.
+/// The effect of an operator on the LoD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LodEffect {
     /// Every batched output has the LoD of this input slot, the same `Arc`; an output with one row per sequence has that LoD
@@ -40,12 +40,12 @@ impl LodEffect {
     }
 }
 
-/// What the compiler may assume of an operator.
+/// The facts about an operator on which the compiler may rely.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
-    /// What a row of the result depends on: row-wise and sequence-wise operators may leave a step loop.
+    /// The reach: row-wise and sequence-wise operators may leave a step loop.
     pub reach: Reach,
-    /// What the operator does to the LoD.
+    /// The effect on the LoD.
     pub lod: LodEffect,
     /// Draws random numbers, from [`Forward::uniform`](crate::operator::Forward::uniform) and its like, and nowhere else.
     pub random: bool,
@@ -75,7 +75,7 @@ impl Facts {
 pub struct Gradient {
     /// The storage of the gradient.
     pub storage: StorageKind,
-    /// Which forward values `backward` reads for it. Other values may be freed or overwritten before it runs.
+    /// The forward values that `backward` reads for it. Other values may be freed or overwritten before it runs.
     pub reads: ReadSlots,
     /// The gradient IS the gradient of the first output, number for number, as for the operands of a sum. If nothing else
     /// adds to it, `backward` is not asked for it at all.
@@ -179,7 +179,7 @@ impl ReadSlots {
     }
 }
 
-/// An upper bound of what a sparse result stores: entries of a matrix, or selected rows.
+/// An upper bound of the stored numbers of a sparse result: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageBound {
     /// Every number that the dense meaning has.
@@ -190,7 +190,7 @@ pub enum StorageBound {
     Least(&'static [usize]),
 }
 
-/// What a row owes after an update without a gradient for it, if gradients are selected rows.
+/// The debt of a row after an update without a gradient for it, if gradients are selected rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Debt {
     /// Nothing: the row would have stayed as it is.

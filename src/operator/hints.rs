@@ -1,11 +1,11 @@
-//! What an operator may declare beyond its contract, so that the compiler can do better. The default declares nothing. The
-//! module `testing` checks every declaration against what the operator does.
+//! Hints: declarations of an operator beyond its contract, so that the compiler can do better. The default declares nothing.
+//! The module `testing` checks every declaration against the operator's results.
 
 use std::ops::Range;
 
 use crate::operator::Attributes;
 
-/// What the compiler may do with calls of an operator: see [`Op::hints`](crate::operator::Op::hints).
+/// The hints of an operator for the compiler: see [`Op::hints`](crate::operator::Op::hints).
 #[derive(Debug, Clone, Default)]
 pub struct Hints {
     /// The output IS the sum of the two inputs, number for number, where their specs are the same.
@@ -46,9 +46,9 @@ pub struct Hints {
     /// compiler merges such calls if a loop makes them at every step. Only for operators that are row-wise, are not random,
     /// and have one output.
     pub merges: Option<Merge>,
-    /// How an operator that reads several rows of a sequence gives the same bits if the sequences come in pieces: first the
-    /// first piece of each sequence, then the second of each, and so on. `None`: it needs whole sequences. A row-wise
-    /// operator need not declare anything, since any piece is as good as the whole.
+    /// Pieces: how an operator that reads several rows of a sequence gives the same bits if the sequences come in pieces:
+    /// first the first piece of each sequence, then the second of each, and so on. `None`: it needs whole sequences. A
+    /// row-wise operator need not declare anything, since any piece is as good as the whole.
     pub pieces: Option<Pieces>,
     /// As `pieces`, for pieces that come last to first.
     pub pieces_from_end: Option<Pieces>,

@@ -48,7 +48,7 @@ impl Names<'_> {
 /// The keys of a call's rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys<'a> {
-    /// The rows lie in the batch's own order, from row `first` on.
+    /// The rows are in the batch's own order, from row `first` on.
     Natural { names: Names<'a>, lod: Option<&'a Arc<Lod>>, first: usize },
     /// One key per row.
     Listed(&'a [RowKey]),

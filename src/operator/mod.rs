@@ -1,4 +1,4 @@
-//! The contract of an operator: its declarations, its methods, and the contexts of its calls; and what is known of a value
+//! The contract of an operator: its declarations, its methods, and the contexts of its calls; and the properties of a value
 //! before it is computed: dimensions, levels, attributes.
 //!
 //! Begin with the trait [`Op`]. This module does not know programs: an operator can also be called on values ([`call`]).

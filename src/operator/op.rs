@@ -34,7 +34,7 @@ pub trait Operators {
 /// - `infer_shape` runs when the operator is appended, so that its errors point at the user's line; and again at every
 ///   run, with known offsets, for operators that make new sequences from offsets. ONE rule serves both. Offsets that
 ///   depend on data come from `levels` instead.
-/// - `forward` WRITES its outputs whole: what they hold on entry is undefined (may be NaN), unless the slot is
+/// - `forward` WRITES its outputs whole: their contents on entry are undefined (may be NaN), unless the slot is
 ///   declared [`Slot::updated`](crate::operator::Slot::updated).
 /// - `backward` computes only the wanted gradients, and WRITES or ADDS each as the request says. Each gradient may be
 ///   requested alone.
@@ -87,18 +87,18 @@ pub trait Op: DeclaredOp {
         Gradient::reads_all()
     }
 
-    /// The upper bound of what output slot `output` stores if it is sparse: see
+    /// The upper bound of the numbers that output slot `output` stores if it is sparse: see
     /// [`Program::storage_report`](crate::Program::storage_report).
     fn stored(&self, _output: usize) -> StorageBound {
         StorageBound::Everything
     }
 
-    /// The upper bound of what the gradient of input slot `wrt` stores if the input is dense and its gradient selected rows.
+    /// The upper bound of the rows in the gradient of input slot `wrt`, if the input is dense and its gradient selected rows.
     fn stored_gradient(&self, _wrt: usize) -> StorageBound {
         StorageBound::Everything
     }
 
-    /// For an update rule: what a row without a gradient owes, if gradients are selected rows and the
+    /// For an update rule: the debt of a row without a gradient, if gradients are selected rows and the
     /// [mode](crate::optimizer::SparseMode) is exact. A rule that returns [`Debt::Later`] has the optional slots `history`
     /// and `settled`, and the method [`Self::settle`].
     fn owes(&self) -> Debt {
@@ -151,8 +151,8 @@ pub trait Op: DeclaredOp {
         Ok(())
     }
 
-    /// Small cases that show what the operator does and that it is checked on: shapes, gradients, empty sequences, several
-    /// LoD levels. Only the module `testing` reads them; it refuses an operator without any.
+    /// Check cases: small cases that show the operator's behaviour and on which it is checked: shapes, gradients, empty
+    /// sequences, several LoD levels. Only the module `testing` reads them; it refuses an operator without any.
     ///
     /// # Errors
     /// If a case cannot be made, which is a failure of the operator's.

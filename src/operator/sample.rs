@@ -1,4 +1,4 @@
-//! Small cases of an operator, which show what it does and on which it is checked.
+//! Check cases: small cases of an operator, which show its behaviour and on which it is checked.
 
 use std::sync::Arc;
 

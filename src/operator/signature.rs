@@ -7,9 +7,9 @@ use crate::tensor::StorageKind;
 /// The slots of an operator. Forward calls number them from 0 in this order.
 #[derive(Debug, Clone, Copy)]
 pub struct Signature {
-    /// What it reads.
+    /// The input slots.
     pub inputs: &'static [Slot],
-    /// What it writes.
+    /// The output slots.
     pub outputs: &'static [Slot],
     /// The combinations of storages that it has kernels for; if empty, every input is dense.
     pub kernels: &'static [Kernel],
@@ -142,14 +142,14 @@ pub struct Slot {
     pub gradient: bool,
     /// An output whose value on entry is read and changed in place: parameters under an update rule.
     pub updated: bool,
-    /// An input of which the operator reads only the shape and the LoD, never a number.
+    /// The operator reads only the shape and the LoD of this input, never a number.
     pub shape_only: bool,
     /// An input that takes literals of the program, and no tensor.
     pub literal: bool,
     /// An input that may be stored in any way, since only its LoD is read.
     pub any_storage: bool,
-    /// It may be a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)), or, updated,
-    /// the optimizer's state beside one.
+    /// The slot may hold a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)),
+    /// or, if it is updated, the optimizer's state beside one.
     pub table: bool,
 }
 

@@ -173,7 +173,7 @@ mod tests {
         assert!(other.to_string().contains("one of f32, f64"), "{other}");
     }
 
-    /// The checksum is made right again, so that every changed byte reaches the decoder; what still loads must print.
+    /// The checksum is corrected, so that every changed byte reaches the decoder; a program that still loads must print.
     #[test]
     fn no_changed_byte_panics() {
         let body = program().to_section().unwrap();
@@ -217,7 +217,7 @@ mod tests {
         let fits = with(nest(MAX_LITERAL_DEPTH));
         assert_eq!(Program::from_bytes(&fits.to_bytes().unwrap()).unwrap(), fits);
         assert_eq!(with(nest(MAX_LITERAL_DEPTH + 1)).to_bytes().unwrap_err().kind(), ErrorKind::Program);
-        // A file may say what no program of ours would.
+        // A file may declare values that no program of this crate has.
         let deep = with(nest(MAX_LITERAL_DEPTH + 1));
         let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&deep))).unwrap_err();
         assert!(error.to_string().contains("expected at most 16 lists in each other, got more"), "{error}");

@@ -132,6 +132,7 @@ impl<'a> Source<'a> {
         (rewritten.kind(id.block, id.number).to_owned(), rewritten.pass(id.block, id.number))
     }
 
+    /// The position of an operator in the given program, for its errors.
     pub(crate) fn place(&self, id: OpId) -> Place {
         self.rewritten.place(id.block, id.number)
     }

@@ -135,7 +135,7 @@ impl WriterFinder<'_> {
         Ok(())
     }
 
-    /// Whether a contribution to a gradient is written or added; later contributions are added.
+    /// Decides whether a contribution to a gradient is written or added; later contributions are added.
     fn assign(&mut self, var: VarId, site: Site) -> Assign {
         let first = self.written.insert(var);
         if first && site.visits == Visits::Many && self.is_constant(var) {

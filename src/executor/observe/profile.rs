@@ -140,7 +140,7 @@ impl Entry {
 ///
 /// # What it costs
 /// Switched off, a branch at each call, and no memory. Switched on, two readings of the clock and a count of bytes at
-/// each call, under a microsecond: on an LSTM(256) over 64 sequences less than what one run differs from the next.
+/// each call, under a microsecond: on an LSTM(256) over 64 sequences less than the variation between runs.
 ///
 /// # What the numbers mean
 /// *Time* is wall-clock time: if threads run the steps of a loop side by side, each counts with its share, so that all

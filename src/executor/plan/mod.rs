@@ -75,7 +75,7 @@ pub(crate) struct OpInstr {
     pub(crate) flush: Vec<usize>,
     pub(crate) effort: Effort,
     pub(crate) span: LoopRows,
-    /// The block in whose order its rows lie, and the extent that counts them there.
+    /// The block in whose order its rows are, and the extent that counts them there.
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
     /// The reason why it runs before, in or after the loop of its step block.

@@ -24,7 +24,7 @@ pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     Some(lod.clone())
 }
 
-/// The rows below the entries `of` level `depth` (below the rows, if there is no such level), and the LoD of these rows
+/// The rows below the entries `of` level `depth` (below the rows, if that level does not exist), and the LoD of these rows
 /// among themselves.
 pub(crate) fn select(
     lod: Option<&Arc<Lod>>,

@@ -38,11 +38,11 @@ pub(super) struct OpenStep {
     /// The number of each memory, by its variable; `taken` has the next values of all memories.
     pub(super) numbers: HashMap<VarId, usize>,
     pub(super) taken: HashSet<VarId>,
-    /// The final values that were asked for.
+    /// The requested final values.
     pub(super) lasts: HashSet<VarId>,
     /// The static inputs, by the outer variable.
     pub(super) captured: HashMap<VarId, VarId>,
-    /// How many errors there were when it was opened.
+    /// The number of errors when the step was opened.
     pub(super) errors: usize,
 }
 

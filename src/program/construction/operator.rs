@@ -64,7 +64,7 @@ impl InputArgument for &[Var] {
 ///         })
 ///     }
 ///
-///     // The gradient of `x` is computed from `x`; the output's value may be gone by then.
+///     // The gradient of `x` is computed from `x`; the output's value may be freed by then.
 ///     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
 ///         Gradient::reads_nothing().input(Self::X)
 ///     }
@@ -75,7 +75,7 @@ impl InputArgument for &[Var] {
 ///             let (Some(g), Some((mut dx, store))) = (g, run.gradient::<T>(Self::X)?) else { return Ok(()) };
 ///             for (dx, (&x, &g)) in dx.iter_mut().flatten().zip(x.iter().flatten().zip(g.iter().flatten())) {
 ///                 let root = (x * x + self.soft as T).sqrt();
-///                 // Written or added, as the call says.
+///                 // Written or added, as the call requests.
 ///                 store.put(dx, g * (root + x * x / root));
 ///             }
 ///             Ok(())
@@ -100,15 +100,15 @@ impl InputArgument for &[Var] {
 /// ```
 ///
 /// - **Kind**: a string, or a plain word, which is the same as that word in quotes (not the name of a constant).
-/// - **Attributes** are fields of a type that is an [`Attribute`](crate::operator::attributes::Attribute): `bool`, `i64`, `usize`,
-///   `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and what a crate makes one. `rate: f64 = 0.5`
-///   may be missing in a program (the method takes it all the same); `rate: f64 => read` is read by
+/// - **Attributes** are fields of a type that implements [`Attribute`](crate::operator::attributes::Attribute): `bool`,
+///   `i64`, `usize`, `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and types of a crate.
+///   `rate: f64 = 0.5` may be missing in a program (the method still takes it); `rate: f64 => read` is read by
 ///   `fn read(&Attributes, &str) -> Result<f64>`, which can refuse values.
 /// - **Slots** are a constant, the name in programs, and how many variables it takes (`one`, `optional`, `many`, `any`;
 ///   `literal` for values of the program), with what [`Slot`](crate::operator::Slot) adds: `.without_gradient()`, `.updated()`,
 ///   `.shape_only()`, `.any_storage()`, `.literals()`.
 /// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
-///   without them all inputs are dense. `stands_for { "linear" }` behind them says that these are more kernels of another
+///   without them all inputs are dense. `stands_for { "linear" }` behind them declares that these are more kernels of another
 ///   operator, one with the same slots and attributes: where that one is appended to variables in these storages, this one is.
 /// - **The method** has a parameter with the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each
 ///   attribute (its type, or a type that converts into it), in any order. It returns the appended outputs: `Var`, several in
@@ -246,7 +246,7 @@ macro_rules! operator_part {
     (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt $visible:vis trait $trait:ident $(, $also:ident)? {
         fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $({ $($before:tt)* })? $(;)?
     }) => {
-        #[doc = concat!("What appends `", stringify!($name), "` to a builder's block.")]
+        #[doc = concat!("The builder's method that appends `", stringify!($name), "` to its block.")]
         $visible trait $trait {
             $(#[$doc])*
             #[track_caller]
@@ -267,7 +267,7 @@ macro_rules! operator_part {
     (of_var $visible:vis $trait:ident $also:ident [$(#[$doc:meta])*] $name:ident
         [$main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)*] $gives:ty
     ) => {
-        #[doc = concat!("What appends `", stringify!($name), "` to a variable.")]
+        #[doc = concat!("The variable's method that appends `", stringify!($name), "`.")]
         $visible trait $also {
             $(#[$doc])*
             #[track_caller]

@@ -14,7 +14,7 @@ pub(super) struct Scopes {
     pub(super) lines: Vec<&'static Location<'static>>,
     /// Names that a new layer may not have: names of layers, and prefixes of variable names up to a dot.
     taken: HashSet<String>,
-    /// How many variables of the program were searched for prefixes.
+    /// The number of the program's variables that were searched for prefixes.
     seen: usize,
     /// For each wish, the number to try next: a name that is taken stays taken.
     counts: HashMap<String, usize>,

@@ -17,14 +17,14 @@ pub(in crate::program) struct Names {
     /// The variable of each hash of a name; `others` has the variables whose hash is taken.
     first: HashMap<u64, VarId>,
     others: Vec<VarId>,
-    /// How many of the program's variables are indexed.
+    /// The number of the program's variables that are indexed.
     indexed: usize,
     /// A variable that may have been renamed, with its indexed name.
     loose: Option<(VarId, String)>,
     numbers: Numbers,
 }
 
-/// Two indices are equal, since they only repeat what the variables say.
+/// Two indices are equal, since they only repeat the variables' names.
 impl PartialEq for Names {
     fn eq(&self, _: &Self) -> bool {
         true

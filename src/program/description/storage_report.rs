@@ -15,7 +15,7 @@ use crate::operator::signature::Slot;
 use crate::operator::size::Size;
 use crate::tensor::StorageKind;
 
-/// The bound of what a sparse variable stores: entries of a matrix, or selected rows.
+/// The bound of the entries of a sparse variable: entries of a matrix, or selected rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entries {

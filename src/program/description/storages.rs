@@ -1,4 +1,4 @@
-//! Storages: which kernel of an operator takes variables as they are stored, and which of them would have to be dense first.
+//! Storages: the kernel of an operator for variables in their storages, and the variables that have to be made dense first.
 
 use super::program::{Program, malformed};
 use super::var_desc::VarDesc;

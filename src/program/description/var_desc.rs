@@ -96,7 +96,7 @@ impl VarRole {
     }
 }
 
-/// Whether no gradient passes a variable that is computed.
+/// The choice whether a gradient passes a computed variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopGradient {
     /// None passes.

@@ -1,6 +1,6 @@
 //! The file format of programs: structs of their own, so that the program's types can change and old files stay readable.
 //!
-//! A name here says what is stored; the type in [`crate::program`] that it becomes has the same fields. Variables, blocks
+//! A type here is the stored form; the type in [`crate::program`] that it becomes has the same fields. Variables, blocks
 //! and levels are stored by their numbers. Reading restores a program's structure only: [`Program::validate`] checks it.
 
 use std::collections::BTreeMap;

@@ -29,7 +29,7 @@ pub(crate) struct Unit {
     pub(crate) reads: Vec<VarId>,
     pub(crate) writes: Vec<VarId>,
     pub(crate) does: UnitWork,
-    /// It runs before the loop, but one step after the other.
+    /// It runs before the loop, one step after another.
     pub(crate) steps: bool,
     /// The reason why it must run at every step, whatever its dependencies.
     pub(crate) pinned: Option<Pin>,
