@@ -394,7 +394,7 @@ fn the_order_of_calls() {
     says(&error, "update: expected a program that an optimizer has completed, got one without updates");
 }
 
-/// A program that goes on after an update may need the room of a gradient by then.
+/// A program that continues after an update may have reused the buffer of a gradient by then.
 #[test]
 fn a_program_that_goes_on_after_an_update() {
     let net = Builder::new();

@@ -138,11 +138,11 @@ impl Entry {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// # What it costs
-/// Switched off, a branch at each call, and no memory. Switched on, two readings of the clock and a count of bytes at
-/// each call, under a microsecond: on an LSTM(256) over 64 sequences less than the variation between runs.
+/// # Cost
+/// Switched off, a profile costs a branch per call, and no memory. Switched on, it costs two readings of the clock and a
+/// count of bytes per call, under a microsecond: on an LSTM(256) over 64 sequences less than the variation between runs.
 ///
-/// # What the numbers mean
+/// # Meaning of the numbers
 /// *Time* is wall-clock time: if threads run the steps of a loop side by side, each counts with its share, so that all
 /// entries and the time outside of entries add up to [`Profile::wall`]. FLOP are declared by operators
 /// ([`Op::cost`](crate::operator::Op::cost)), a multiply-add as two; bytes are the bytes of the operands, from a cache or
